@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dstui.plan.finding import Finding, ranked
+from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.facts.measured import Measured
     from dstui.forecast.forecast import Facts as ModelFacts
     from dstui.forecast.forecast import Forecast
-    from dstui.measured import Measured
     from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target
 
@@ -58,11 +58,11 @@ def assess(
     deepspeed_version: str | None = None,
 ) -> Assessment:
     """Judge a Plan on a Machine. The keywords replace what the Plan and the Machine say of themselves."""
-    from dstui.check import check
+    from dstui.check import check_plan
     from dstui.machine.snapshot import Machine
 
     machine = target.machine if target.machine != Machine.unprobed() else None
-    findings = check(
+    findings = check_plan(
         target.plan,
         machine,
         world_size=world_size if world_size is not None else target.world_size,
@@ -86,4 +86,4 @@ def assess(
         from dstui.jobs.store.op_locks import lock_findings
 
         findings += lock_findings(facts.locks)
-    return Assessment(tuple(ranked(findings)), found)
+    return Assessment(tuple(sort_findings(findings)), found)

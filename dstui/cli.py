@@ -85,7 +85,7 @@ def _interactive(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from dstui.base.files import FileProblem
-    from dstui.documents import is_script, open_document
+    from dstui.documents.open import is_script, open_document
     from dstui.plan import PlanError
 
     try:

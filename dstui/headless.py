@@ -23,22 +23,23 @@ from dstui.assess import assess
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.documents import open_document
+from dstui.documents.open import open_document
+from dstui.documents.plan_files import read_pool
+from dstui.jobs.control.start import LaunchError, start
+from dstui.jobs.control.stop import stop
+from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.supervise.start import LaunchError, start
-from dstui.jobs.supervise.stop import stop
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.hangs import SILENCE, Watch
 from dstui.jobs.watch.summary import summary
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
-from dstui.plan.holes import filled, holes_of, literal, refusal
-from dstui.plan_files import read_pool
+from dstui.plan.holes import describe_open_holes, fill_holes, find_holes, unescape_holes
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         return refuse("--headless takes --machine only together with --dry-run: a job runs on this machine, not on a recorded one")
     try:
         opened = open_document(args.file, args.set, args.script)
-        plan = opened.plan if args.dry_run else filled(opened.plan, os.environ)
+        plan = opened.plan if args.dry_run else fill_holes(opened.plan, os.environ)
         read_pool(plan)  # before the machine, which takes longer
         target, facts = gather(plan, _machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
@@ -76,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
         return _show(target)
-    if still_open := holes_of(plan):
-        return refuse(refusal(still_open))
+    if still_open := find_holes(plan):
+        return refuse(describe_open_holes(still_open))
     if plan.job.command:
         return _run_command(plan, args)
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
@@ -88,10 +89,10 @@ def _machine(path: str | None, plan: Plan) -> Machine:
         from dstui.machine.recorded import read_machine
 
         return read_machine(Path(path))
-    from dstui.check.reference import asked_for_types
+    from dstui.check.reference import ask_float_types
     from dstui.machine.probe import probe
 
-    return asked_for_types(plan, probe())
+    return ask_float_types(plan, probe())
 
 
 def _say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
@@ -111,15 +112,15 @@ def _run_command(plan: Plan, args: argparse.Namespace) -> int:
     """Run a command that starts its own ranks as `dstui run` does: its launches become jobs. Returns only where it cannot be run."""
     if args.detach or args.json or args.run_dir:
         return refuse("--detach, --json and --run-dir do not go with job.command: its launches get job folders of their own")
-    words = [literal(word) for word in plan.job.command]
+    words = [unescape_holes(word) for word in plan.job.command]
     package = str(Path(dstui.__file__).parent.parent)
     program = f"import sys; sys.path.insert(0, {package!r}); from dstui.cli import main; sys.exit(main())"
     flush()
     try:
-        os.chdir(plan.place(literal(plan.job.workdir)))
+        os.chdir(plan.place(unescape_holes(plan.job.workdir)))
     except OSError as error:
         return refuse(f"job.workdir: {error.strerror}: {error.filename}")
-    environment = {**os.environ, **{name: literal(value) for name, value in plan.cluster.env.items()}}
+    environment = {**os.environ, **{name: unescape_holes(value) for name, value in plan.cluster.env.items()}}
     os.execve(sys.executable, [sys.executable, "-I", "-c", program, "run", "--", *words], environment)
 
 
@@ -136,7 +137,7 @@ def _show(target: Target) -> int:
 
 def _not_ready(target: Target) -> bool:
     """Whether a host is not ready for this job; says what is wrong, and what to do. Nothing is looked at for a job of this machine."""
-    from dstui.jobs.supervise.start import check as check_launcher
+    from dstui.jobs.control.start import check as check_launcher
 
     try:
         if target.launch.only_here:
@@ -144,10 +145,10 @@ def _not_ready(target: Target) -> bool:
         check_launcher(target.launch)
     except (RenderError, LaunchError):
         return False  # the launch says it
-    from dstui.doctor.preflight import lines, preflight  # which no job of this machine needs
+    from dstui.doctor.preflight import format_lines, run_preflight  # which no job of this machine needs
 
-    results = preflight(target)
-    for line in lines(results):
+    results = run_preflight(target)
+    for line in format_lines(results):
         remark(line)
     return any(result.verdict == "fail" for result in results)
 
@@ -207,7 +208,7 @@ def follow(
 
 
 def _follow(folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
-    follower = Follower(folder)
+    follower = Follower(folder, status_of=take_over)
     as_json = isinstance(show, _Events)
     launch = folder.read_launch()
     watch = Watch((launch and launch.silence) or SILENCE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from dstui.assess import Facts
-from dstui.documents import allocation_of, script_facts_of
+from dstui.documents.open import allocation_of, script_facts_of
+from dstui.documents.plan_files import env_files_of, hostfile_of
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.plan_files import env_files_of, hostfile_of
 from dstui.render.target import Target
 
 
@@ -26,8 +26,8 @@ def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Tar
         stale = stale_locks(folder_of(plan))
     if plan.model is None and not plan.models:
         return target, Facts(script=script_facts_of(plan), pool=pool, locks=stale)
-    from dstui.measured import model_key, read_measured  # which a Plan that names no model needs none of
-    from dstui.model_files import read_model_configs, read_models
+    from dstui.facts.measured import model_key, read_measured  # which a Plan that names no model needs none of
+    from dstui.facts.model_files import read_model_configs, read_models
 
     named = any((one := plan.focused_on(name).model) is not None and (one.source or one.params) for name in plan.models or ("",))
     facts = Facts(

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
+from dstui.documents.plan_files import find_plan, read_plan
 from dstui.machine.recorded import read_machine
 from dstui.plan import load
-from dstui.plan_files import find_plan, read_plan
 from dstui.tui.app import DstuiApp
 
 HERE = Path(__file__).parent.absolute()
@@ -231,7 +231,7 @@ async def shoot_on_login(folder: Path) -> None:
         await pilot.press("u")
         await pilot.pause(0.5)
         save(app, HOSTS_RUN)
-        from dstui.jobs.supervise.stop import stop
+        from dstui.jobs.control.stop import stop
 
         stop(view.job.folder)
 

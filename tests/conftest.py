@@ -11,6 +11,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from inspect import iscoroutinefunction
 from itertools import count
 from operator import itemgetter
@@ -22,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from tests import own_home, warm_deepspeed
+from tests.waiting import PATIENCE
 from tests.whole_deepspeed import with_bare_launcher, without_bare_launcher
 
 # A busy machine is no failure; and CI tries the same examples each time, so that red means the change.
@@ -45,7 +48,7 @@ PROCESSES_PER_CORE, MOST = 3, 12
 """Test processes: many tests wait for a launcher or a deadline. More than `MOST` are waited for rather than wait."""
 LAUNCH = ("outcome", "_jobs", "hanging_job", "hanging")
 """Fixtures that start the launcher: who uses one is marked so."""
-TOGETHER = ("outcome", "deepspeed", "oracle", "_jobs", "hanging_job")
+TOGETHER = ("outcome", "deepspeed", "reference", "_jobs", "hanging_job")
 """Fixtures that cost many seconds and serve many tests: whatever uses the same one runs in one process (`--dist loadgroup`)."""
 BY_FILE = ("farm",)
 """Fixtures that cost few, and whose tests would keep one process busy to the end: the tests of a file run in one process."""
@@ -55,6 +58,8 @@ TO_COMPILE = pytest.StashKey[list[str]]()
 FIRST = ("launcher", "deadline", "heavy")
 """Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
 _NUMBERS = count()
+SIDE_BY_SIDE = 5
+"""Scenarios of jobs that run at once."""
 AT_ONCE = 20
 """As many cases of one test are given to a process at once: to hand over each of hundreds took longer than it runs."""
 
@@ -201,3 +206,21 @@ def _in_order(items: list[pytest.Item]) -> list[pytest.Item]:
 def _function(item: pytest.Item) -> str:
     """The test of which this is a case, or the only one."""
     return item.nodeid.partition("[")[0]
+
+
+@pytest.fixture(scope="session")
+def _scenarios(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Any]]]:
+    """Every scenario that a selected test asks for, started side by side."""
+    from tests.jobs.lab import Lab
+    from tests.jobs.scenarios import SCENARIOS
+
+    names = dict.fromkeys(mark.args[0] for item in request.session.items for mark in item.iter_markers("scenario"))
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        yield {name: pool.submit(SCENARIOS[name], Lab(tmp_path_factory.mktemp(name))) for name in names}
+
+
+@pytest.fixture
+def outcome(request: pytest.FixtureRequest, _scenarios: dict[str, Future[Any]]) -> Any:
+    """What the test's own scenario has returned."""
+    mark = request.node.get_closest_marker("scenario")
+    return _scenarios[mark.args[0]].result(timeout=2 * PATIENCE)

@@ -78,7 +78,7 @@ def shown(view: LogRows) -> Numbers:
         pass
     numbers = Numbers()
     for row in range(view.first, view.end):
-        for rank in view.who(row):
+        for rank in view.ranks_of(row):
             numbers.note(rank, view.line(row).text)
     view.timeline.close()
     return numbers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.status import refresh
 
 
 def status_json(folder: JobFolder) -> dict[str, Any]:
@@ -15,8 +15,8 @@ def status_json(folder: JobFolder) -> dict[str, Any]:
 
 
 def refreshed_json(folder: JobFolder) -> dict[str, Any]:
-    """Brought up to date first; "foreign" says why it is not the user's own."""
-    status = refresh(folder)
+    """Taken over first, where its supervisor was killed; "foreign" says why it is not the user's own."""
+    status = take_over(folder)
     return status.as_json() | ({"foreign": status.foreign} if status.foreign else {}) if status else {}
 
 

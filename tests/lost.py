@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.run.made import made
+from tests.jobs.made import made
 from tests.terminal import Terminal
 from tests.waiting import PATIENCE
 

@@ -86,6 +86,37 @@ print("TOLD", json.dumps({
 """
 
 
+GPUS_ONLY = """
+import lightning.pytorch.strategies.deepspeed as of_lightning
+from lightning.pytorch.accelerators import CPUAccelerator
+of_lightning.CUDAAccelerator = CPUAccelerator
+CPUAccelerator.get_parallel_devices = staticmethod(lambda devices: [torch.device("cpu", index) for index in range(int(devices))])
+import lightning.pytorch as pl
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.inner = ReturnsTheLoss()
+    def training_step(self, batch, _):
+        return self.inner(batch)
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-4)
+
+def build_lightning_module():
+    pl.seed_everything(0)
+    return Module()
+
+"""
+"""CPU ranks in the place of the GPUs that Lightning's strategy insists on: the accelerator's class and devices with an index."""
+
+
+def lightning_script(text: str, after: str) -> str:
+    """Return the script that Lightning trains, of what was printed for deepspeed.initialize."""
+    head = text.partition("\n\ndeepspeed.init_distributed()")[0]
+    lines = text.partition(LIGHTNING)[2].partition("\n")[2]
+    return BEFORE + "KIND, TRAINS = ReturnsTheLoss, True\n" + GPUS_ONLY + head + "\n" + lines + AFTER + after + "\n"
+
+
 def scripts(text: str, after: str = "tell(**told_of(engine))", *, kind: str = "tiny", trains: bool = True) -> tuple[str, str]:
     """Return the training script and the one for later, of what was printed; `after` tells what came of the training."""
     text = text.partition(LIGHTNING)[0]

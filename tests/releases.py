@@ -44,6 +44,11 @@ def peft() -> Path:
     return _beside("peft")
 
 
+def lightning() -> Path:
+    """The same for Lightning."""
+    return _beside("lightning", "lightning-utilities", "pytorch-lightning", "torchmetrics")
+
+
 def _beside(name: str, *needed: str) -> Path:
     target = FOLDER / name
     if not (target / name).is_dir():

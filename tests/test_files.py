@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dstui.base.files import FileProblem, read_text, state_on_disk, write_atomic
+from dstui.documents.plan_files import read_plan
 from dstui.plan import PlanError
-from dstui.plan_files import read_plan
 
 
 def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:

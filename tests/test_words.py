@@ -91,6 +91,6 @@ def test_names_and_texts_use_the_fields_words() -> None:
 def test_the_list_finds_what_it_is_about(tmp_path: Path) -> None:
     file = tmp_path / "crowd.py"
     file.write_text(
-        'def look_at(front_pid):\n    """What the oracle of `dstui/oracle/` says."""\n    seen = {"front": 1}\n    lookup = 2\n'
+        'def look_at(front_pid):\n    """What the oracle of `dstui/reference/` says."""\n    seen = {"front": 1}\n    lookup = 2\n'
     )
     assert len([*private_names(file)]) == 3 and len([*private_texts(file)]) == 1

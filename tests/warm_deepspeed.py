@@ -1,6 +1,6 @@
 """One interpreter of the test session that has DeepSpeed imported, and from which the children that ask it are forked.
 
-dstui runs each program of `dstui/oracle`, and the doctor's import of DeepSpeed, in an interpreter of its own, which imports torch and DeepSpeed
+dstui runs each program of `dstui/reference`, and the doctor's import of DeepSpeed, in an interpreter of its own, which imports torch and DeepSpeed
 for two seconds before it answers; the tests start dozens, and some of their own. `tests/bare_launcher/sitecustomize.py` hands them to this
 process: the same program is run with the same arguments, environment, folder and standard streams. A folder on PYTHONPATH that holds nothing
 but a sitecustomize.py is obeyed by running that. Whoever has another environment, another interpreter or another user has an import of their

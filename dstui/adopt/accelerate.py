@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from dstui.adopt.dsconfig import ConfigError
-from dstui.plan.document import DocumentError, Loader, values
+from dstui.plan.document import DocumentError, Loader, walk_nodes
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class AccelerateConfig:
     """Keys that stand a second time, and where: accelerate takes the last."""
 
     def line_of(self, path: str) -> int | None:
-        """The line of a dotted path, or of the nearest section around it."""
+        """Return the line of a dotted path, or of the nearest section around it."""
         while path:
             if path in self.lines:
                 return self.lines[path]
@@ -34,7 +34,7 @@ def read_accelerate(text: str) -> AccelerateConfig:
     try:
         loader = Loader(text)
         root = loader.get_single_node()
-        for _ in values(root):
+        for _ in walk_nodes(root):
             pass
         config = loader.construct_document(root) if root is not None else None
     except DocumentError as error:
@@ -54,7 +54,7 @@ def read_accelerate(text: str) -> AccelerateConfig:
 
 
 def _glued(text: str, line: int) -> str:
-    """Two keys on one line: what a lost newline of a web page leaves behind."""
+    """Describe two keys on one line, which a newline lost by a web page leaves behind."""
     here = text.splitlines()[line] if line < len(text.splitlines()) else ""
     before, brace, after = here.partition("}")
     return f"two keys on one line: start a new line before {after.split(':')[0]!r}" if brace and ":" in before and ":" in after else ""

@@ -82,7 +82,7 @@ class _Edits:
 
 
 def adapted(text: str) -> Adapted:
-    """The text with DeepSpeed's lines. Raises NoPlace where the loop is not clear."""
+    """Return the text with DeepSpeed's lines. Raises NoPlace where the loop is not clear."""
     newline = "\r\n" if "\r\n" in text else "\n"
     plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
     source = plain.encode()
@@ -106,7 +106,7 @@ def adapted(text: str) -> Adapted:
 
 
 def _head(parts: LoopParts, edits: _Edits) -> None:
-    """The imports, and how the ranks find each other: before anything goes to a GPU."""
+    """Insert the imports and the process group's set-up before anything goes to a GPU."""
     last = parts.last_import
     edits.after(last, "import os\n\nimport deepspeed\nfrom deepspeed.accelerator import get_accelerator", 0)
     begin = 'get_accelerator().set_device(int(os.environ.get("LOCAL_RANK", "0")))  # "cuda" is this rank\'s own GPU from here on\n'
@@ -187,7 +187,7 @@ def _clipping(parts: LoopParts, edits: _Edits) -> None:
 
 
 def _data(parts: LoopParts, edits: _Edits) -> None:
-    """Each rank gets its own part of the data."""
+    """Give each rank its own part of the data."""
     call = parts.loader
     if call is None:
         edits.notes.append(
@@ -235,7 +235,7 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
 
 
 def _keep_blocks(parts: LoopParts, edits: _Edits) -> None:
-    """A block of which every statement was taken away goes with its head where that is an `if` of the accumulation, else it passes."""
+    """Remove an emptied `if` of the accumulation; give any other emptied block a `pass`."""
     for node in ast.walk(parts.tree):
         body: Sequence[ast.stmt] = getattr(node, "body", ()) if isinstance(node, ast.stmt) else ()
         if not body or not all(id(one) in edits.taken for one in body):

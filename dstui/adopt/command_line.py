@@ -94,7 +94,7 @@ def command_line(launch: Launch, here: str) -> CommandLine:
 
 
 def _relative(folder: str, here: str) -> str:
-    """The folder as a Plan names it: relative where it lies under the current one or beside it."""
+    """Return the folder as a Plan names it: relative where it is below the current one or beside it."""
     if folder == here:
         return ""
     found = posixpath.relpath(folder, here) if folder.startswith("/") else folder
@@ -102,7 +102,7 @@ def _relative(folder: str, here: str) -> str:
 
 
 def _options(launcher: str, words: Sequence[str]) -> tuple[dict[str, str | bool], list[str], bool]:
-    """The launcher's options, what follows them, and whether that is a module."""
+    """Return the launcher's options, the words after them, and whether those name a module."""
     found: dict[str, str | bool] = {}
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":

@@ -14,7 +14,7 @@ MISSING = object()
 
 
 def with_comments(text: str, places: Positions) -> tuple[str, list[int]]:
-    """The text of a Plan with the comments of its configuration, and the lines (of that file) of those that found no place.
+    """Return a Plan's text with the comments of its configuration, and the lines (of that file) of comments without a place.
 
     One beside a key stays beside it; one on lines of its own stands above the key that follows, or at the end.
     """
@@ -42,7 +42,7 @@ def with_comments(text: str, places: Positions) -> tuple[str, list[int]]:
 
 
 def _key_of(comment: Comment, keys: Sequence[tuple[Position, str]]) -> tuple[str, bool]:
-    """The key that a comment is about, and whether it stands above it; no key at the end of the file."""
+    """Return the key that a comment is about, and whether it goes above that key; no key at the end of the file."""
     at = bisect_left(keys, (comment.place, ""))
     if not comment.alone and at and keys[at - 1][0].line == comment.place.line:
         return keys[at - 1][1], False
@@ -50,7 +50,7 @@ def _key_of(comment: Comment, keys: Sequence[tuple[Position, str]]) -> tuple[str
 
 
 def _line_in(plan: Plan, path: str, lines: Sequence[str]) -> int | None:
-    """The line of the Plan on which a key of the configuration stands by itself."""
+    """Return the line of the Plan that holds only this key of the configuration."""
     path = f"deepspeed.{path}"
     line = plan.line_of(path) if plan.get(path, MISSING) is not MISSING else None
     name = path.rpartition(".")[2]
@@ -58,7 +58,7 @@ def _line_in(plan: Plan, path: str, lines: Sequence[str]) -> int | None:
 
 
 def _words(text: str) -> list[str]:
-    """The lines of a comment without its marks."""
+    """Return the lines of a comment without its marks."""
     if text.startswith("/*"):
         inside = text[2:].removesuffix("*/")
         lines = [line.strip().removeprefix("*").strip() for line in inside.split("\n")]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dstui.adopt.positions import Position, Positions, positions
-from dstui.base.limits import MAX_DIGITS, MOST_LISTED, LimitError, fraction, whole
+from dstui.base.limits import MAX_DIGITS, MOST_LISTED, LimitError, parse_float, parse_integer
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, Fix
 from dstui.plan.scalars import resolve
@@ -49,7 +49,7 @@ class DsConfig:
         return [finding for finding in self.findings if finding.code in ("DS023", "DS025")]
 
     def line_of(self, path: str) -> int | None:
-        """The line of a dotted path."""
+        """Return the line of a dotted path."""
         return self.places.line_of(path)
 
 
@@ -85,14 +85,14 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
 
 
 def holds_auto(value: Any) -> bool:
-    """Whether any value is "auto"."""
+    """Return whether any value is "auto"."""
     if isinstance(value, Mapping):
         return any(map(holds_auto, value.values()))
     return isinstance(value, str) and value == "auto"
 
 
 def _without_own_auto(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """The configuration without each "auto" that DeepSpeed itself knows as a value, as ZenFlow's keys do."""
+    """Return the configuration without each "auto" that DeepSpeed itself accepts, as for ZenFlow's keys."""
     known, found = release(), dict[str, Any]()
     for name, value in config.items():
         key = known.key(f"{before}{name}")
@@ -109,7 +109,7 @@ def _named(value: Any) -> str:
 
 
 def _strict(text: str) -> tuple[Any, json.JSONDecodeError | None]:
-    """The text as strict JSON (as Python reads it), or why it is none."""
+    """Parse the text as strict JSON, or return the error."""
     try:
         return json.loads(text, parse_int=resolve, parse_float=resolve), None
     except json.JSONDecodeError as error:
@@ -119,18 +119,18 @@ def _strict(text: str) -> tuple[Any, json.JSONDecodeError | None]:
 
 
 def _place_of_digits(text: str) -> tuple[int, int]:
-    """Line and column of the first number that is too long."""
+    """Return line and column of the first number that is too long."""
     found = re.search(rf"(?<![^\s:,\[])[\d.eE+-]{{{MAX_DIGITS + 1},}}", text)
     at = found.start() if found else 0
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
-    """The text as DeepSpeed reads it. Raises ConfigError."""
+    """Parse the text as DeepSpeed does. Raises ConfigError."""
     import hjson
 
     try:
-        return _plain(hjson.loads(text, parse_int=whole, parse_float=fraction))
+        return _plain(hjson.loads(text, parse_int=parse_integer, parse_float=parse_float))
     except LimitError as error:
         raise ConfigError(error.message, *_place_of_digits(text)) from None
     except hjson.HjsonDecodeError as error:
@@ -154,14 +154,14 @@ def _hint(text: str, line: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """hjson's ordered dictionaries as plain ones."""
+    """Convert hjson's ordered dictionaries to plain ones."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _as_spelled(value: Any, path: str, numbers: Mapping[str, str]) -> Any:
-    """The values with their numbers as the text spells them."""
+    """Return the values with numbers in the spelling of the text."""
     if isinstance(value, Mapping):
         return {name: _as_spelled(item, f"{path}.{name}" if path else name, numbers) for name, item in value.items()}
     if isinstance(value, list):
@@ -171,7 +171,7 @@ def _as_spelled(value: Any, path: str, numbers: Mapping[str, str]) -> Any:
 
 
 def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: bool) -> Finding:
-    """JSON with additions that only DeepSpeed takes."""
+    """Return the finding for JSON with additions that only DeepSpeed accepts."""
     addition = "a comment" if found.places.comments else "a trailing comma, a word without quotes or the like"
     what = "begins with a byte-order mark" if mark and not problem else f"is not strict JSON: {addition}"
     place = Position(problem.lineno, problem.colno) if problem else Position(1, 1)
@@ -185,7 +185,7 @@ def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: boo
 
 
 def _as_meant(value: Any) -> Any:
-    """The configuration with the words that hjson made strings turned into what was meant."""
+    """Convert words that hjson read as strings to what was meant."""
     if isinstance(value, Mapping):
         return {name: _as_meant(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -195,7 +195,7 @@ def _as_meant(value: Any) -> Any:
 
 
 def _bare_words(found: DsConfig) -> list[Finding]:
-    """Words without quotes, which hjson takes for strings that go to the end of their line."""
+    """Return findings for unquoted words, which hjson reads as strings up to the end of their line."""
     findings, fix = [], _clean(found, "write it as clean JSON")
     for path, place, word in found.places.words[:MOST_LISTED]:
         shown = word.strip()[:40]
@@ -210,7 +210,7 @@ def _clean(found: DsConfig, text: str) -> Fix:
 
 
 def _endless(found: DsConfig, value: Any, path: str) -> list[Finding]:
-    """Numbers too large to be one, such as 1e999: DeepSpeed's reader stumbles over them."""
+    """Return findings for numbers that overflow, such as 1e999, on which DeepSpeed's reader fails."""
     if isinstance(value, Mapping):
         return [finding for name, item in value.items() for finding in _endless(found, item, f"{path}.{name}" if path else name)]
     if not isinstance(value, float) or abs(value) != float("inf") or found.integration != "deepspeed":
@@ -220,7 +220,7 @@ def _endless(found: DsConfig, value: Any, path: str) -> list[Finding]:
 
 
 def _twice(found: DsConfig) -> list[Finding]:
-    """Keys that stand twice: DeepSpeed refuses them, Python's json takes the last."""
+    """Return findings for duplicate keys: DeepSpeed refuses them, Python's json takes the last."""
     findings, fix = [], _clean(found, "write it with the last one only")
     for path, place in found.places.again[:MOST_LISTED]:
         first = found.places.keys[path].line

@@ -38,7 +38,7 @@ class FilesBeside:
 
 
 def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: FilesBeside) -> Imported:
-    """The Plan of a text; `script` is what is to be trained, with its arguments. Raises ConfigError."""
+    """Return the Plan of a text. `script`: the script to train and its arguments. Raises ConfigError."""
     about = beside.facts_of(script[0]) if script else None
     if kind == "ds_config":
         return plan_of_dsconfig(text, source, script, about)
@@ -77,7 +77,7 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
 
 
 def _chosen(shell: ShellText, number: int) -> Launch:
-    """The launch that is meant. Raises ConfigError."""
+    """Return the launch with this number. Raises ConfigError."""
     if not shell.launches:
         raise ConfigError(
             "no command that starts training: deepspeed …, accelerate launch …, torchrun … or python train.py"
@@ -122,7 +122,7 @@ def _hosts(text: str) -> dict[str, int]:
 
 
 def _variables(text: str) -> dict[str, str]:
-    """The variables of a .deepspeed_env, as DeepSpeed reads it (comments and empty lines, which end it there, are passed over)."""
+    """Parse a .deepspeed_env; comments and empty lines, on which DeepSpeed fails, are skipped."""
     variables: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if line and not line.startswith("#"):

@@ -15,8 +15,8 @@ from dstui.adopt.new_plan import Imported, doubts, plan_text
 from dstui.adopt.published import repaired
 from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION, TOP
-from dstui.plan.hostfile import wrong_with_host
-from dstui.plan.kinds import is_whole
+from dstui.plan.hostfile import host_problem
+from dstui.plan.kinds import is_integer
 from dstui.plan.parallelism import PARALLELISM
 
 AUTO = "auto"
@@ -43,7 +43,7 @@ class Given:
 def plan_of_accelerate(
     text: str, source: str, given: Given | None = None, read_named: Callable[[str], str | None] = lambda _name: None
 ) -> Imported:
-    """The Plan of an accelerate YAML. `read_named` gives the text of a ds_config.json that it names, or None. Raises ConfigError."""
+    """Return the Plan of an accelerate YAML. `read_named` returns the text of a ds_config.json, or None. Raises ConfigError."""
     text, notes = repaired(text)
     given = given or Given()
     rest = {name: _plain(value) for name, value in read_accelerate(text).config.items() if value is not None}
@@ -88,7 +88,7 @@ class _Adoption:
             self.notes.append(f"distributed_type is {kind}: accelerate would train without DeepSpeed, this Plan trains with it")
 
     def flags(self, given: Mapping[str, Any]) -> None:
-        """The command line wins over the file."""
+        """Let options of the command line override the file."""
         self.given = frozenset(given)
         for name, value in given.items():
             section = self.inner if name in PLUGIN else self.top
@@ -97,7 +97,7 @@ class _Adoption:
             section[name] = value
 
     def old_names(self) -> None:
-        """`fp16: true` of old files."""
+        """Convert `fp16: true` of old files."""
         old = self.top.pop("fp16", None)
         if old and self.top.get("mixed_precision") is None:
             self.top["mixed_precision"] = "fp16"
@@ -107,7 +107,7 @@ class _Adoption:
             self.notes.append("mixed_precision: no without quotes is false to YAML, and ends accelerate launch; it is 'no' here")
 
     def deepspeed(self, read_named: Callable[[str], str | None]) -> dict[str, Any]:
-        """DeepSpeed's configuration: the file that is named, or what accelerate makes of the plugin's keys."""
+        """Return DeepSpeed's configuration: the named file, or what accelerate makes of the plugin's keys."""
         if isinstance(self.inner.get(FILE), str) and self.inner[FILE] != "none":
             return self.named(self.inner[FILE], read_named(self.inner[FILE]))
         config: dict[str, Any] = {"train_batch_size": AUTO, "train_micro_batch_size_per_gpu": AUTO}
@@ -124,13 +124,13 @@ class _Adoption:
         return config
 
     def precision(self, config: dict[str, Any]) -> None:
-        """bf16 and fp16 are DeepSpeed's too; `no` is what is left out, but a file that says so stays one that does."""
+        """Convert the mixed precision to DeepSpeed's keys; `no` is left out, but an explicit one is kept."""
         wanted = self.top.get("mixed_precision")
         if wanted in ("bf16", "fp16") and self.used:
             config[self.top.pop("mixed_precision")] = {"enabled": True, **({"auto_cast": True} if wanted == "fp16" else {})}
 
     def named(self, name: str, text: str | None) -> dict[str, Any]:
-        """The configuration in a ds_config.json of its own; the keys beside it that accelerate refuses are said."""
+        """Return the configuration of a ds_config.json, and note the keys beside it that accelerate refuses."""
         for key in PLUGIN.values():
             if key.name in self.inner and not key.beside_file and key.name not in self.given:
                 self.notes.append(
@@ -153,11 +153,11 @@ class _Adoption:
         return read.config
 
     def cluster(self) -> dict[str, Any]:
-        """Machines, processes and where they meet."""
+        """Return machines, processes and their meeting point."""
         machines, found = self.top.get("num_machines", 1), dict[str, Any]()
-        if is_whole(self.top.get("main_process_port")) and 1 <= self.top["main_process_port"] <= 65535:
+        if is_integer(self.top.get("main_process_port")) and 1 <= self.top["main_process_port"] <= 65535:
             found["master_port"] = self.top.pop("main_process_port")
-        if isinstance(ip := self.top.get("main_process_ip"), str) and not wrong_with_host(ip):
+        if isinstance(ip := self.top.get("main_process_ip"), str) and not host_problem(ip):
             found["master_addr"] = self.top.pop("main_process_ip")
         if machines == 1:
             self.top.pop("num_machines", None)
@@ -165,7 +165,7 @@ class _Adoption:
         return {**self.several(), **found}
 
     def one_machine(self) -> dict[str, Any]:
-        """Ranks here: as many as the file says, on the GPUs that it names."""
+        """Return the ranks on this machine: their number and the GPUs that the file names."""
         processes, gpus = self.top.get("num_processes"), self.top.get("gpu_ids")
         if isinstance(processes, str) and processes.isdecimal():
             processes = int(processes)
@@ -178,7 +178,7 @@ class _Adoption:
         return {"hosts": {"localhost": processes}}
 
     def several(self) -> dict[str, Any]:
-        """The launcher, the hostfile and the filters."""
+        """Return the launcher, the hostfile and the filters."""
         launchers = {"standard": "ssh", "pdsh": "pdsh", "nossh": "nossh", "slurm": "slurm", "openmpi": "openmpi", "mpich": "mpich"}
         places = {"deepspeed_hostfile": "hostfile", "deepspeed_exclusion_filter": "exclude", "deepspeed_inclusion_filter": "include"}
         found = {to: self.inner.pop(name) for name, to in places.items() if isinstance(self.inner.get(name), str)}
@@ -191,7 +191,7 @@ class _Adoption:
 
 
 def _plain(value: Any) -> Any:
-    """A value as a Plan can hold it: YAML 1.1 makes dates of some words, and numbers of some keys."""
+    """Convert a value to one that a Plan can hold: YAML 1.1 reads some words as dates and some keys as numbers."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -200,8 +200,8 @@ def _plain(value: Any) -> Any:
 
 
 def _suits(value: Any, kind: str) -> bool:
-    """Whether a value is of the kind that a key of the plugin holds."""
-    wanted = {"int": is_whole(value), "number": is_whole(value) or isinstance(value, float), "bool": isinstance(value, bool)}
+    """Return whether a value has the type of a key of the plugin."""
+    wanted = {"int": is_integer(value), "number": is_integer(value) or isinstance(value, float), "bool": isinstance(value, bool)}
     return wanted.get(kind, isinstance(value, str))
 
 

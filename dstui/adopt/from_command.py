@@ -30,7 +30,7 @@ CLUSTER = ("hostfile", "include", "exclude", "num_nodes", "num_gpus", "master_ad
 
 
 def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts: ScriptFacts | None = None) -> Imported:
-    """The Plan of a launch. Raises ConfigError."""
+    """Return the Plan of a launch. Raises ConfigError."""
     if line.command:
         return plan_of_framework(line, source, read_named)
     notes = list(line.notes)
@@ -65,9 +65,9 @@ def _absent_yaml(line: CommandLine, read_named: ReadNamed) -> str:
 
 
 def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -> tuple[list[str], dict[str, Any], str]:
-    """The script's arguments with the configuration's path made a placeholder, the configuration, and who seems to read it.
+    """Return the script's arguments with a placeholder for the configuration's path, the configuration, and its likely reader.
 
-    Nobody ("") where no argument names one.
+    The reader is "" where no argument names a configuration.
     """
     args = list(line.args)
     for at, word in enumerate(args):
@@ -89,7 +89,7 @@ def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -
 
 
 def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
-    """The deepspeed launcher's options; those without a key of their own are kept as they were typed."""
+    """Convert the options of the deepspeed launcher; those without a key of their own are kept as typed."""
     found: dict[str, Any] = {}
     for name, value in line.options.items():
         if value == GPUS:
@@ -110,7 +110,7 @@ def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
 
 
 def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
-    """torchrun's options; it stays the launcher."""
+    """Convert torchrun's options; it stays the launcher."""
     found: dict[str, Any] = {"launcher": "torchrun"}
     options = {**line.options}
     nodes = str(options.pop("nnodes", "1"))
@@ -128,7 +128,7 @@ def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
 
 
 def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: list[str], *, several: bool) -> None:
-    """Where the ranks meet: keys of the cluster, and the rendezvous as typed where it is one of several machines."""
+    """Convert the meeting point: keys of the cluster, or the rendezvous as typed for several machines."""
     address, port, rank = (str(options.pop(name, "")) for name in ("master_addr", "master_port", "node_rank"))
     if not several:
         for name in ("rdzv_endpoint", "rdzv_backend", "rdzv_id"):
@@ -142,7 +142,7 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
 
 
 def _ranks(found: dict[str, Any], option: str, value: str | bool, notes: list[str], *, several: bool) -> None:
-    """Ranks of each host; every GPU where the launch says so."""
+    """Convert the ranks per host; every GPU where the launch says so."""
     if value == GPUS:
         notes.append(f"--{option} is the number of GPUs (nvidia-smi, device_count): left out, which is every GPU of the machine")
     elif value not in ("gpu", "auto") and _number({}, "num_gpus", option, str(value), notes):
@@ -150,7 +150,7 @@ def _ranks(found: dict[str, Any], option: str, value: str | bool, notes: list[st
 
 
 def _number(found: dict[str, Any], key: str, option: str, value: str, notes: list[str]) -> bool:
-    """A number that a Plan takes; else what it is, and the key to write it under, are said."""
+    """Convert a number that a Plan accepts; otherwise note its option and key."""
     if value.isdecimal() and 1 <= int(value) <= (65535 if key == "master_port" else MAX_SLOTS):
         found[key] = int(value)
         return True
@@ -159,7 +159,7 @@ def _number(found: dict[str, Any], key: str, option: str, value: str, notes: lis
 
 
 def _of_accelerate(line: CommandLine, notes: list[str]) -> dict[str, Any]:
-    """`accelerate launch` of a script that reads its DeepSpeed configuration from an argument."""
+    """Convert `accelerate launch` of a script that takes its DeepSpeed configuration as an argument."""
     found: dict[str, Any] = {"launcher": "accelerate"}
     options = {**line.options}
     machines = str(options.pop("num_machines", "1"))
@@ -191,7 +191,7 @@ OPTIONS_OF: Mapping[str, Callable[[CommandLine, list[str]], dict[str, Any]]] = {
 
 
 def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections: Mapping[str, Any], notes: list[str]) -> Imported:
-    """`accelerate launch`: its YAML, over which its options win. `sections`: what the rest of the command says of job and model."""
+    """Convert `accelerate launch` with its YAML, which its options override. `sections`: job and model of the command."""
     options = {**line.options}
     name = options.pop("config_file", None)
     if name is None and read_named(DEFAULT_CONFIG) is not None:
@@ -222,13 +222,13 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections:
 
 
 def _only_accelerates(options: Mapping[str, str | bool]) -> dict[str, Any]:
-    """Options that no YAML has: with one of them, accelerate itself is the launcher."""
+    """Return options that no YAML has; with one of them, accelerate itself is the launcher."""
     words = [word for name, value in options.items() for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
     return {"launcher": "accelerate", "launcher_args": words} if words else {}
 
 
 def _value(value: str | bool, key: AccelerateKey) -> Any:
-    """An option's text as the value that the YAML would hold."""
+    """Convert an option's text to the value that the YAML would have."""
     if value is True or key.kind == "bool":
         return value if value is True else str(value).lower() == "true"
     found = resolve(str(value)) if key.kind in ("int", "number") else value

@@ -33,7 +33,7 @@ def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str]
 
 
 def _config_files(command: tuple[str, ...], read_named: Callable[[str], str | None]) -> Iterator[str]:
-    """The DeepSpeed files that a command names, in its words or in its YAML; of a framework's own (`zero2`) only the name."""
+    """Yield the DeepSpeed files that a command names, in its words or its YAML; for built-in ones (`zero2`) only the name."""
     for at, word in enumerate(command):
         option, equals, value = word.partition("=")
         if option.lstrip("-") in ("deepspeed", "deepspeed_config") and option != word[:1]:

@@ -46,17 +46,17 @@ class LoopParts:
     guards: list[ast.If] = field(default_factory=list)
 
     def function_of(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The function around a node."""
+        """Return the function around a node."""
         return next((one for one in self.around(node) if isinstance(one, FUNCTIONS)), None)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What stands around a node, from within."""
+        """Yield the nodes around a node, innermost first."""
         while (parent := self.parents.get(id(node))) is not None:
             yield parent
             node = parent
 
     def model_at(self, node: ast.AST) -> str:
-        """What the model is called at a node. Raises NoPlace."""
+        """Return the model's name at a node. Raises NoPlace."""
         return self._named(node, self.model)
 
     def _named(self, node: ast.AST, name: str) -> str:
@@ -77,7 +77,7 @@ class LoopParts:
         raise NoPlace(getattr(node, "lineno", 0), f"{function.name}() is not given {name}")
 
     def divided(self, loss: ast.expr) -> bool:
-        """Whether a loss was divided in a statement before: loss = loss / n, loss /= n."""
+        """Return whether an earlier statement divides a loss: loss = loss / n, loss /= n."""
         name = name_in(loss)
         for node in ast.walk(self.tree):
             if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and name_in(node.target) == name:
@@ -88,7 +88,7 @@ class LoopParts:
         return False
 
     def every(self, guard: ast.If) -> str:
-        """The number of micro-batches of a step, as the script writes it, with its value where that is one."""
+        """Return the micro-batches per step as the script writes them, with the value where it is constant."""
         found = next(one for one in ast.walk(guard.test) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod))
         words = ast.unparse(found.right)
         values = [
@@ -100,7 +100,7 @@ class LoopParts:
 
 
 def name_in(node: ast.AST | None) -> str:
-    """A dotted name; "" for any other expression."""
+    """Return a dotted name; "" for any other expression."""
     if isinstance(node, ast.Attribute):
         inner = name_in(node.value)
         return f"{inner}.{node.attr}" if inner else ""
@@ -108,7 +108,7 @@ def name_in(node: ast.AST | None) -> str:
 
 
 def is_call_of(node: ast.AST | None, method: str) -> bool:
-    """Whether a node calls a method of this name."""
+    """Return whether a node calls a method of this name."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
 
 
@@ -166,7 +166,7 @@ def _optimizer(tree: ast.Module) -> tuple[ast.Assign, ast.Call]:
 
 
 def _model(call: ast.Call, statement: ast.Assign) -> str:
-    """The model whose parameters an optimizer gets, by its argument or by what that was assigned before."""
+    """Return the model whose parameters an optimizer gets, from its argument or that argument's assignment."""
     names = [
         name_in(one.func.value)
         for one in ast.walk(call)
@@ -222,7 +222,7 @@ def _is_optimizer_of(parts: LoopParts, name: str) -> bool:
 
 
 def accumulation_guard(parts: LoopParts, node: ast.stmt) -> ast.If | None:
-    """The `if … % n …:` around a step, within its loop."""
+    """Return the `if … % n …:` around a step, within its loop."""
     for one in parts.around(node):
         if isinstance(one, (ast.For, ast.While, *FUNCTIONS)):
             return None
@@ -232,7 +232,7 @@ def accumulation_guard(parts: LoopParts, node: ast.stmt) -> ast.If | None:
 
 
 def _loader(parts: LoopParts) -> ast.Call | None:
-    """The DataLoader that the loop goes over; the only one, or the only one that shuffles, where that cannot be followed."""
+    """Return the DataLoader of the loop; where it cannot be followed, the only one, or the only one that shuffles."""
     made = {
         name_in(one.targets[0]): one.value
         for one in ast.walk(parts.tree)
@@ -252,7 +252,7 @@ def _loader(parts: LoopParts) -> ast.Call | None:
 
 
 def scheduler_lines(tree: ast.Module) -> Iterator[int]:
-    """Where schedulers step."""
+    """Yield the lines where schedulers step."""
     for node in ast.walk(tree):
         if is_call_of(node, "step") and isinstance(node, ast.Call) and "sched" in ast.unparse(node.func).lower():
             yield node.lineno

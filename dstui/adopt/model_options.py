@@ -47,7 +47,7 @@ STORED = re.compile(r"-bnb-4bit$")
 
 
 def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[str, Any], list[str]]:
-    """The Plan's `model:` section, and what there is to say of it. `folder` is where the script runs, from the Plan's folder."""
+    """Return the Plan's `model:` section, and notes on it. `folder`: where the script runs, from the Plan's folder."""
     source = _source(options, folder)
     if source is None:
         return {}, []
@@ -69,7 +69,7 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
 
 
 def _first(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    """The value of the first of these options that is given and says anything."""
+    """Return the value of the first of these options that is given and not empty."""
     for name in names:
         for prefix in PREFIXES:
             value = options.get(prefix + name)
@@ -96,13 +96,13 @@ def _sequence(options: Mapping[str, str]) -> int | None:
 
 
 def _switch(options: Mapping[str, str], names: tuple[str, ...]) -> bool | None:
-    """Whether one of several names of a switch is on; None where none is given."""
+    """Return whether one of several names of a switch is on; None where none is given."""
     value = _first(options, names)
     return None if value is None else value.lower() in ("true", "1", "yes", "on")
 
 
 def _lora(options: Mapping[str, str]) -> dict[str, Any] | None:
-    """The section `lora`; None where all weights are trained."""
+    """Return the section `lora`; None where all weights are trained."""
     kind, rank = _first(options, LORA_KINDS), _whole(_first(options, RANK))
     on = [found for name in LORA_SWITCHES if (found := _switch(options, (name,))) is not None]
     on += [True] if _switch(options, ("q_lora", "use_qlora")) else []  # off, it leaves LoRA as it is

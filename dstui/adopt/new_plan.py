@@ -27,7 +27,7 @@ class Imported:
 
 
 def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: ScriptFacts | None = None) -> Imported:
-    """The Plan of a bare ds_config.json. Raises ConfigError.
+    """Return the Plan of a bare ds_config.json. Raises ConfigError.
 
     `script`: the training script and its arguments, in which `{ds_config}` stands for the rendered file; `facts`: what a look into it
     has found. Numbers keep their spelling, so that rendering gives the same file again; comments stay where their keys are.
@@ -47,12 +47,12 @@ def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: 
 
 
 def doubts(read: DsConfig, source: str) -> list[str]:
-    """What is doubtful in the form of a configuration that another file names, a sentence each."""
+    """Return what is doubtful in the form of a configuration that another file names, a sentence each."""
     return [f"{source}:{finding.line}: {finding.code}: {finding.message}" for finding in read.doubtful]
 
 
 def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict[str, Any]:
-    """What a Plan must say to suit a script: dotted path -> value, only what is not the default.
+    """Return what a Plan must say for a script: dotted path -> value, without defaults.
 
     `integration`: what is assumed where nothing in the script tells; `builds`: the configuration has an optimizer.
     """
@@ -66,7 +66,7 @@ def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict
 
 
 def plan_text(source: str, sections: Mapping[str, Mapping[str, Any]], notes: list[str]) -> str:
-    """The text of a Plan with these sections, in this order; what is to be said of it stands at its head.
+    """Format a Plan with these sections in this order, and with notes at its head.
 
     A value that no Plan takes (`$PORT` for a port) is left out, and `notes` says so.
     """
@@ -103,6 +103,6 @@ def _text(source: str, sections: Mapping[str, Mapping[str, Any]], notes: Sequenc
 
 
 def noted(text: str, notes: Sequence[str]) -> str:
-    """A Plan's text with notes as comments below its first line."""
+    """Add notes as comments below the first line of a Plan."""
     first, _, rest = text.partition("\n")
     return "\n".join([first, *(f"# {sanitise(note)}" for note in notes), rest])

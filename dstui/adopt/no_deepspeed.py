@@ -46,7 +46,7 @@ class WithoutDeepSpeed:
 
 
 def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
-    """What trains in a program that uses neither DeepSpeed nor what reads its configuration; None where nothing of that can be seen."""
+    """Return what trains in a program without DeepSpeed or a reader of its configuration; None where that is not visible."""
     code = program.code
     if any(ENGINE.match(name) and name != "deepspeed" for name in code.names) or any(TRAINERS.match(name) for name in code.used):
         return None
@@ -72,7 +72,7 @@ def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
 
 
 def deepspeed_strategy(call: Call) -> bool:
-    """Whether a call gives Lightning's Trainer a strategy by a name of DeepSpeed's."""
+    """Return whether a call gives Lightning's Trainer a strategy with a name of DeepSpeed's."""
     value = call.value("strategy")
     return isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.startswith("deepspeed")
 
@@ -86,7 +86,7 @@ def _joins(name: str) -> bool:
 
 
 def _hidden(program: ScriptProgram) -> Iterator[tuple[int, str]]:
-    """What may use DeepSpeed without that it can be seen: the line, and a few words."""
+    """Yield what may use DeepSpeed invisibly: the line, and a few words."""
     yield from program.unread
     for call in program.code.calls:
         if HIDDEN.match(call.name) and not _harmless(call):
@@ -99,7 +99,7 @@ def _hidden(program: ScriptProgram) -> Iterator[tuple[int, str]]:
 
 
 def _harmless(call: Call) -> bool:
-    """Whether a program that is started by its name starts no training."""
+    """Return whether a program that is started by its name starts no training."""
     first = call.node.args[0] if call.node.args else None
     if isinstance(first, (ast.List, ast.Tuple)) and first.elts:
         first = first.elts[0]

@@ -54,7 +54,7 @@ class Positions:
     comments: list[Comment] = field(default_factory=list)
 
     def line_of(self, path: str) -> int | None:
-        """The line of a key, or of the nearest section around it."""
+        """Return the line of a key, or of the nearest section around it."""
         while path:
             if path in self.keys:
                 return self.keys[path].line
@@ -76,7 +76,7 @@ class _Level:
 
 
 def positions(text: str) -> Positions:
-    """Scan a text. Raises LimitError."""
+    """Scan a text for the positions of its keys. Raises LimitError."""
     found = Positions()
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     levels = [_Level("{", "")]
@@ -113,7 +113,7 @@ def positions(text: str) -> Positions:
 
 
 def _next(level: _Level, token: str) -> None:
-    """A comma, or the end of a line, which hjson takes for one after a value."""
+    """Handle a comma, or the end of a line, which hjson accepts in its place after a value."""
     if token == "," and level.kind == "[":
         level.index += 1
     if level.kind == "{" and (token == "," or not level.awaits_value):
@@ -132,7 +132,7 @@ def _key(found: Positions, level: _Level, name: str, place: Position) -> None:
 
 
 def _tokens(text: str, levels: list[_Level]) -> Iterator[tuple[str, str, int, int]]:
-    """Kind, token, start and end of everything but space; a bare value goes to the end of its line."""
+    """Yield kind, token, start and end of everything but space; a bare value extends to the end of its line."""
     at = 0
     while at < len(text):
         match = TOKEN.match(text, at)

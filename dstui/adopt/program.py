@@ -73,7 +73,7 @@ class _Followed:
 
 
 def _candidates(folder: str, one: Import) -> Iterator[str]:
-    """The files that an import may run, under the script's folder; the packages on the way to a module are among them."""
+    """Yield the files that an import may run under the script's folder, including the packages on the way."""
     parts = [part for part in folder.split("/") if part] if one.level else []
     if one.level:
         if one.level - 1 > len(parts):

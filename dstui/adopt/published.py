@@ -23,7 +23,7 @@ REPAIRS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str], str]
 
 
 def repaired(text: str) -> tuple[str, list[str]]:
-    """The text as it was meant, and a sentence for each kind of change."""
+    """Repair the text, and return a sentence for each kind of repair."""
     sentences = []
     for pattern, new, sentence in REPAIRS:
         text, count = pattern.subn(new, text)

@@ -51,7 +51,7 @@ class Call(NamedTuple):
     node: ast.Call
 
     def value(self, *keywords: str, place: int | None = None) -> ast.expr | None:
-        """What is given for the first of these keywords, or at a place; None where nothing is, or None."""
+        """Return the argument of the first of these keywords, or at a place; None where there is none, or it is None."""
         for keyword in self.node.keywords:
             if keyword.arg in keywords:
                 return None if isinstance(keyword.value, ast.Constant) and keyword.value.value is None else keyword.value
@@ -79,21 +79,21 @@ class Code:
     """Of the modules that were read after the script: the number that was added to their lines, and their files."""
 
     def place(self, line: int) -> str:
-        """Where a line stands, in words."""
+        """Describe where a line is."""
         added, file = next(((added, file) for added, file in reversed(self.modules) if line > added), (0, ""))
         return f"line {line - added} of {file}" if file else f"line {line}"
 
     def call(self, *names: str) -> Call | None:
-        """The first call of any of these, by the whole name or its end: `initialize` is also deepspeed.initialize."""
+        """Return the first call of any of these, by full name or its end: `initialize` matches deepspeed.initialize."""
         return next((call for call in self.calls if any(f".{call.name}".endswith(f".{name}") for name in names)), None)
 
     def option(self, *words: str) -> ScriptOption | None:
-        """The first of these options that the parser knows and that takes a value; a dash is as good as an underscore."""
+        """Return the first of these options that the parser has and that takes a value; dashes match underscores."""
         spelled = {option.word.replace("-", "_"): option for option in self.options if not option.switch}
         return next((spelled[key] for word in words if (key := word.replace("-", "_")) in spelled), None)
 
     def inside(self, value: ast.expr) -> Iterator[ast.expr]:
-        """Every part of a value, and of what the names in it were assigned."""
+        """Yield every part of a value, and of the values assigned to the names in it."""
         values, followed = [value], set[str]()
         for each in values:  # which grows meanwhile
             for node in ast.walk(each):
@@ -186,7 +186,7 @@ class _Reader:
             self.code.assigned.setdefault(target.id, []).append(value)
 
     def _name(self, node: ast.expr) -> str:
-        """The whole name of a dotted expression; of a method of something else, its last part."""
+        """Return the full name of a dotted expression; of a method of anything else, its last part."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -196,7 +196,7 @@ class _Reader:
         return parts[0] if parts else ""
 
     def _option(self, name: str, call: ast.Call) -> None:
-        """add_argument("--x", …) and its like: of argparse, click and absl."""
+        """Read add_argument("--x", …) and its like, of argparse, click and absl."""
         words = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         method = name.rpartition(".")[2]
         if method.startswith("DEFINE_") and words:

@@ -70,7 +70,7 @@ ON_CPU = Way("2 ranks on the CPU", ("stage: 2",), lambda _n: 0, 16, "slow: to se
 
 
 def recipes(script: Script, machine: Machine) -> list[Recipe]:
-    """What to start from for a script on a machine, the fastest first."""
+    """Return the recipes for a script on a machine, the fastest first."""
     gpus = [gpu for gpu in machine.gpus if gpu.problem is None]
     if not gpus:
         return [Recipe(ON_CPU.name, ON_CPU.speed, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
@@ -84,7 +84,7 @@ def recipes(script: Script, machine: Machine) -> list[Recipe]:
 
 
 def _choices(gpus: int, room: float, ram: float) -> Iterator[tuple[Way, float]]:
-    """The ways that fit, each with the largest number of parameters."""
+    """Yield the ways that fit, each with the largest number of parameters."""
     largest = 0.0
     for way in WAYS:
         most = min(room / way.gpu(gpus), ram / way.host if way.host else float("inf"))
@@ -98,19 +98,19 @@ def _capability(value: object) -> float:
 
 
 def billions(parameters: float) -> str:
-    """A number of parameters in words."""
+    """Format a number of parameters."""
     if parameters < 1e9:
         return f"{parameters / 1e6:.2g}M parameters" if parameters < 99e6 else f"{parameters / 1e6:.0f}M parameters"
     return f"{parameters / 1e9:.2g}B parameters" if parameters < 99e9 else f"{parameters / 1e9:.0f}B parameters"
 
 
 def _builds_its_own(script: Script) -> bool:
-    """Whether the script makes its optimizer: by what it does with it, else by the word."""
+    """Return whether the script builds its optimizer, by the code, else by the word "optimizer" in it."""
     return script.facts.optimizer == "script" or (script.facts.optimizer is None and script.has_optimizer)
 
 
 def _precision(script: Script, precision: str, cpu: bool) -> list[str]:
-    """The 16-bit type. A plain loop feeds its model 32-bit numbers, which a model of 16-bit weights refuses."""
+    """Return the lines of the 16-bit type. A plain loop feeds 32-bit numbers, which a model with 16-bit weights refuses."""
     if script.facts.without is None:
         return [f"  {precision}: {{enabled: {'auto' if script.facts.integration == 'trainer' else 'true'}}}"]
     if cpu:
@@ -119,7 +119,7 @@ def _precision(script: Script, precision: str, cpu: bool) -> list[str]:
 
 
 def _text(script: Script, way: Way, precision: str) -> str:
-    """The Plan as a person would have written it."""
+    """Return the Plan as a person would write it."""
     facts, cpu = script.facts, way is ON_CPU
     trainer = facts.integration == "trainer"  # its own arguments say what is "auto" here, and refuse other values
     size = "auto" if trainer else "1"

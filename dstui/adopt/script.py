@@ -84,7 +84,7 @@ class ScriptFacts:
 
     @property
     def own_configuration(self) -> bool:
-        """Whether it uses DeepSpeed with a configuration of its own, and takes none from outside."""
+        """Return whether the script uses DeepSpeed only with a configuration of its own."""
         return self.integration is not None and not self.finds
 
 
@@ -96,7 +96,7 @@ class NoScript:
 
 
 def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str = "") -> ScriptFacts:
-    """What a script's text says, and the modules that it imports.
+    """Return the facts in a script's text and in the modules that it imports.
 
     `text_of` gives the text of a file under the folder that imports begin in; `package` is the script's own folder in that one.
     """
@@ -140,7 +140,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
 
 
 def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
-    """The facts of a script that trains without DeepSpeed."""
+    """Return the facts of a script that trains without DeepSpeed."""
     own = min(((program.names[name], name) for name in _optimizers(program)), default=None)
     return ScriptFacts(
         None,
@@ -244,7 +244,7 @@ SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
 
 
 def _handed_over(code: Code, integration: Integration, value: ast.expr, line: int, where: str) -> Sign:
-    """A configuration that the script hands over itself: whether it comes from an argument, from the environment, or is its own."""
+    """Classify a configuration that the script passes itself: from an argument, from the environment, or its own."""
     parts = list(code.inside(value))
     named = {node.attr for node in parts if isinstance(node, ast.Attribute)} | {node.id for node in parts if isinstance(node, ast.Name)}
     put_together = any(
@@ -262,7 +262,7 @@ def _handed_over(code: Code, integration: Integration, value: ast.expr, line: in
 
 
 def _variable(code: Code) -> int | None:
-    """The line that names DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_NAME of one of several models."""
+    """Return the line that names DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_NAME of one of several models."""
     return next((line for text, line in code.texts.items() if text.startswith(VARIABLE)), None)
 
 
@@ -273,14 +273,14 @@ def _finds_under_accelerate(code: Code, integration: Integration, finds: bool) -
 
 
 def _accumulates(code: Code) -> bool:
-    """Whether accelerate is told where an accumulation is complete; a script that leaves its loop to another is not judged."""
+    """Return whether accelerate knows where an accumulation is complete; True for a script whose loop is elsewhere."""
     trains = any(call.name.rpartition(".")[2] == "backward" and "accelerator" in call.name.lower() for call in code.calls)
     counted = code.call("accumulate", "no_sync") is not None or any("sync_gradients" in name for name in code.names)
     return not trains or counted
 
 
 def _makes_no_engine(code: Code) -> bool:
-    """Whether everything that it imports is known, and nothing in it prepares a model."""
+    """Return whether every import is known and nothing prepares a model."""
     prepares = any("prepare" in name or "initialize" in name for name in (*code.names, *(call.name for call in code.calls)))
     return not prepares and code.packages <= {"accelerate", "torch", *sys.stdlib_module_names} - {"importlib", "runpy", "subprocess"}
 
@@ -293,7 +293,7 @@ def _needs_argument(code: Code) -> bool:
 
 
 def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
-    """The arguments that hand the configuration over; a switch --deepspeed of the script's own goes with them."""
+    """Return the arguments that pass the configuration, with a switch --deepspeed of the script's own."""
     switch = next((other.word for other in code.options if other.switch and other.word == "--deepspeed"), None)
     return tuple(filter(None, (switch, option.word, CONFIG)))
 
@@ -324,7 +324,7 @@ def _refuses_local_rank(code: Code) -> bool:
 
 
 def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, str]:
-    """Who builds the optimizer, and the line that says so."""
+    """Return who builds the optimizer, and the line that says so."""
     if integration == "trainer":
         return None, ""  # the Trainer does, unless the configuration has one
     if integration == "deepspeed":
@@ -342,7 +342,7 @@ def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, st
 
 
 def _scheduler(code: Code) -> tuple[GivenScheduler | None, str]:
-    """What accelerate's prepare() gets as the scheduler, and the line that makes it."""
+    """Return the scheduler that accelerate's prepare() gets, and the line that creates it."""
     found: dict[GivenScheduler, str] = _given_to_prepare(code, _kind_of_scheduler)
     return next(iter(found.items())) if len(found) == 1 else (None, "")
 
@@ -351,7 +351,7 @@ Kind = TypeVar("Kind")
 
 
 def _given_to_prepare(code: Code, kind_of: Callable[[Call], Kind | None]) -> dict[Kind, str]:
-    """Each kind of object that prepare() gets, and the line that makes it; nothing where an object may be of several kinds."""
+    """Return each kind of object passed to prepare() and its line; empty where an object may be of several kinds."""
     calls = {id(call.node): call for call in code.calls}
     found: dict[Kind, str] = {}
     for prepare in (call for call in code.calls if _is_prepare(call)):
@@ -380,5 +380,5 @@ def _optimizers(code: Code) -> Iterator[str]:
 
 
 def is_optimizer(name: str) -> bool:
-    """Whether the whole name of a class is that of an optimizer."""
+    """Return whether the full name of a class is that of an optimizer."""
     return OPTIMIZER.match(name) is not None and not NOT_ONE.search(name)

@@ -24,7 +24,7 @@ def options_of(words: Sequence[str]) -> dict[str, str]:
 
 
 def _values(words: Sequence[str]) -> Iterator[str]:
-    """The words up to the next option."""
+    """Yield the words up to the next option."""
     for word in words:
         if word.startswith("--"):
             return
@@ -32,7 +32,7 @@ def _values(words: Sequence[str]) -> Iterator[str]:
 
 
 def options_of_yamls(words: Sequence[str], read_named: Callable[[str], str | None]) -> dict[str, str]:
-    """The scalars and lists of the YAML files that the words name: trl's, LLaMA-Factory's, axolotl's, alignment-handbook's.
+    """Return scalars and lists of the YAML files in the words: trl's, LLaMA-Factory's, axolotl's, alignment-handbook's.
 
     A file that cannot be read says nothing here: the program that reads it will say what is wrong with it.
     """

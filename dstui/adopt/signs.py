@@ -34,7 +34,7 @@ TOKENS = r"""(?sx)
 
 
 def kind_of(text: str, name: str = "") -> Kind:
-    """What a text is. What stands at its root decides; its name and its lines only where that says nothing; else it is a Plan."""
+    """Return the kind of a text. Its root decides; its name and its lines only where that does not; else it is a Plan."""
     if name.endswith(PYTHON):
         return "script"
     braces, keys = in_braces(text), root_keys(text)
@@ -52,12 +52,12 @@ def kind_of(text: str, name: str = "") -> Kind:
 
 
 def in_braces(text: str) -> bool:
-    """Whether a text is JSON, hjson with its outer braces or a flow mapping of YAML; also where it is not well-formed."""
+    """Return whether a text is JSON, hjson with outer braces or a flow mapping of YAML, well-formed or not."""
     return re.match(BRACES, text) is not None
 
 
 def root_keys(text: str) -> set[str]:
-    """The keys at the root of a text, as far as that can be told without reading it as any one format."""
+    """Return the keys at the root of a text, as far as they are visible without parsing it as one format."""
     if not in_braces(text):
         return set(re.findall(ROOT_KEY, text))
     depth, keys = 0, set()
@@ -69,23 +69,23 @@ def root_keys(text: str) -> set[str]:
 
 
 def is_accelerate(text: str) -> bool:
-    """Whether a YAML text is an accelerate configuration rather than a Plan; also as a web page shows it, with `\\_` for `_`."""
+    """Return whether a YAML text is an accelerate configuration, not a Plan; also with `\\_` for `_`, as on web pages."""
     plain = text.replace("\\_", "_")
     return any(plain.startswith(f"{sign}:") or f"\n{sign}:" in plain for sign in SIGNS)
 
 
 def is_launch(text: str) -> bool:
-    """Whether a text holds a command that starts training."""
+    """Return whether a text contains a command that starts training."""
     return re.search(LAUNCH, text) is not None
 
 
 def is_hostfile(text: str) -> bool:
-    """Whether every line that says something is `HOST slots=N`."""
+    """Return whether every non-blank, non-comment line is `HOST slots=N`."""
     return _every_line(text, SLOTS)
 
 
 def is_env_file(text: str) -> bool:
-    """Whether every line that says something is `NAME=value`."""
+    """Return whether every non-blank, non-comment line is `NAME=value`."""
     return _every_line(text, VARIABLE)
 
 

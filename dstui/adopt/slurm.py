@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from dstui.base.limits import MAX_RANKS, MAX_SLOTS
-from dstui.plan.hostfile import HostfileError, wrong_with_host
+from dstui.plan.hostfile import HostfileError, host_problem
 
 _NAME = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
@@ -19,7 +19,7 @@ _TASKS = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?")
 
 
 def expand_nodelist(text: str) -> list[str]:
-    """The hosts of a list such as `node[01-03,7],gpu1`, in its order. Raises HostfileError where it is none."""
+    """Expand a list of hosts such as `node[01-03,7],gpu1`, in order. Raises HostfileError where it is malformed."""
     text = text.strip()
     names = _NAME.findall(text)
     if not names or ",".join(names) != text:
@@ -27,7 +27,7 @@ def expand_nodelist(text: str) -> list[str]:
     hosts: list[str] = []
     for name in names:
         for host in _expanded(name):
-            if problem := wrong_with_host(host):
+            if problem := host_problem(host):
                 raise HostfileError(f"{host[:60]!r}: {problem}")
             hosts.append(host)
             if len(hosts) > MAX_RANKS:
@@ -36,13 +36,13 @@ def expand_nodelist(text: str) -> list[str]:
 
 
 def _expanded(name: str) -> Iterator[str]:
-    """Every name that one name with brackets stands for."""
+    """Yield every name of one with brackets."""
     parts = [_numbers(match[1]) if match[2] is None else [match[2]] for match in _PART.finditer(name)]
     return ("".join(words) for words in product(*parts))
 
 
 def _numbers(ranges: str) -> list[str]:
-    """`01-03,7` -> 01, 02, 03, 7: as wide as the range's first number is written."""
+    """Expand `01-03,7` to 01, 02, 03, 7, as wide as the first number of the range."""
     found: list[str] = []
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part)
@@ -56,7 +56,7 @@ def _numbers(ranges: str) -> list[str]:
 
 
 def hosts_of_allocation(environment: Mapping[str, str]) -> dict[str, int] | None:
-    """Host -> slots of the SLURM allocation that this environment belongs to; None outside of one. Raises HostfileError.
+    """Return host -> slots of this environment's SLURM allocation; None outside of one. Raises HostfileError.
 
     A node's slots are its GPUs, where the allocation says how many, else its tasks, else 1.
     """
@@ -71,7 +71,7 @@ def hosts_of_allocation(environment: Mapping[str, str]) -> dict[str, int] | None
 
 
 def gpus_per_node(environment: Mapping[str, str]) -> int | None:
-    """GPUs that the allocation has on each node: `8`, `a100:8`, or the numbers of this node's; None where it does not say."""
+    """Return the GPUs on each node of the allocation: `8`, `a100:8`, or this node's list; None where it does not say."""
     for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"):
         count = environment.get(name, "").rpartition(":")[2]
         if re.fullmatch(r"\d{1,4}", count) and 0 < int(count) <= MAX_SLOTS:
@@ -81,7 +81,7 @@ def gpus_per_node(environment: Mapping[str, str]) -> int | None:
 
 
 def _tasks(text: str) -> list[int]:
-    """`2(x3),1` -> 2, 2, 2, 1; nothing where it is something else."""
+    """Expand `2(x3),1` to 2, 2, 2, 1; empty for anything else."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         match = _TASKS.fullmatch(part)

@@ -9,20 +9,20 @@ import re
 import shlex
 
 from dstui.base.limits import MAX_RANKS
-from dstui.plan.hostfile import wrong_with_host
+from dstui.plan.hostfile import host_problem
 
 _HOST = re.compile(r"\s*host(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
 _INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
 
 
 def ssh_hosts(text: str) -> list[str]:
-    """The names that stand after `Host`, in their order, each once: no pattern (*, ?, !), and nothing that is no host's name."""
+    """Return the names after `Host` in order, each once, without patterns (*, ?, !) and invalid names."""
     names = (name for line in text.splitlines() if (match := _HOST.match(line)) for name in _words(match[1]))
-    return list(dict.fromkeys(name for name in names if not set(name) & set("*?!") and not wrong_with_host(name)))[:MAX_RANKS]
+    return list(dict.fromkeys(name for name in names if not set(name) & set("*?!") and not host_problem(name)))[:MAX_RANKS]
 
 
 def included(text: str) -> list[str]:
-    """The files that `Include` names, as written (`~/.ssh/config.d/*`): whoever has the file reads them."""
+    """Return the files that `Include` names, as written (`~/.ssh/config.d/*`); the caller reads them."""
     return [word for line in text.splitlines() if (match := _INCLUDE.match(line)) for word in _words(match[1])]
 
 

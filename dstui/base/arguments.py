@@ -19,7 +19,7 @@ class Parser(ArgumentParser):
 
 
 def bounded(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
-    """The type of an option that takes a number within these bounds."""
+    """Return the type of an option that takes a number within these bounds."""
 
     def number(text: str) -> float:
         try:

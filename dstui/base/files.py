@@ -22,9 +22,9 @@ class FileProblem(Exception):
 
 
 def read_text(path: Path, opened: int | None = None) -> str:
-    """The text of a UTF-8 file, newlines as they stand. Raises FileProblem.
+    """Return the text of a UTF-8 file, with its newlines. Raises FileProblem.
 
-    `opened`: a descriptor of it, which is closed; what was looked at through it is then what is read.
+    `opened`: an open descriptor, which is closed here, so that the file that was checked is the one that is read.
     """
     try:
         raw = _bytes(path, MAX_BYTES + 1, opened)
@@ -36,7 +36,7 @@ def read_text(path: Path, opened: int | None = None) -> str:
 
 
 def read_standard_input() -> str:
-    """The text that stands on standard input, under the same conditions as that of a file. Raises FileProblem."""
+    """Return the text on standard input, under the conditions of `read_text`. Raises FileProblem."""
     try:
         raw = sys.stdin.buffer.read(MAX_BYTES + 1)
     except OSError as error:
@@ -57,7 +57,7 @@ def _text_of(raw: bytes, name: str) -> str:
 
 
 def _bytes(path: Path, most: int, opened: int | None = None) -> bytes:
-    """The beginning of a regular file. Nothing blocks on a pipe that has its name; ENXIO says that it is no regular file."""
+    """Return the beginning of a regular file without blocking on a pipe. Raises OSError with ENXIO for anything else."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if opened is None else opened
     with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor
         mode = os.fstat(file.fileno()).st_mode
@@ -70,27 +70,27 @@ def _bytes(path: Path, most: int, opened: int | None = None) -> bytes:
 
 
 def is_there(path: Path | str) -> bool:
-    """Whether there is anything; False also for what no path can be (too long, a byte 0 in it), where Path's own method raises."""
+    """Return whether anything is at the path; False for invalid paths (too long, a NUL in it), where Path's method raises."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_file(path: Path | str) -> bool:
-    """Whether a regular file is there; False also for what no path can be."""
+    """Return whether a regular file is at the path; False for invalid paths."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path | str) -> bool:
-    """Whether a folder is there; False also for what no path can be."""
+    """Return whether a folder is at the path; False for invalid paths."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def typed_path(text: str) -> Path:
-    """A path as somebody typed it, with `~` as the shell has it."""
+    """Convert a path as typed, expanding `~` as a shell does."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's own raises where there is no such user
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a path cannot be used, in words, with what to do where that is plain."""
+    """Return why a path cannot be used, with what to do where that is known."""
     if isinstance(error, ValueError):
         return "no file can have this name"
     hints = {
@@ -111,7 +111,7 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
-    """How a text compares with what stands at the path: nothing (`new`), other content, or the same bytes."""
+    """Compare a text with the file at the path: none (`new`), other content, or the same bytes."""
     wanted = text.encode()
     try:
         return "same" if _bytes(path, len(wanted) + 1) == wanted else "changed"

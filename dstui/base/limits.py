@@ -44,31 +44,31 @@ class LimitError(ValueError):
         self.message, self.line, self.column = message, line, column
 
 
-def whole(text: str) -> int:
-    """The digits of a whole number as one. Raises LimitError."""
+def parse_integer(text: str) -> int:
+    """Convert digits to an integer. Raises LimitError."""
     return int(of_few_digits(text))
 
 
-def fraction(text: str) -> float:
-    """The text of a fraction as a number. Raises LimitError."""
+def parse_float(text: str) -> float:
+    """Convert a text to a float. Raises LimitError."""
     return float(of_few_digits(text))
 
 
 def of_few_digits(text: str) -> str:
-    """The text of a number, where it is not too long for one. Raises LimitError."""
+    """Return the text of a number, unless it is too long. Raises LimitError."""
     if len(text) > MAX_DIGITS:
         raise LimitError(f"a number of {len(text):,} digits: no setting has more than {MAX_DIGITS}")
     return text
 
 
 def parse_json(text: str) -> Any:
-    """What a JSON text says. Raises ValueError where it is none, and LimitError, which is one."""
+    """Parse a JSON text. Raises ValueError where it is malformed; LimitError is one."""
     _refuse_deep(text)
-    return json.loads(text, parse_int=whole, parse_float=fraction)
+    return json.loads(text, parse_int=parse_integer, parse_float=parse_float)
 
 
 def _refuse_deep(text: str) -> None:
-    """The parser recurses once per level. Where there are few brackets at all, nothing is nested deeply."""
+    """Refuse deep nesting before the parser recurses. A text with few brackets cannot be deep."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     depth = 0

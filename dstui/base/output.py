@@ -33,7 +33,7 @@ def remark(*texts: str) -> None:
 
 
 def say(sentence: str) -> None:
-    """What dstui has to say, to standard error."""
+    """Write a sentence from dstui to standard error."""
     remark("dstui: ", sentence)
 
 
@@ -44,7 +44,7 @@ def refuse(sentence: str) -> int:
 
 
 def no_screen() -> str:
-    """Why no screen can be drawn here; "" where one can."""
+    """Return why no screen can be drawn here; "" where one can."""
     if not (os.isatty(0) and os.isatty(2)):
         return "no terminal here"
     return "this terminal (TERM=dumb) cannot draw screens" if os.environ.get("TERM", "dumb") == "dumb" else ""
@@ -63,7 +63,7 @@ def flush() -> None:
 
 
 def coloured() -> bool:
-    """Whether standard output is a terminal that wants colours."""
+    """Return whether standard output is a terminal that supports colours."""
     return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -76,7 +76,7 @@ class Results:
 
 
 def begin() -> None:
-    """Spell what the encoding of standard output has no letter for. A closed standard input is an empty one."""
+    """Escape what the encoding of standard output lacks, and treat a closed standard input as empty."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115 - for as long as the process lives
     if isinstance(sys.stdout, TextIOWrapper):
@@ -89,26 +89,26 @@ def _write(stream: TextIO | None, *texts: str) -> None:
 
 
 def reader_gone(error: OSError) -> signal.Signals | None:
-    """What such an error of a write amounts to: the signal that ends who does not look; None where it is something else."""
+    """Return the signal that a failed write stands for where the reader is gone; None for other errors."""
     if error.errno == errno.EPIPE:
         return signal.SIGPIPE
     return signal.SIGHUP if error.errno == errno.EIO and (_hung_up(1) or _hung_up(2)) else None
 
 
 def is_full(error: OSError) -> bool:
-    """Whether a write failed for want of room: a full disk under `> FILE`, a quota, a limit on the size of files."""
+    """Return whether a write failed for lack of space: a full disk, a quota, a limit on the size of files."""
     return error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_no_more() -> None:
-    """From now on nothing that is written to standard output or standard error can fail, also what Python flushes at its end."""
+    """Send all further output to /dev/null, so that no later write can fail, not even Python's flush at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
         os.dup2(nowhere, number)
 
 
 def _hung_up(fd: int) -> bool:
-    """Whether this was a terminal: a disk may give the same error, and a file is none."""
+    """Return whether this descriptor was a terminal: a disk may give the same error."""
     try:
         termios.tcgetattr(fd)
     except termios.error as error:

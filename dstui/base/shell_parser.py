@@ -66,6 +66,6 @@ def _error(stderr: str) -> ShellSyntax:
 
 
 def _shfmt() -> str | None:
-    """The program: beside dstui's own interpreter, as the wheel installs it, else on the PATH."""
+    """Return the program: beside dstui's own interpreter, as the wheel installs it, else on the PATH."""
     beside = os.path.join(sysconfig.get_path("scripts"), "shfmt")  # noqa: PTH118
     return beside if os.access(beside, os.X_OK) else shutil.which("shfmt")

@@ -23,9 +23,9 @@ UNSAFE = re.compile(
 
 
 def sanitise(raw: str, length: str = "") -> str:
-    """One line as it may be shown: carriage returns folded to the last segment, escapes and controls gone, at most LINE_CAP characters.
+    """Return one line that is safe to show: only the last segment of carriage returns, no escapes and controls, cut at LINE_CAP.
 
-    `length`: what to say of the length of the whole line, where `raw` is only a part of it.
+    `length`: how to describe the length of the line of which `raw` is a part.
     """
     text = last_segment(raw) if "\r" in raw else raw
     if len(text) > LINE_CAP:
@@ -52,10 +52,10 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same in one line: a name may hold newlines."""
+    """Return escaped text on one line, since a name may contain newlines."""
     return escaped(text).replace("\n", " ")
 
 
 def last_segment(text: str) -> str:
-    """What a terminal would show of a progress bar: the text after the last carriage return that is not blank."""
+    """Return what a terminal would show of a progress bar: the text after the last carriage return that is not blank."""
     return next((segment for segment in reversed(text.split("\r")) if segment.strip()), "")

@@ -13,7 +13,7 @@ PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def open_zip(file: BinaryIO) -> zipfile.ZipFile:
-    """A zip for reading. Raises BadZipFile, also where its directory would be too large; OSError.
+    """Open a zip for reading. Raises BadZipFile, also for a directory that is too large; OSError.
 
     The size of the directory is asked of the function by which zipfile itself finds it, so that both see the same record.
     """
@@ -24,7 +24,7 @@ def open_zip(file: BinaryIO) -> zipfile.ZipFile:
 
 
 def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
-    """A member for reading. Raises BadZipFile where it is packed in a way whose reading is not bounded."""
+    """Open a member for reading. Raises BadZipFile where its compression cannot be bounded."""
     if member.compress_type not in PACKED:
         raise zipfile.BadZipFile(f"{member.filename[:80]} is packed in an unusual way")
     return archive.open(member)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dstui import __version__
 from dstui.base.files import FileProblem, is_folder, is_there, read_text, reason
-from dstui.base.regular import open_within
+from dstui.base.regular_files import open_within
 from dstui.base.text import escaped, one_line
 from dstui.bundle.redact import mask, secrets, secrets_in
 from dstui.jobs.store.folder import JobFolder

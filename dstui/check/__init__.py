@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dstui.plan.finding import Finding, ranked
+from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target
 
-__all__ = ["check", "check_config"]
+__all__ = ["check_config", "check_plan"]
 
 
-def check(  # noqa: PLR0913 - all but the first two are named
+def check_plan(  # noqa: PLR0913 - all but the first two are named
     plan: Plan,
     machine: Machine | None = None,
     *,
@@ -34,18 +34,18 @@ def check(  # noqa: PLR0913 - all but the first two are named
     pool: Mapping[str, int] | HostfileProblem | None = None,
     env_files: EnvFiles | None = None,
 ) -> list[Finding]:
-    """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
+    """Return the findings on a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
-    `script` is what a look into the Plan's script has found (`dstui.documents.script_facts_of`); `model` what stands in the model's
-    config.json, `models` the same for each of several (`dstui.model_files.read_model_configs`); `pool` what stands in its hostfile
-    (`dstui.plan_files.hostfile_of`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`dstui.plan_files.env_files_of`).
+    `script` is what a look into the Plan's script has found (`dstui.documents.open.script_facts_of`); `model` what stands in the model's
+    config.json, `models` the same for each of several (`dstui.facts.model_files.read_model_configs`); `pool` what stands in its hostfile
+    (`hostfile_of` of `dstui.documents.plan_files`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`env_files_of` there).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context
     from dstui.machine.snapshot import Machine
     from dstui.plan.catalogue import is_version, release
     from dstui.plan.env_file import EnvFiles
-    from dstui.plan.holes import holes_of
+    from dstui.plan.holes import find_holes
     from dstui.render.reaching import env_file_lines
     from dstui.render.target import Target
 
@@ -69,8 +69,8 @@ def check(  # noqa: PLR0913 - all but the first two are named
         from dstui.check.accelerate import check_section
 
         found += check_section(plan)
-    open_values = {hole.path for hole in holes_of(plan)} - {""}
-    return ranked([finding for finding in found if finding.path not in open_values or finding.code == "PL070"])
+    open_values = {hole.path for hole in find_holes(plan)} - {""}
+    return sort_findings([finding for finding in found if finding.path not in open_values or finding.code == "PL070"])
 
 
 def check_config(  # noqa: PLR0913 - all but the first are named
@@ -83,17 +83,17 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     root: str = "",
     lines: Callable[[str], int | None] = lambda _path: None,
 ) -> list[Finding]:
-    """What is wrong with a bare DeepSpeed configuration. `lines(path)` tells where in the text a key stands."""
+    """Return the findings on a bare DeepSpeed configuration. `lines(path)` returns the line of a key in its text."""
     from dstui.check.context import Context
     from dstui.plan.catalogue import release
 
     known = release(deepspeed_version)
     context = Context(config, known, integration, world_size, machine, None, root, lines, installed=deepspeed_version)
-    return ranked(list(_evaluated(context)))
+    return sort_findings(list(_evaluated(context)))
 
 
 def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
-    """Why no command can be made of the Plan, where no rule has said it: what render refuses does not pass here."""
+    """Yield why no command can be made of the Plan, where no rule has said so: whatever render refuses is a finding."""
     from dstui.render.launch import RenderError
 
     plan = target.plan

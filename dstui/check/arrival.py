@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from dstui.check.context import Context, without_auto
-from dstui.check.rules.batch import MICRO, TRAIN, given, verdict
+from dstui.check.rules.batch import MICRO, TRAIN, evaluate_batch, written_batch
 from dstui.plan.catalogue import release
 
 MOST_RANKS = 1024
 
 
-def as_it_arrives(config: Mapping[str, Any], integration: str) -> dict[str, Any]:
-    """The configuration as DeepSpeed gets it: where the reader fills "auto", without these keys and with a micro-batch."""
+def config_for_deepspeed(config: Mapping[str, Any], integration: str) -> dict[str, Any]:
+    """Return the configuration as DeepSpeed gets it: without "auto" where the reader fills it, and with a micro-batch."""
     if integration == "deepspeed":
         return dict(config)
     arriving = without_auto(config)
@@ -22,7 +22,7 @@ def as_it_arrives(config: Mapping[str, Any], integration: str) -> dict[str, Any]
     return arriving
 
 
-def ranks_that_fit(config: Mapping[str, Any]) -> int:
-    """A number of ranks at which the batch keys fit, where nobody said how many there are; else 1."""
-    written = given(Context(config, release()))
-    return next((ranks for ranks in range(1, MOST_RANKS + 1) if not verdict(written, ranks).fails), 1)
+def fitting_world_size(config: Mapping[str, Any]) -> int:
+    """Return a number of ranks that fits the batch keys, where the world size is not given; else 1."""
+    written = written_batch(Context(config, release()))
+    return next((ranks for ranks in range(1, MOST_RANKS + 1) if not evaluate_batch(written, ranks).fails), 1)

@@ -1,4 +1,4 @@
-""" "auto" by reader: which keys the Trainer and accelerate fill, and with what.
+"""The values of "auto" by reader: which keys the Trainer and accelerate fill, and with what.
 
 Sources: transformers/integrations/deepspeed.py (trainer_config_process, trainer_config_finalize) of 5.23;
 accelerate/accelerator.py (_prepare_deepspeed) and utils/dataclasses.py (DeepSpeedPlugin) of 1.15.
@@ -12,33 +12,33 @@ from typing import Any
 
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.accelerate_keys import SECTION
+from dstui.plan.catalogue import ZERO_SECTION
 
 AUTO = "auto"
 TYPES = ("fp16", "bf16")
-ZERO = "zero_optimization"
 OF_HIDDEN_SIZE = {
-    f"{ZERO}.reduce_bucket_size": "hidden_size²",
-    f"{ZERO}.stage3_prefetch_bucket_size": "int(0.9 × hidden_size²)",
-    f"{ZERO}.stage3_param_persistence_threshold": "10 × hidden_size",
+    f"{ZERO_SECTION}.reduce_bucket_size": "hidden_size²",
+    f"{ZERO_SECTION}.stage3_prefetch_bucket_size": "int(0.9 × hidden_size²)",
+    f"{ZERO_SECTION}.stage3_param_persistence_threshold": "10 × hidden_size",
 }
 """Keys that follow from the model's hidden_size, else the largest of its hidden_sizes; a model without either ends the launch."""
 
 PLUGIN = {
-    f"{ZERO}.stage": "--zero_stage, else 2",
-    f"{ZERO}.offload_optimizer.device": "--offload_optimizer_device, else none",
-    f"{ZERO}.offload_param.device": "--offload_param_device, else none",
-    f"{ZERO}.offload_optimizer.nvme_path": "the environment, else none",
-    f"{ZERO}.offload_param.nvme_path": "the environment, else none",
-    f"{ZERO}.stage3_gather_16bit_weights_on_model_save": "--zero3_save_16bit_model, else false",
+    f"{ZERO_SECTION}.stage": "--zero_stage, else 2",
+    f"{ZERO_SECTION}.offload_optimizer.device": "--offload_optimizer_device, else none",
+    f"{ZERO_SECTION}.offload_param.device": "--offload_param_device, else none",
+    f"{ZERO_SECTION}.offload_optimizer.nvme_path": "the environment, else none",
+    f"{ZERO_SECTION}.offload_param.nvme_path": "the environment, else none",
+    f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save": "--zero3_save_16bit_model, else false",
 }
 """What accelerate's plugin fills, which the Trainer uses too."""
 BY_DEFAULT: Mapping[str, object] = {
-    f"{ZERO}.stage": 2,
-    f"{ZERO}.offload_optimizer.device": "none",
-    f"{ZERO}.offload_param.device": "none",
-    f"{ZERO}.offload_optimizer.nvme_path": "none",
-    f"{ZERO}.offload_param.nvme_path": "none",
-    f"{ZERO}.stage3_gather_16bit_weights_on_model_save": False,
+    f"{ZERO_SECTION}.stage": 2,
+    f"{ZERO_SECTION}.offload_optimizer.device": "none",
+    f"{ZERO_SECTION}.offload_param.device": "none",
+    f"{ZERO_SECTION}.offload_optimizer.nvme_path": "none",
+    f"{ZERO_SECTION}.offload_param.nvme_path": "none",
+    f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save": False,
 }
 """What "auto" becomes there where the plugin was told nothing."""
 
@@ -90,10 +90,10 @@ BATCH_OPTIONS: Mapping[str, tuple[str, ...]] = {
 """Key -> the options of a script that fill it."""
 
 
-def filled(
+def fill_auto(
     config: Mapping[str, Any], reader: str, accelerate: Mapping[str, Any] | None = None, options: Mapping[str, str] = NO_OPTIONS
 ) -> Mapping[str, Any]:
-    """The configuration with what the reader makes of "auto" as far as it is known before the script runs.
+    """Return the configuration with each "auto" replaced as its reader would, as far as that is known before the script runs.
 
     `accelerate` is the Plan's section: the plugin's own keys and `mixed_precision`, which fill before the defaults do; `options`: the
     Trainer's, as the script gets them, which fill before both.
@@ -110,7 +110,7 @@ def filled(
 
 
 def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapping[str, Any]:
-    """The configuration with batch and precision from the Trainer's options where it says "auto", or nothing of the batch."""
+    """Fill "auto", and missing batch keys, from the Trainer's options for batch size and precision."""
     if not config:
         return config
     found = dict(config)
@@ -129,7 +129,7 @@ def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapp
 
 
 def _plugin_values(accelerate: Mapping[str, Any]) -> dict[str, Any]:
-    """Path -> what a Plan's section for accelerate says there; what a key cannot be is not taken."""
+    """Return path -> value for a Plan's accelerate section, without values that their key does not accept."""
     inner = accelerate.get(SECTION)
     section = inner if isinstance(inner, Mapping) else {}
     keys = [key for key in PLUGIN_KEYS.values() if key.path and key.name in section]
@@ -150,7 +150,7 @@ def _filled(config: Mapping[str, Any], values: Mapping[str, Any], before: str = 
 
 
 def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int | None:
-    """What a reader takes as a model's hidden size, from its config.json; None where the launch would fail.
+    """Return the hidden size that a reader takes from a model's config.json; None where the launch would fail.
 
     The Trainer looks into the text part of a multimodal model too, accelerate does not.
     """
@@ -165,8 +165,8 @@ def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int
 
 
 def value_of(path: str, hidden_size: int, stage: int) -> int | None:
-    """What "auto" becomes at a path that follows from the model; None for any other (and for stage-3 keys below stage 3)."""
-    name = path.removeprefix(f"{ZERO}.")
+    """Return what "auto" becomes for a key that follows from the model; None for others, and for stage-3 keys below stage 3."""
+    name = path.removeprefix(f"{ZERO_SECTION}.")
     if name.startswith("stage3_") and stage != 3:
         return None
     values = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dstui.adopt.script import NoScript, ScriptFacts
-from dstui.check.auto_values import AUTO, filled
+from dstui.check.auto_values import AUTO, fill_auto
 from dstui.check.forms import Fit, fit
 from dstui.plan.catalogue import Key, Release, version_tuple
 from dstui.plan.finding import Fix, Operation, Severity, When
@@ -26,8 +26,10 @@ UNPROBED = "nothing looked at yet"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule yields. `path` is dotted from the configuration's root, or after "^" from the file's; the rest overrides what
-    the rule says by default."""
+    """A place where a rule applies, before it becomes a finding.
+
+    `path` is dotted from the configuration's root, or after "^" from the file's. The other fields override the rule's own.
+    """
 
     path: str
     message: str
@@ -40,7 +42,7 @@ class Problem:
 
 
 def no_line(_path: str) -> int | None:
-    """The default of `Context.lines`: nothing is known of the text."""
+    """Return None: the default of `Context.lines`, where there is no text."""
     return None
 
 
@@ -80,12 +82,12 @@ class Context:
 
     def __post_init__(self) -> None:
         accelerate = self.plan.accelerate if self.plan is not None else None
-        self.config = self.raw if self.integration == "deepspeed" else without_auto(filled(self.raw, self.integration, accelerate))
+        self.config = self.raw if self.integration == "deepspeed" else without_auto(fill_auto(self.raw, self.integration, accelerate))
         self.flat = dict(flatten(self.config))
 
     @property
     def unread(self) -> bool:
-        """Whether this is an empty section of a Plan that nothing hands to the script: nothing dies of what it lacks."""
+        """Return whether this is an empty section of a Plan that nothing passes to the script, so that missing keys do not matter."""
         if self.plan is None or self.raw or self.plan.models or hands_over(self.plan):
             return False
         facts = self.facts
@@ -99,22 +101,22 @@ class Context:
     # -- what is written
 
     def written(self, path: str) -> Any:
-        """The value as it reaches DeepSpeed, MISSING where there is none."""
+        """Return the value as it reaches DeepSpeed, MISSING where there is none."""
         return self.flat.get(path, MISSING)
 
     def has(self, path: str) -> bool:
-        """Whether the key is there, also as null."""
+        """Return whether the key is present, even as null."""
         return path in self.flat
 
     def section(self, path: str) -> Mapping[str, Any]:
-        """A section's content; empty where it is missing or no mapping."""
+        """Return the content of a section; empty where it is missing or not a mapping."""
         value = self.flat.get(path)
         return value if isinstance(value, Mapping) else {}
 
     # -- what DeepSpeed makes of it
 
     def fit(self, path: str) -> Fit:
-        """How the written value fits its key: what DeepSpeed's own conversion makes of it, or why it refuses."""
+        """Return what DeepSpeed's own conversion makes of the written value, or why it refuses it."""
         found = self._fits.get(path)
         if found is None:
             found = self._fits[path] = self._fit(path)
@@ -132,51 +134,51 @@ class Context:
         return fit(value, key, old=self.old)
 
     def value(self, path: str) -> Any:
-        """What the key is worth to DeepSpeed: the written value converted, else the default (also where it would be refused)."""
+        """Return the value that DeepSpeed uses: the converted one, else the default (also where the written one would be refused)."""
         found = self.fit(path)
         key = self.key(path)
         return found.value if found.ok else key.default if key else None
 
     def on(self, path: str) -> bool:
-        """Whether a switch is on."""
+        """Return whether a switch is on."""
         return bool(self.value(path))
 
     def number(self, path: str) -> float | None:
-        """A number, None where the value is none (True and False are not)."""
+        """Return a number, None where the value is not one (True and False are not)."""
         value = self.value(path)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
     def text(self, path: str) -> str:
-        """A word; empty where the value is none."""
+        """Return a string, "" where the value is not one."""
         value = self.value(path)
         return value if isinstance(value, str) else ""
 
     def key(self, path: str) -> Key | None:
-        """The key as the judged release knows it."""
+        """Return the key as the judged release has it."""
         return self.release.key(path)
 
     def drops_auto(self, path: str) -> bool:
-        """Whether DeepSpeed drops a value "auto" here without a word: inside sections with a model, and nowhere else."""
+        """Return whether DeepSpeed silently drops "auto" here, which it does only in sections with a pydantic model."""
         return self.modelled(path) and not (self.old and path.startswith("comms_logger"))
 
     def modelled(self, path: str) -> bool:
-        """Whether the section around a key has a model, which converts and judges its values."""
+        """Return whether the section around a key has a pydantic model, which converts and validates its values."""
         parent = path.rpartition(".")[0]
         holder = self.release.key(parent) if parent else None
         return holder is not None and holder.strict
 
     def before(self, version: str) -> bool:
-        """Whether the judged release is older than this."""
+        """Return whether the judged release is older than this version."""
         return version_tuple(self.release.version) < version_tuple(version)
 
     @property
     def old(self) -> bool:
-        """Whether the release converts values as pydantic 1 does."""
+        """Return whether the release converts values as pydantic 1 does."""
         return self.before("0.15")
 
     @property
     def stage(self) -> int:
-        """The ZeRO stage that is trained at."""
+        """The ZeRO stage of the training."""
         zero = self.flat.get("zero_optimization")
         if isinstance(zero, bool):
             return int(zero)
@@ -184,7 +186,7 @@ class Context:
         return int(stage) if isinstance(stage, (int, float)) else 0
 
     def offload(self, what: str) -> str:
-        """Where `optimizer` or `param` is kept: none, cpu or nvme."""
+        """Return where `optimizer` or `param` is kept: none, cpu or nvme."""
         old = {"optimizer": "cpu_offload", "param": "cpu_offload_param"}[what]
         if self.on(f"zero_optimization.{old}"):
             return "cpu"
@@ -192,13 +194,13 @@ class Context:
 
     @property
     def optimizer(self) -> str:
-        """The type of the optimizer as DeepSpeed reads it: its own in lower case, torch's as written; empty where there is none."""
+        """The optimizer's type as DeepSpeed reads it: its own in lower case, torch's as written; "" for none."""
         kind = self.text("optimizer.type")
         return kind.lower() if kind.lower() in self.release.optimizer_types else kind
 
     @property
     def hosts(self) -> Mapping[str, int]:
-        """Host -> slots, as the Plan or its hostfile names or numbers them; empty where they are not known."""
+        """Host -> slots, as the Plan or its hostfile says; empty where they are not known."""
         from dstui.render.launch import RenderError, hosts_of
 
         try:
@@ -209,12 +211,12 @@ class Context:
 
     @property
     def facts(self) -> ScriptFacts | None:
-        """What the script says of itself; None where nobody has looked, or there is none."""
+        """The facts found in the script; None where it was not read, or there is none."""
         return self.script if isinstance(self.script, ScriptFacts) else None
 
     @property
     def cpu_only(self) -> bool:
-        """Whether the machine is known to have no GPU (one that nobody has looked at yet is not)."""
+        """Return whether the machine is known to have no GPU; False for one that was not probed."""
         machine = self.machine
         return machine is not None and machine.accelerator == "cpu" and machine.source != UNPROBED
 
@@ -226,19 +228,19 @@ class Context:
     # -- what a rule answers
 
     def problem(self, path: str, message: str, **more: Any) -> Problem:
-        """One problem, at the key it is about."""
+        """Return a problem at a key."""
         return Problem(path, message, **more)
 
     def put(self, path: str, value: Any, text: str) -> Fix:
-        """A fix that writes a key, with the sections it needs."""
+        """Return a fix that writes a key, with the sections it needs."""
         return Fix(text, (self._add(path, value),))
 
     def drop(self, path: str, text: str) -> Fix:
-        """A fix that removes a key."""
+        """Return a fix that removes a key."""
         return Fix(text, ({"op": "remove", "path": self.pointer(path)},))
 
     def move(self, path: str, to: str, text: str, value: Any = MISSING) -> Fix:
-        """A fix that removes a key and writes its value (or another) elsewhere; one that only gets another name keeps its place."""
+        """Return a fix that moves a key's value (or writes another) to a new path; a mere rename keeps the key's place."""
         new = self.written(path) if value is MISSING else value
         if path.rpartition(".")[0] == to.rpartition(".")[0] and not self.has(to):
             renamed = {"op": "move", "from": self.pointer(path), "path": self.pointer(to)}
@@ -247,11 +249,11 @@ class Context:
         return Fix(text, ({"op": "remove", "path": self.pointer(path)}, self._add(to, new)))
 
     def steps(self, text: str, *fixes: Fix) -> Fix:
-        """Several fixes as one; they must not need each other's sections."""
+        """Combine several fixes into one; they must not need each other's sections."""
         return Fix(text, tuple(operation for one in fixes for operation in one.patch or ()))
 
     def pointer(self, path: str) -> str:
-        """A dotted path as a JSON Pointer into the file."""
+        """Convert a dotted path to a JSON Pointer into the file."""
         return pointer(self.root + path)
 
     def _add(self, path: str, value: Any) -> Operation:
@@ -267,12 +269,12 @@ class Context:
 
 
 def pointer(path: str) -> str:
-    """`a.b` -> `/a/b`."""
+    """Convert `a.b` to `/a/b`."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path.split("."))
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted path and value of every key, sections before what is in them."""
+    """Yield the dotted path and value of every key, sections before their content."""
     for name, value in config.items():
         path = f"{prefix}{name}"
         yield path, value
@@ -281,7 +283,7 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def without_auto(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration without every key whose value is "auto"."""
+    """Return the configuration without the keys whose value is "auto"."""
     return {
         name: without_auto(value) if isinstance(value, Mapping) else value
         for name, value in config.items()

@@ -31,7 +31,7 @@ class Fit(NamedTuple):
 
 
 def fit(value: Any, key: Key, *, old: bool = False) -> Fit:
-    """How a value fits a key of a section with a model."""
+    """Convert a value as DeepSpeed converts it for a key of a section with a pydantic model."""
     found = _fit_any(value, key.type, key, old)
     if found.ok and isinstance(found.value, (int, float)) and not isinstance(found.value, bool):
         return _bounded(found, key)
@@ -52,7 +52,7 @@ def _bounded(found: Fit, key: Key) -> Fit:
 
 
 def _fit_any(value: Any, kind: str, key: Key, old: bool) -> Fit:
-    """Any of the alternatives of `int | str | null`; where several fit, the one that needs no conversion."""
+    """Fit one of the alternatives of `int | str | null`; of several that fit, the one without a conversion."""
     kinds = kind.split(" | ")
     if value is None and "null" in kinds:
         return Fit(True, None)
@@ -74,7 +74,7 @@ def _fit_one(value: Any, kind: str, key: Key, old: bool) -> Fit:
 
 
 def _choice(value: Any, key: Key, old: bool) -> Fit:
-    """One of the allowed values; a numeric choice is converted like a number first."""
+    """Fit one of the allowed values; a numeric choice is converted like a number first."""
     number = isinstance(value, (int, float)) if old else not isinstance(value, (list, Mapping))
     if key.choices and isinstance(key.choices[0], int) and number:
         found = Fit(True, value) if old else _int(value)

@@ -1,6 +1,6 @@
 """The reference checker: one warm child that asks the installed DeepSpeed, many questions.
 
-The child is `dstui/oracle/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks; see there for the
+The child is `dstui/reference/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks; see there for the
 protocol.
 """
 
@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.base import looking
+from dstui.base import child_python
+from dstui.documents.trusted_python import probe_python
 from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.trusted_python import probe_python
 
-CHILDREN = Path(__file__).parent.parent / "oracle"
+CHILDREN = Path(__file__).parent.parent / "reference"
 START = 60.0
 """Seconds until the child must be ready: the import of DeepSpeed takes 2 on an idle machine, 20 on a busy one."""
 ANSWER = {"parse": 20.0, "initialize": 150.0}
@@ -54,12 +54,12 @@ class ReferenceVerdict:
 
     @property
     def name(self) -> str:
-        """Who judged."""
+        """The DeepSpeed that judged, with its version."""
         return ("dstui's " if self.instead_of else "") + f"DeepSpeed {self.version}"
 
 
-def with_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
-    """The machine with what DeepSpeed's accelerator for CPUs says of 16-bit floats; one with GPUs as it is."""
+def add_float_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
+    """Return a machine without GPUs with the 16-bit floats that DeepSpeed's accelerator for CPUs supports."""
     if machine.accelerator != "cpu" or not types:
         return machine
     software = machine.software
@@ -67,12 +67,12 @@ def with_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
     return replace(machine, software=replace(software, fp16=fp16, bf16=bf16))
 
 
-def asked_for_types(plan: Plan, machine: Machine) -> Machine:
-    """The machine, where the Plan trains in fp16 on CPUs with what DeepSpeed says of that: whether they can is known only to DeepSpeed."""
+def ask_float_types(plan: Plan, machine: Machine) -> Machine:
+    """Return the machine, with DeepSpeed's answer on 16-bit floats where the Plan trains in fp16 on CPUs: only DeepSpeed knows it."""
     wanted = machine.accelerator == "cpu" and isinstance(machine.software.fp16, Unknown) and plan.get("deepspeed.fp16.enabled") is True
     if wanted:
         with suppress(ReferenceFailure), ReferenceChecker(probe_python(plan)) as checker:
-            return with_types(machine, checker.types())
+            return add_float_types(machine, checker.types())
     return machine
 
 
@@ -80,7 +80,7 @@ class ReferenceChecker:
     """One child process. Start it early: `judge` waits for it. Safe to use from several threads."""
 
     def __init__(self, python: str = sys.executable, *, how: str = "parse", path: str = "") -> None:
-        """`how`: parse or initialize. `path` goes first on the child's PYTHONPATH: another release of DeepSpeed."""
+        """Prepare a checker. `how`: parse or initialize; `path` goes first on the child's PYTHONPATH (another release of DeepSpeed)."""
         self.version, self.how, self._python = "", how, python
         self._types: Mapping[str, bool] = {}
         self._lock = threading.Lock()
@@ -88,9 +88,9 @@ class ReferenceChecker:
         self._asked = 0
         try:
             self._child = subprocess.Popen(
-                [python, *looking.options(python), str(CHILDREN / f"{how}.py")],
-                cwd=looking.NEUTRAL,
-                env=looking.environment(first=path),
+                [python, *child_python.options(python), str(CHILDREN / f"{how}.py")],
+                cwd=child_python.NEUTRAL,
+                env=child_python.environment(first=path),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -99,7 +99,7 @@ class ReferenceChecker:
             raise ReferenceFailure(f"{python} cannot be started: {error.strerror}") from None
 
     def validate(self, config: Mapping[str, Any] | str, world_size: int | None = None, **more: Any) -> ReferenceVerdict:
-        """DeepSpeed's verdict on a configuration (or, by parse, on a file's text) for a number of ranks. Raises ReferenceFailure.
+        """Return DeepSpeed's verdict on a configuration (or, with parse, on a file's text) for a number of ranks. Raises ReferenceFailure.
 
         `more` for initialize: steps=N trains as many, optimizer=True brings one of the script's.
         """
@@ -121,7 +121,7 @@ class ReferenceChecker:
         )
 
     def types(self) -> Mapping[str, bool]:
-        """Which 16-bit floats DeepSpeed's accelerator for CPUs takes here: fp16, bf16. Raises ReferenceFailure."""
+        """Return which 16-bit floats, fp16 and bf16, DeepSpeed's accelerator for CPUs supports here. Raises ReferenceFailure."""
         with self._lock:
             self._wait_until_ready()
             return self._types
@@ -147,7 +147,7 @@ class ReferenceChecker:
             self.version, self._types = str(reported["version"]), reported.get("types", {})
 
     def _line(self, seconds: float) -> dict[str, Any]:
-        """The next answer. Raises ReferenceFailure where none comes in time; the child is then of no more use."""
+        """Return the next answer. Raises ReferenceFailure where none comes in time; the child is then unusable."""
         assert self._child.stdout is not None
         until = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
@@ -158,7 +158,7 @@ class ReferenceChecker:
                     raise ReferenceFailure(f"DeepSpeed gave no answer in {seconds:.0f} s")
                 if not (read := os.read(self._child.stdout.fileno(), 65536)):
                     raise ReferenceFailure(
-                        f"{' '.join((self._python, *looking.options(self._python)))} has no DeepSpeed that can be imported"
+                        f"{' '.join((self._python, *child_python.options(self._python)))} has no DeepSpeed that can be imported"
                         if not self.version
                         else "the reference checker's process has ended"
                     )

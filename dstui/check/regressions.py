@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dstui.check.context import Context
+from dstui.plan.catalogue import ZERO_SECTION
 
 AS_OF = "2026-11-23"
 """When the table was last gone through."""
 DEEPSPEED = "https://github.com/deepspeedai/DeepSpeed"
-ZERO = "zero_optimization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ REGRESSIONS = (
         since="0.14.0",
         fixed="0.19.3",
         applies=lambda c: c.stage == 3 and _trains_a_part(c) and _recomputes(c),
-        path=f"{ZERO}.stage",
+        path=f"{ZERO_SECTION}.stage",
         symptom="with frozen weights and non-reentrant checkpointing (the default of transformers 5) the backward pass dies of "
         "CheckpointError: Recomputed values … have different metadata, saved [1024] and recomputed [0]",
         instead="checkpoint with use_reentrant=True, or use stage 2",
@@ -64,7 +64,7 @@ REGRESSIONS = (
         since="0.17.6",
         fixed="0.18.3",
         applies=lambda c: c.stage == 2,
-        path=f"{ZERO}.stage",
+        path=f"{ZERO_SECTION}.stage",
         symptom="the gradients of ZeRO-2 are wrong without a word: their norm is too small, and training learns less",
         instead="use stage 1 or 3",
         link=f"{DEEPSPEED}/issues/7718",
@@ -73,7 +73,7 @@ REGRESSIONS = (
         since="0.18.5",
         fixed="0.18.7",
         applies=lambda c: c.stage in (1, 2, 3),
-        path=f"{ZERO}.stage",
+        path=f"{ZERO_SECTION}.stage",
         symptom="each hook of a gradient counts all parameters anew: steps took 2.5 times as long (24 layers, ZeRO-2, 8 GPUs)",
         instead="",
         link=f"{DEEPSPEED}/issues/7885",
@@ -82,7 +82,7 @@ REGRESSIONS = (
         since="0.15.2",
         fixed="0.19.0",
         applies=lambda c: c.stage in (1, 2) and c.offload("optimizer") == "cpu" and _accumulates(c),
-        path=f"{ZERO}.offload_optimizer",
+        path=f"{ZERO_SECTION}.offload_optimizer",
         symptom="of the accumulated micro-batches only the first counts for the norm of the gradients: it is too small, "
         "and they are hardly ever clipped",
         instead="use stage 3, or keep the optimizer on the GPU",
@@ -100,8 +100,8 @@ REGRESSIONS = (
     Regression(
         since="0.17.5",
         fixed="0.18.5",
-        applies=lambda c: c.stage == 2 and c.on(f"{ZERO}.overlap_comm"),
-        path=f"{ZERO}.overlap_comm",
+        applies=lambda c: c.stage == 2 and c.on(f"{ZERO_SECTION}.overlap_comm"),
+        path=f"{ZERO_SECTION}.overlap_comm",
         symptom="overlap_comm overlaps nothing: the reduction waits for the backward pass",
         instead="",
         link=f"{DEEPSPEED}/issues/7804",
@@ -118,8 +118,8 @@ REGRESSIONS = (
     Regression(
         since="0.14.0",
         fixed="0.19.5",
-        applies=lambda c: c.stage == 3 and (c.number(f"{ZERO}.zero_hpz_partition_size") or 1) > 1,
-        path=f"{ZERO}.zero_hpz_partition_size",
+        applies=lambda c: c.stage == 3 and (c.number(f"{ZERO_SECTION}.zero_hpz_partition_size") or 1) > 1,
+        path=f"{ZERO_SECTION}.zero_hpz_partition_size",
         symptom="the second copy of a small weight may lie outside of it: IndexError in _partition_param_sec",
         instead="leave zero_hpz_partition_size out",
         link=f"{DEEPSPEED}/issues/6659",

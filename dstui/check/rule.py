@@ -41,25 +41,25 @@ class Rule:
     """The integrations that the rule is about; empty for all."""
 
     def applies(self, c: Context) -> bool:
-        """Whether the rule is about this reader and this release."""
+        """Return whether the rule applies to this reader and this release."""
         return (not self.readers or c.integration in self.readers) and (
             (self.since == RELEASES[0] and self.until == NEWEST)
             or version_tuple(self.since) <= version_tuple(c.release.version) <= version_tuple(self.until)
         )
 
     def _never_comes(self, c: Context, when: When | None) -> bool:
-        """Whether the run would die in an engine that a look into the script shows is never made."""
+        """Return whether the run would only fail in an engine that, by the look into the script, is never created."""
         in_an_engine = when in ("initialize", "run") and not self.source.startswith(BEFORE_AN_ENGINE)
         return in_an_engine and c.facts is not None and c.facts.makes_no_engine and c.integration == "accelerate"
 
     def findings(self, c: Context) -> Iterator[Finding]:
-        """What the rule finds in a configuration; of many problems the first."""
+        """Yield the findings of the rule; of very many problems only the first."""
         for count, p in enumerate(self.evaluate(c)):
             if count == MOST_LISTED:
                 yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: fix these first")
                 return
             severity = p.severity or self.severity
-            why = p.why or (f"DeepSpeed: {quoted(p.says or self.says)}" if p.says or self.says else "")
+            why = p.why or (f"DeepSpeed: {quote_excerpt(p.says or self.says)}" if p.says or self.says else "")
             if severity == "error" and self._never_comes(c, p.when or self.when):
                 severity, why = "warning", f"{why} (once the script prepares a model: it does not)".strip()
             when = (p.when or self.when) if severity == "error" else None
@@ -73,8 +73,8 @@ MID_SENTENCE = re.compile(r"\b(?:be|between instances of|by|multiple of|with|to|
 BEGUN = re.compile(r"(?:are|cannot|got|has|is|must|not|requires)\b")
 
 
-def quoted(says: str) -> str:
-    """A part of a message as a quotation: an ellipsis stands where it is cut."""
+def quote_excerpt(says: str) -> str:
+    """Quote a part of a message, with an ellipsis where it is cut."""
     return ("… " if BEGUN.match(says) else "") + says + (" …" if MID_SENTENCE.search(says) else "")
 
 
@@ -94,7 +94,7 @@ def rule(  # noqa: PLR0913 - all but the first are named
     readers: tuple[str, ...] = (),
     book: dict[str, Rule] | None = None,
 ) -> Callable[[Evaluate], Evaluate]:
-    """Registers a rule. The function's docstring is its title. An error must say `when` the run would die."""
+    """Register a rule. The function's docstring is its title. An error must say `when` the run would fail."""
 
     def registered(evaluate: Evaluate) -> Evaluate:
         register(Rule(code, severity, title_of(evaluate), evaluate, when, says, source, since, until, readers), book)
@@ -112,5 +112,5 @@ def register(found: Rule, book: dict[str, Rule] | None = None) -> None:
 
 
 def title_of(function: Callable[..., object]) -> str:
-    """The first line of a rule's docstring."""
+    """Return the first line of a rule's docstring."""
     return (function.__doc__ or "").strip().splitlines()[0]

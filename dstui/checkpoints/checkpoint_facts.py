@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dstui.checkpoints.convert import gib
-from dstui.checkpoints.look import Checkpoint
+from dstui.checkpoints.checkpoint import Checkpoint
+from dstui.checkpoints.convert import format_gib
 
 
 class CheckpointFact(NamedTuple):
@@ -17,8 +17,8 @@ class CheckpointFact(NamedTuple):
     severity: str = ""
 
 
-def facts_of(found: Checkpoint) -> Iterator[CheckpointFact]:
-    """What is in it. Texts from the files may be in it: who shows it makes it safe for a terminal."""
+def describe_checkpoint(found: Checkpoint) -> Iterator[CheckpointFact]:
+    """Yield the facts of a checkpoint. They may contain text of its files: sanitise it before showing it."""
     ranks = f"{found.world_size} ranks" if found.world_size else "an unknown number of ranks"
     parallel = f" x {found.model_parallel} model-parallel" if (found.model_parallel or 1) > 1 else ""
     frozen = f", {found.trainable:,} of them trained" if found.trainable and found.trainable != found.parameters else ""
@@ -27,7 +27,7 @@ def facts_of(found: Checkpoint) -> Iterator[CheckpointFact]:
     yield CheckpointFact("written by", f"{ranks}{parallel}, ZeRO stage {found.stage if found.stage is not None else 'unknown'}{version}")
     precision = f", {found.precision}" if found.precision else ""
     yield CheckpointFact("parameters", f"{f'{found.parameters:,}' if found.parameters else 'unknown'}{frozen}{precision}")
-    yield CheckpointFact("on disk", f"{gib(found.size)} in {found.files} files")
+    yield CheckpointFact("on disk", f"{format_gib(found.size)} in {found.files} files")
     if found.universal:
         yield CheckpointFact("universal", "any number of ranks can load it, with checkpoint.load_universal: true")
     if found.client_state:
@@ -39,8 +39,8 @@ def facts_of(found: Checkpoint) -> Iterator[CheckpointFact]:
         yield CheckpointFact("BEWARE", f"loading it would run {', '.join(found.strange[:5])}: no training run writes that", "error")
 
 
-def cannot_convert(found: Checkpoint, *, trusted: bool = False) -> str:
-    """Why nothing can be made of it, in a sentence; empty where it can. `trusted`: its pickles may run what they name."""
+def conversion_problem(found: Checkpoint, *, trusted: bool = False) -> str:
+    """Return a sentence on why the checkpoint cannot be converted; "" where it can. `trusted`: its pickles may run code."""
     if found.problems:
         return f"{found.path} is not whole, and nothing was written: {'; '.join(found.problems)}"
     if found.strange and not trusted:

@@ -1,6 +1,6 @@
 """A checkpoint made into whole weights, or into one for any number of ranks, by DeepSpeed's own tools in a child process.
 
-The child loads the pickles as torch loads untrusted files (dstui/oracle/convert_checkpoint.py): nothing that they name is executed. It
+The child loads the pickles as torch loads untrusted files (dstui/reference/convert_checkpoint.py): nothing that they name is executed. It
 writes beside the place that was asked for, and what it wrote gets its name only when it is whole.
 """
 
@@ -23,10 +23,10 @@ import psutil
 
 from dstui.base.files import FileProblem, is_there, reason, write_atomic
 from dstui.base.text import sanitise
-from dstui.checkpoints.look import Checkpoint
+from dstui.checkpoints.checkpoint import Checkpoint
 
 Kind = Literal["fp32", "universal"]
-SAFE = Path(__file__).parent.parent / "oracle" / "convert_checkpoint.py"
+SAFE = Path(__file__).parent.parent / "reference" / "convert_checkpoint.py"
 TEMPORARY = ".dstui-"
 """What the folder of an unfinished conversion begins with."""
 
@@ -53,22 +53,25 @@ class ConversionCost:
 
     @property
     def too_much(self) -> str:
-        """Why it cannot be done here; empty where it can."""
+        """The reason why there is not enough room here; "" where there is."""
         if self.disk > self.disk_free:
-            return f"the disk has {gib(self.disk_free)} free, and {gib(self.disk)} are written"
+            return f"the disk has {format_gib(self.disk_free)} free, and {format_gib(self.disk)} are written"
         if self.memory > self.memory_free:
-            return f"{gib(self.memory_free)} of memory are free, and about {gib(self.memory)} are needed"
+            return f"{format_gib(self.memory_free)} of memory are free, and about {format_gib(self.memory)} are needed"
         return ""
 
 
-def gib(size: float) -> str:
-    """Bytes in words."""
+def format_gib(size: float) -> str:
+    """Format a size in GiB, MiB or KiB."""
     power, unit = next(((n, u) for n, u in ((30, "GiB"), (20, "MiB")) if size >= 2**n), (10, "KiB"))
     return f"{size / 2**power:.1f} {unit}"
 
 
-def cost(kind: Kind, checkpoint: Checkpoint, target: Path) -> ConversionCost:
-    """32-bit weights: 4 bytes per parameter on disk, about twice that in memory; a universal checkpoint: three times as much on disk."""
+def estimate_cost(kind: Kind, checkpoint: Checkpoint, target: Path) -> ConversionCost:
+    """Estimate bytes of disk and memory.
+
+    32-bit weights: 4 bytes per parameter on disk, twice that in memory; universal: three times on disk.
+    """
     whole = 4 * (checkpoint.parameters or checkpoint.size // 12)
     folder = next(parent for parent in (target.absolute(), *target.absolute().parents) if parent.is_dir())
     disk = whole if kind == "fp32" else 3 * whole
@@ -110,7 +113,7 @@ def convert(
 
 
 def _command(conversion: Conversion, checkpoint: Checkpoint, made: Path) -> list[str]:
-    """The tool; where its pickles are trusted, as DeepSpeed runs it."""
+    """Return the command of the tool; with trusted pickles, as DeepSpeed runs it."""
     if conversion.kind == "universal":
         folders = ["--input_folder", str(checkpoint.path.absolute()), "--output_folder", str(made)]
         words = ["deepspeed.checkpoint.ds_to_universal", *folders, "--inject_missing_state"]

@@ -7,12 +7,12 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-DEEP, FOLDERS, MOST = 3, 2000, 9
+DEEP, FOLDERS, MAX_FOUND = 3, 2000, 9
 """Levels that are looked into, folders in all, and checkpoints that are told."""
 
 
 def checkpoints_near(places: Iterable[Path]) -> list[Path]:
-    """The folders that hold `latest`, the newest first. Blocks as long as the disk does; never raises."""
+    """Return the folders that hold a `latest`, the newest first. Blocks as long as the disk does; never raises."""
     found: dict[Path, float] = {}
     for place in places:
         for folder in islice(_below(place, DEEP), FOLDERS):
@@ -20,11 +20,11 @@ def checkpoints_near(places: Iterable[Path]) -> list[Path]:
                 for name in ("latest", "latest_universal"):
                     if (folder / name).is_file():
                         found.setdefault(folder.resolve(), (folder / name).stat().st_mtime)
-    return sorted(found, key=lambda path: -found[path])[:MOST]
+    return sorted(found, key=lambda path: -found[path])[:MAX_FOUND]
 
 
 def _below(folder: Path, levels: int) -> Iterator[Path]:
-    """A folder and those in it, but not through links, and not what begins with a dot."""
+    """Yield a folder and those below it, without following links or entering names that begin with a dot."""
     yield folder
     with suppress(OSError):
         for inner in sorted(folder.iterdir()) if levels else ():

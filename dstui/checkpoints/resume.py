@@ -8,15 +8,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from dstui.checkpoints.look import Checkpoint
+from dstui.checkpoints.checkpoint import Checkpoint
 from dstui.plan import Plan
 from dstui.plan.finding import Finding, Fix
 
 LOAD_UNIVERSAL = "deepspeed.checkpoint.load_universal"
 
 
-def can_resume(checkpoint: Checkpoint, plan: Plan, world_size: int | None) -> Iterator[Finding]:
-    """What stands in the way, the worst first; nothing where the Plan can load it."""
+def resume_findings(checkpoint: Checkpoint, plan: Plan, world_size: int | None) -> Iterator[Finding]:
+    """Yield why the Plan cannot load the checkpoint, the worst first; nothing where it can."""
     for problem in checkpoint.problems:
         yield Finding("CK001", "error", "", f"the checkpoint is not whole: {problem}", "DeepSpeed dies when it loads it", "run")
     universal = plan.get(LOAD_UNIVERSAL) is True

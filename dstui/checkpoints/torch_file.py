@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.base.zips import open_member, open_zip
 
-MOST = 32 << 20
+MAX_PICKLE_BYTES = 32 << 20
 """Bytes of a data.pkl that are read: the names and shapes of a hundred thousand tensors take less, and each byte may become an object."""
 MOST_STEPS = 4_000_000
 """Instructions of a pickle, each of which may make an object: a tensor takes about 35. In 31 KB of a zip there can be 31 million."""
@@ -72,13 +72,13 @@ class Inert(dict[Any, Any]):
         self.state = state
 
     def append(self, item: Any) -> None:
-        """As a list would take it."""
+        """Accept an item like a list."""
 
     def extend(self, items: Any) -> None:
-        """As a list would take them."""
+        """Accept items like a list."""
 
     def add(self, item: Any) -> None:
-        """As a set would take it."""
+        """Accept an item like a set."""
 
     def __hash__(self) -> int:  # type: ignore[override]  # typeshed says of a dictionary that it has none
         return id(self)
@@ -94,7 +94,7 @@ class TorchFile:
 
     @property
     def strange(self) -> list[str]:
-        """Names that no checkpoint of a training run has."""
+        """The names in the pickle that no checkpoint of a training run has."""
         return sorted(name for name in self.names if not ALLOWED.fullmatch(name))
 
 
@@ -118,7 +118,7 @@ def read_torch_file(path: Path) -> TorchFile:
 
 
 def _pickle_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """The one data.pkl. torch takes the first that matches without regard to case: of two it might read the other."""
+    """Return the one data.pkl. torch takes the first match regardless of case: of two, it might read the other."""
     members = archive.infolist()
     found = [member for member in members if member.filename.lower().endswith("data.pkl")]
     if not found:
@@ -127,7 +127,7 @@ def _pickle_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         raise TorchFileProblem(f"it has {len(found)} data.pkl: torch.save writes one")
     if any(member.filename.lower().endswith("constants.pkl") for member in members):
         raise TorchFileProblem("it holds a TorchScript program, which no checkpoint does")
-    if found[0].file_size > MOST:
+    if found[0].file_size > MAX_PICKLE_BYTES:
         raise TorchFileProblem(f"its data.pkl has {found[0].file_size / 2**20:,.0f} MiB: no checkpoint's has")
     return found[0]
 
@@ -163,7 +163,7 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
 
     @property
     def names(self) -> frozenset[str]:
-        """What the pickle names. `getattr` only where it does anything else than read members of `ENUMS`.
+        """The names in the pickle; `getattr` only where it does more than read members of `ENUMS`.
 
         Counting is enough: each push of `getattr` is either used up by reading a member, or goes somewhere else.
         """
@@ -171,7 +171,7 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
         return frozenset(name for name in self.classes if name != GETATTR or not data)
 
     def load(self) -> Any:
-        """As pickle's own, with a bound on the steps."""
+        """Load as pickle does, with a bound on the steps."""
         self._unframer = pickle._Unframer(self._file_read, self._file_readline)  # type: ignore[attr-defined]
         self.read, self.readline, self.readinto = self._unframer.read, self._unframer.readline, self._unframer.readinto
         self.metastack: list[Any] = []
@@ -212,7 +212,7 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
         return pid
 
     def _check_keys(self, keys: Iterable[Any]) -> None:
-        """Before they are hashed: tuples that hold a tuple twice, which holds another twice, take for ever."""
+        """Check keys before they are hashed: nested tuples that repeat a tuple can take exponential time."""
         for key in keys:
             if isinstance(key, tuple) and any(isinstance(part, tuple) for part in key):
                 raise pickle.UnpicklingError("a key of nested tuples")
@@ -249,7 +249,7 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
 
 
 def _member(args: Any) -> Inert | None:
-    """The member of an Enum that `getattr(*args)` reads, as `Class(value)` makes it; None where it reads anything else."""
+    """Return the Enum member that `getattr(*args)` reads, as `Class(value)` creates it; None for anything else."""
     if not isinstance(args, tuple) or len(args) != 2:
         return None
     owner, name = args
@@ -282,13 +282,13 @@ def _read(stream: IO[bytes]) -> TorchFile:
     return TorchFile(value, reader.names)
 
 
-def mapping(value: Any) -> dict[Any, Any]:
-    """A dictionary or an OrderedDict of a pickle; empty for anything else."""
+def as_mapping(value: Any) -> dict[Any, Any]:
+    """Return a dictionary or OrderedDict of a pickle; empty for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def elements(value: Any) -> int:
-    """How many elements a shape stands for: torch.Size, or a tensor of a pickle. 0 for what makes no sense."""
+def count_elements(value: Any) -> int:
+    """Return the number of elements of a shape: torch.Size, or a tensor of a pickle. 0 for nonsense."""
     shape = _shape(value)
     if not isinstance(shape, (tuple, list)) or len(shape) > MOST_DIMENSIONS:
         return 0
@@ -301,7 +301,7 @@ def elements(value: Any) -> int:
 
 
 def _shape(value: Any) -> Any:
-    """The shape that an object of a pickle was made with; None where it has none."""
+    """Return the shape that an object of a pickle was created with; None where it has none."""
     for _wrapped in range(8):  # a Parameter around a tensor
         if not isinstance(value, Inert) or not value.args:
             return None

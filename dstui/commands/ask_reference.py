@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from dstui.check.arrival import as_it_arrives, ranks_that_fit
+from dstui.check.arrival import config_for_deepspeed, fitting_world_size
 from dstui.check.reference import ReferenceChecker, ReferenceFailure, ReferenceVerdict
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.checked_file import CheckedFile
-from dstui.plan.finding import Finding, Fix, When, ranked
-from dstui.trusted_python import OPTION, own, probe_python, remember
+from dstui.documents.trusted_python import OPTION, own, probe_python, remember
+from dstui.plan.finding import Finding, Fix, When, sort_findings
 
 MOST_STARTED = 8
 """Ranks that `--oracle init` starts at most: each is a process with torch in it."""
@@ -31,14 +31,14 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
                     checker = checkers.get(python) or checkers.setdefault(
                         python, ReferenceChecker(python, how="initialize" if how == "init" else "parse")
                     )
-                    found = _verdict_on(checker, as_it_arrives(written, one.integration), one.world_size, how)
+                    found = _verdict_on(checker, config_for_deepspeed(written, one.integration), one.world_size, how)
                 except ReferenceFailure as error:
                     one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
                     continue
                 verdict = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message, "python": python}
                 if one.file not in verdicts or verdicts[one.file]["ok"]:  # of several models the first that is refused
                     verdicts[one.file] = verdict
-                one.findings[:] = ranked([*one.findings, _as_finding(one, name, found, how)])
+                one.findings[:] = sort_findings([*one.findings, _as_finding(one, name, found, how)])
     finally:
         for checker in checkers.values():
             checker.close()
@@ -47,7 +47,7 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
 
 def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: int | None, how: str) -> ReferenceVerdict:
     """What DeepSpeed says of one configuration. Raises ReferenceFailure."""
-    ranks = world_size or ranks_that_fit(config)
+    ranks = world_size or fitting_world_size(config)
     if how == "init" and ranks > MOST_STARTED:
         raise ReferenceFailure(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
     return checker.validate(config, ranks)

@@ -11,12 +11,12 @@ from dstui.base.files import FileProblem
 from dstui.base.limits import MAX_RANKS
 from dstui.base.output import Ink, coloured, refuse, tell
 from dstui.commands.checked_file import Asked, CheckedFile, check_files
+from dstui.documents.plan_files import find_plan
+from dstui.documents.trusted_python import HELP, OPTION
 from dstui.machine.recorded import read_machine
 from dstui.plan.catalogue import RELEASES, is_version, nearest_release, version_tuple
 from dstui.plan.finding import Finding
 from dstui.plan.model import INTEGRATIONS
-from dstui.plan_files import find_plan
-from dstui.trusted_python import HELP, OPTION
 
 COLOURS = {"error": Ink("\033[31m"), "warning": Ink("\033[33m"), "info": Ink("\033[36m")}
 PLAIN = Ink("\033[0m")
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--world-size", type=int, metavar="N", help="the number of ranks (else the Plan's, else unknown)")
     parser.add_argument("--integration", choices=INTEGRATIONS, help="who reads the configuration")
     parser.add_argument("--deepspeed-version", metavar="V", help=f"judge for this release (known: {', '.join(RELEASES)})")
-    parser.add_argument("--oracle", choices=("parse", "init"), help="ask the installed DeepSpeed too")
+    parser.add_argument("--oracle", "--reference", choices=("parse", "init"), help="ask the installed DeepSpeed too")
     parser.add_argument(OPTION, action="store_true", help=f"{HELP}, for --oracle")
 
 

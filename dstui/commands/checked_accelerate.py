@@ -11,7 +11,7 @@ from dstui.adopt.published import ESCAPE, repaired
 from dstui.base.files import FileProblem, is_file, read_text, typed_path
 from dstui.check.accelerate import check_accelerate
 from dstui.plan.accelerate_keys import FILE, SECTION
-from dstui.plan.finding import Finding, Fix, ranked
+from dstui.plan.finding import Finding, Fix, sort_findings
 from dstui.plan.hostfile import HostfileError, parse_hostfile, select
 
 
@@ -25,7 +25,7 @@ def accelerate_findings(path: Path, text: str) -> tuple[AccelerateConfig, list[F
     findings += [_published(text, meant, sentence) for sentence in sentences]
     findings += [_again(key, line) for key, line in found.again]
     findings += _named(path, found)
-    return found, ranked(findings)
+    return found, sort_findings(findings)
 
 
 def named_config(path: Path, config: Mapping[str, Any]) -> Path | None:

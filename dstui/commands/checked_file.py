@@ -17,7 +17,7 @@ from dstui.check import check_config
 from dstui.commands.checked_accelerate import accelerate_findings, named_config
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError, load
-from dstui.plan.finding import Finding, ranked
+from dstui.plan.finding import Finding, sort_findings
 from dstui.plan.load import compose
 from dstui.surroundings import gather
 
@@ -110,7 +110,7 @@ def _dsconfig(path: Path, text: str, asked: Asked) -> CheckedFile:
         integration=found.integration,
         assumed=asked.integration is None,
         world_size=asked.world_size,
-        findings=ranked(found.findings + findings),
+        findings=sort_findings(found.findings + findings),
     )
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, refuse, remark, say, tell
 from dstui.base.text import sanitise
-from dstui.checkpoints.checkpoint_facts import cannot_convert, facts_of
-from dstui.checkpoints.convert import Conversion, Kind, convert, cost, gib
-from dstui.checkpoints.look import Checkpoint, read_checkpoint
-from dstui.checkpoints.resume import can_resume
+from dstui.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from dstui.checkpoints.checkpoint_facts import conversion_problem, describe_checkpoint
+from dstui.checkpoints.convert import Conversion, Kind, convert, estimate_cost, format_gib
+from dstui.checkpoints.resume import resume_findings
 from dstui.commands.plan_argument import plan_of
+from dstui.documents.plan_files import read_pool
 from dstui.plan import PlanError
-from dstui.plan_files import read_pool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,18 +50,18 @@ def run(args: argparse.Namespace) -> int:
 def _shown(found: Checkpoint) -> str:
     """What is in it, a line each."""
     several = f"  (one of {len(found.tags)}: {', '.join(found.tags[-4:])})" if len(found.tags) > 1 else ""
-    lines = [f"{found.path}{several}", *(f"  {fact.name:<11} {fact.text}" for fact in facts_of(found))]
+    lines = [f"{found.path}{several}", *(f"  {fact.name:<11} {fact.text}" for fact in describe_checkpoint(found))]
     return "\n".join(sanitise(line) for line in lines)
 
 
 def _convert(kind: Kind, checkpoint: Checkpoint, target: Path, args: argparse.Namespace) -> int:
     """Tell what it takes, and do it; 1 where it cannot be done."""
-    if why := cannot_convert(checkpoint, trusted=args.force):
+    if why := conversion_problem(checkpoint, trusted=args.force):
         say(f"{why}; --force does it all the same" if checkpoint.strange and not checkpoint.problems and not args.force else why)
         return 1
-    needed = cost(kind, checkpoint, target)
-    memory = f"{gib(needed.memory)} of memory ({gib(needed.memory_free)} free)"
-    say(f"it takes about {memory} and {gib(needed.disk)} of disk ({gib(needed.disk_free)} free)")
+    needed = estimate_cost(kind, checkpoint, target)
+    memory = f"{format_gib(needed.memory)} of memory ({format_gib(needed.memory_free)} free)"
+    say(f"it takes about {memory} and {format_gib(needed.disk)} of disk ({format_gib(needed.disk_free)} free)")
     if needed.too_much and not args.force:
         say(f"{needed.too_much}: nothing was written (--force tries all the same)")
         return 1
@@ -95,7 +95,7 @@ def _resume(checkpoint: Checkpoint, path: Path) -> int:
 
     plan = plan_of(str(path))
     target = Target(plan, probe(), read_pool(plan))
-    findings = list(can_resume(checkpoint, plan, target.world_size))
+    findings = list(resume_findings(checkpoint, plan, target.world_size))
     for finding in findings:
         tell(f"{finding.severity} {finding.code}: {finding.message}" + (f"\n    why: {finding.why}" if finding.why else ""))
         if finding.fix:

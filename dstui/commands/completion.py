@@ -13,7 +13,7 @@ from importlib import import_module
 
 from dstui.base.output import tell
 from dstui.commands import COMMANDS, session_parser
-from dstui.plan_files import SHIPPED
+from dstui.documents.plan_files import SHIPPED
 
 Options = dict[str, argparse.Action]
 """An option as it is typed -> what the parser knows of it."""

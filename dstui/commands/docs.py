@@ -14,17 +14,17 @@ from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
 from dstui.check.regressions import AS_OF, REGRESSIONS
-from dstui.check.rule import Rule, quoted
+from dstui.check.rule import Rule, quote_excerpt
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.topics import GROUPS, topics, topics_called
 from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
+from dstui.documents.plan_files import SHIPPED, find_plan, read_plan
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
 from dstui.plan.model import NamedModel
 from dstui.plan.scalars import yaml_scalar
-from dstui.plan_files import SHIPPED, find_plan, read_plan
 
 MOMENTS = {
     "parse": "whoever reads the file refuses it",
@@ -212,7 +212,7 @@ def _of_rule(rule: Rule) -> str:
     if rule.when:
         lines.append(f"  when     {MOMENTS[rule.when]}")
     if rule.says:
-        lines.append(f"  says     {quoted(rule.says)}")
+        lines.append(f"  says     {quote_excerpt(rule.says)}")
     if rule.readers:
         lines.append(f"  about    configurations that {', '.join(rule.readers)} reads")
     if rule.source:

@@ -10,10 +10,10 @@ from dstui.base.files import FileProblem
 from dstui.base.output import refuse, tell
 from dstui.commands.plan_argument import plan_of
 from dstui.doctor.deep import all_reduce
-from dstui.doctor.examine import Result, examine, ready
-from dstui.doctor.gather import cases
+from dstui.doctor.examine import Result, examine, is_ready
+from dstui.doctor.gather import gather_cases
+from dstui.documents.trusted_python import HELP, OPTION, own, remember
 from dstui.plan import PlanError
-from dstui.trusted_python import HELP, OPTION, own, remember
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
 
@@ -34,15 +34,15 @@ def run(args: argparse.Namespace) -> int:
         return refuse(str(problem))
     if plan and args.trust_python and not own(plan):
         remember(plan, True)
-    job, found = cases(plan)
+    job, found = gather_cases(plan)
     if args.deep:
         found = all_reduce(job, found)
     results = examine(found, job.problem)
     if args.json:
-        tell(json.dumps({"version": 1, "ok": ready(results), "checks": [result.as_json() for result in results]}, indent=1))
+        tell(json.dumps({"version": 1, "ok": is_ready(results), "checks": [result.as_json() for result in results]}, indent=1))
     else:
         tell("\n".join(_report(results, len(found) > 1)))
-    return 0 if ready(results) else 1
+    return 0 if is_ready(results) else 1
 
 
 def _report(results: Sequence[Result], several: bool) -> Iterator[str]:

@@ -12,19 +12,20 @@ from typing import Any
 
 from dstui.base.files import FileProblem
 from dstui.base.output import refuse, tell
-from dstui.calibration import calibrate
 from dstui.commands.plan_argument import plan_of
+from dstui.documents.plan_files import read_pool
+from dstui.facts.calibration import calibrate
+from dstui.facts.measured import Taken, model_key, read_measured
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
+from dstui.forecast.hardware import HardwareProblem, named_machine, placed
 from dstui.forecast.recommend import RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
-from dstui.measured import Taken, model_key, read_measured
-from dstui.model_files import read_models
 from dstui.plan import Plan, PlanError
-from dstui.plan_files import read_pool
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 WORDS = {"fits": "fits", "tight": "tight: it fits where little is wasted", "too big": "too big", "unknown": "nothing to compare with"}
@@ -37,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
     parser.add_argument("--gpu-memory", metavar="SIZE", help="memory of a GPU (80GB, 24GiB), where no machine is at hand")
+    parser.add_argument("--gpu", metavar="NxNAME", help="for GPUs that are not at hand, by name: 8xH100-80 (those of a node)")
+    parser.add_argument("--nodes", type=int, metavar="N", help="with --gpu: so many nodes, whatever hosts the Plan names")
+    parser.add_argument(
+        "--link", metavar="NET", help="with --gpu: the network of the nodes (ib-400: an adapter for each GPU; eth-25: for a node)"
+    )
+    parser.add_argument("--ram", metavar="SIZE", help="with --gpu: RAM of a node (1TB)")
     parser.add_argument("--recommend", action="store_true", help="search the plans that fit, and rank them")
     parser.add_argument("--calibrate", action="store_true", help="first measure how fast this machine is (a minute), and remember it")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
@@ -47,15 +54,15 @@ def run(args: argparse.Namespace) -> int:
     try:
         plan = plan_of(args.plan, args.set)
         memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
-        machine = read_machine(args.machine) if args.machine else Machine.unprobed() if memory else probe()
-        if args.calibrate and (args.machine or memory):
-            raise FileProblem("--calibrate measures this machine: it goes with neither --machine nor --gpu-memory")
+        plan, machine = _where(args, plan)
+        if args.calibrate and (args.machine or memory or args.gpu):
+            raise FileProblem("--calibrate measures this machine: it goes with none of --machine, --gpu and --gpu-memory")
         if args.calibrate:
             calibrate(machine)
         kept = None if memory else read_measured(model_key(plan))
         measured = kept.of(machine) if kept else None
         facts, pool = read_models(plan), read_pool(plan)
-    except (FileProblem, PlanError) as problem:
+    except (FileProblem, PlanError, HardwareProblem) as problem:
         return refuse(str(problem))
     found = forecast(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
     runs = kept.runs(machine) if kept else ()
@@ -63,16 +70,30 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         tell(json.dumps({"version": 1, **found.as_json(), "runs": [asdict(run) for run in runs], **_as_json(recommendation)}, indent=1))
     else:
-        for line in (*_report(plan, found), *_runs(runs), *_table(recommendation)):
+        for line in (*_report(plan, found, machine.source if args.gpu else ""), *_runs(runs), *_table(recommendation)):
             tell(line)
     return 1 if found.fits is False else 0
 
 
-def bytes_of(text: str) -> int:
+def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:
+    """Return the Machine to plan for, and the Plan on it: a named one, a recorded one, none, or the one that is here."""
+    if args.gpu:
+        if args.machine or args.gpu_memory:
+            raise FileProblem("--gpu names the machine: it goes with neither --machine nor --gpu-memory")
+        nodes = args.nodes if args.nodes is not None else 1
+        machine = named_machine(args.gpu, nodes, args.link, bytes_of(args.ram, "--ram") if args.ram else None)
+        return placed(plan, machine, nodes), machine
+    given = next((option for option in ("nodes", "link", "ram") if getattr(args, option) is not None), None)
+    if given:
+        raise FileProblem(f"--{given} goes with --gpu, which says what a node has: --gpu 8xH100-80")
+    return plan, read_machine(args.machine) if args.machine else Machine.unprobed() if args.gpu_memory else probe()
+
+
+def bytes_of(text: str, option: str = "--gpu-memory") -> int:
     """Bytes of 80GB, 24GiB, 16000MB. Raises FileProblem."""
     match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", text.upper())
     if match is None or float(match[1]) <= 0 or match[2] not in UNITS:
-        raise FileProblem(f"--gpu-memory {text}: a size is a number with a unit, such as 80GB or 24GiB")
+        raise FileProblem(f"{option} {text}: a size is a number with a unit, such as 80GB or 24GiB")
     return int(float(match[1]) * UNITS[match[2]])
 
 
@@ -87,17 +108,19 @@ def _as_json(recommendation: RankedPlans | None) -> dict[str, Any]:
     }
 
 
-def _report(plan: Plan, found: Forecast) -> Iterator[str]:
+def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
     if found.problem:
         yield f"No forecast: {found.problem}"
         return
     yield _head(plan, found)
+    if where:
+        yield f"on a machine that is not here: {where}"
     yield ""
     for name, need in (("each GPU", found.gpu), ("RAM of a node", found.host), ("NVMe of a node", found.nvme)):
         if need.bytes:
             yield _line(name, need)
     if found.checkpoint:
-        yield f"{'a checkpoint':<15} {size(found.checkpoint)} on disk"
+        yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
         s = found.speed
         yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s, {_seconds(s.step)} a step; bound by {s.bound_by}"
@@ -106,7 +129,7 @@ def _report(plan: Plan, found: Forecast) -> Iterator[str]:
             yield ""
             yield f"{name}, by part, at the peak ({need.peak})"
             yield from _parts(need)
-            yield "  " + "; ".join(f"{moment} {size(amount)}" for moment, amount in need.moments.items())
+            yield "  " + "; ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items())
     if found.unknown:
         yield ""
         yield "Not known"
@@ -157,10 +180,11 @@ def _seconds(seconds: float) -> str:
 def _line(name: str, need: Need) -> str:
     assert need.bytes is not None
     low, high = need.range
-    around = f"({size(low)} to {size(high)})" if high > low else ""
+    around = f"({format_size(low)} to {format_size(high)})" if high > low else ""
     if not need.capacity:
-        return f"{name:<15} {size(need.bytes)} {around}"
-    return f"{name:<15} {_bar(need.bytes / need.capacity)} {size(need.bytes)} of {size(need.capacity)} free {around}: {WORDS[need.verdict]}"
+        return f"{name:<15} {format_size(need.bytes)} {around}"
+    sizes = f"{format_size(need.bytes)} of {format_size(need.capacity)} free"
+    return f"{name:<15} {_bar(need.bytes / need.capacity)} {sizes} {around}: {WORDS[need.verdict]}"
 
 
 def _bar(share: float, cells: int = BAR) -> str:
@@ -172,7 +196,7 @@ def _parts(need: Need) -> Iterator[str]:
     total = max(need.bytes or 1, 1)
     for part, amount in sorted(need.parts.items(), key=lambda item: -item[1]):
         if amount >= total / 1000:
-            yield f"  {part.replace('_', ' '):<{COLUMN}} {size(amount):>9}  {'█' * round(amount / total * BAR)}"
+            yield f"  {part.replace('_', ' '):<{COLUMN}} {format_size(amount):>9}  {'█' * round(amount / total * BAR)}"
 
 
 def _table(recommendation: RankedPlans | None) -> Iterator[str]:
@@ -189,4 +213,4 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield f"  {'':<5} {'GPU':>9} {'left':>5} {'tokens/s':>9}"
         for row in recommendation.rows:
             tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"
-            yield f"  {row.verdict:<5} {size(row.gpu_bytes):>9} {row.headroom:>5.0%} {tokens:>9}  {row.why}"
+            yield f"  {row.verdict:<5} {format_size(row.gpu_bytes):>9} {row.headroom:>5.0%} {tokens:>9}  {row.why}"

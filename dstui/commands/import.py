@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dstui.base.files import FileProblem, read_standard_input, write_atomic
 from dstui.base.output import refuse, say, tell
-from dstui.documents import Opened, open_document, open_text
+from dstui.documents.open import Opened, open_document, open_text
 from dstui.plan import Plan, PlanError
 
 

@@ -18,11 +18,11 @@ from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
 from dstui.jobs.store.record_forms import MOST_ATTEMPTS
 from dstui.jobs.store.status import has_ended
 from dstui.logs.decode import decode
-from dstui.logs.grep import finder
+from dstui.logs.grep import compile_search
 from dstui.logs.levels import ALL, NAMES, Levels, level_named
-from dstui.logs.time_parsing import clock, moment
+from dstui.logs.time_parsing import format_clock, parse_moment
 from dstui.logs.timeline import Slice, Timeline
-from dstui.plan.patterns import Expression, compiled
+from dstui.plan.patterns import Expression, compile_pattern
 
 POLL = 0.2
 FIND_EVERY = 1.0
@@ -100,7 +100,7 @@ def _teller(folder: JobFolder, timeline: Timeline, args: argparse.Namespace) -> 
     least = _level(args.level)
     levels = Levels(least)
     wanted = _expression(args.grep)
-    quick = finder(args.grep, regex=True, ignore_case=False) if wanted and least == ALL else None
+    quick = compile_search(args.grep, regex=True, ignore_case=False) if wanted and least == ALL else None
     alone = bool(args.rank) and len(args.rank) == 1
     hosts = hosts_of_ranks(folder.read_status())
 
@@ -108,7 +108,7 @@ def _teller(folder: JobFolder, timeline: Timeline, args: argparse.Namespace) -> 
         for part in slices:
             if since is not None and not (part.known and part.time >= since):
                 continue
-            stamp = f"{clock(part.time) if part.known else '':8} " if args.time else ""
+            stamp = f"{format_clock(part.time) if part.known else '':8} " if args.time else ""
             for log, rank, lines in timeline.read(part.parts, quick):
                 if timeline.sources[log].file is timeline.notices:
                     continue
@@ -124,7 +124,7 @@ def _since(timeline: Timeline, text: str | None) -> float | None:
     if text is None:
         return None
     latest = timeline.ended if timeline.job.final else time.time()
-    found = moment(text, latest)
+    found = parse_moment(text, latest)
     if found is None:
         raise Refused(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h and 1d are")
     return found
@@ -139,7 +139,7 @@ def _level(word: str | None) -> int:
 
 def _expression(pattern: str | None) -> Expression | None:
     try:
-        return compiled(pattern) if pattern else None
+        return compile_pattern(pattern) if pattern else None
     except ValueError as error:
         raise Refused(f"--grep {pattern}: {error}") from None
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from dstui.base.arguments import seconds
 from dstui.base.files import FileProblem, check_unused, read_text, write_atomic
 from dstui.base.output import refuse, remark, tell
-from dstui.check.rules.machine.recommendations import recommendation_lines
-from dstui.machine.discreet import without_names
+from dstui.check.rules.machine.machine_findings import machine_finding_lines
+from dstui.machine.anonymise import mask_names
+from dstui.machine.descriptions import summarise
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
-from dstui.machine.report import report
-from dstui.machine.words import summary
+from dstui.machine.report import render_report
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def _machine(args: argparse.Namespace) -> int:
     if args.save and not args.machine:
         machine = _with_types(machine)
     data = machine.to_json()
-    text = json.dumps(data if args.full else without_names(data), indent=1) + "\n"
+    text = json.dumps(data if args.full else mask_names(data), indent=1) + "\n"
     if args.save:
         write_atomic(args.save, text, replace=args.force)
-    tell(text if args.json else report(machine, recommendation_lines(machine)), end="")
+    tell(text if args.json else render_report(machine, machine_finding_lines(machine)), end="")
     if args.save:
         remark(f"saved to {args.save}: dstui COMMAND --machine {shlex.quote(str(args.save))} works from it")
     return 0
@@ -68,11 +68,11 @@ def _machine(args: argparse.Namespace) -> int:
 
 def _with_types(machine: Machine) -> Machine:
     """For a snapshot that is kept: what only DeepSpeed knows of a machine without GPUs, whose import takes seconds."""
-    from dstui.check.reference import ReferenceChecker, ReferenceFailure, with_types
+    from dstui.check.reference import ReferenceChecker, ReferenceFailure, add_float_types
 
     if machine.accelerator == "cpu":
         with suppress(ReferenceFailure), ReferenceChecker() as checker:
-            return with_types(machine, checker.types())
+            return add_float_types(machine, checker.types())
     return machine
 
 
@@ -104,7 +104,7 @@ def _lines(view: HostView, slots: int, width: int) -> Iterator[str]:
     if view.machine:
         software = view.machine.software
         versions = f"torch {software.torch or 'not installed'}, deepspeed {software.deepspeed or 'not installed'}"
-        yield f"{name}  {count}  {summary(view.machine)}; {versions}"
+        yield f"{name}  {count}  {summarise(view.machine)}; {versions}"
     if view.failure:
         yield f"{name}  {count}  not ready: {view.failure.problem}"
         yield f"{' ' * width}  {view.failure.fix}"

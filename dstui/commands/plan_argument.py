@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dstui.base.output import say
-from dstui.documents import open_document
+from dstui.documents.open import open_document
 from dstui.plan import Plan
 
 

@@ -10,15 +10,23 @@ from pathlib import Path
 from dstui.base.files import FileProblem, reason, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import plan_of
-from dstui.documents import changed_script
+from dstui.documents.open import changed_script
+from dstui.documents.plan_files import env_files_of, read_pool
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.plan import Plan, PlanError
-from dstui.plan_files import env_files_of, read_pool
-from dstui.render.artifacts import Artifact, artifacts, ds_configs, for_accelerate, for_kubernetes, for_slurm, for_the_script
+from dstui.render.artifacts import (
+    Artifact,
+    accelerate_artifact,
+    artifacts,
+    ds_configs,
+    kubernetes_artifact,
+    script_artifact,
+    slurm_artifact,
+)
 from dstui.render.launch import RenderError
 from dstui.render.quoting import FILES
-from dstui.render.reaching import WORTH_TELLING, env_file_lines, reach_lines, reaching
+from dstui.render.reaching import WORTH_TELLING, env_file_lines, reach_lines, trace_variables
 from dstui.render.target import Target
 
 NAMES = {
@@ -31,7 +39,7 @@ NAMES = {
     "k8s": "job.yaml",
     "code": "script_lines.py",
 }
-ALONE = {"accelerate": for_accelerate, "sbatch": for_slurm, "k8s": for_kubernetes}
+ALONE = {"accelerate": accelerate_artifact, "sbatch": slurm_artifact, "k8s": kubernetes_artifact}
 """What is made only where it is asked for, or does not need the rest."""
 
 
@@ -90,9 +98,9 @@ def _of_the_script(plan: Plan, whole: bool) -> Artifact:
     """What the script needs: of a plain loop the changed lines, as a diff or as a new file (`whole`); of any other the lines in general."""
     changed = changed_script(plan)
     if changed is None:
-        return for_the_script(plan)
+        return script_artifact(plan)
     if not changed.text:
-        return replace(for_the_script(plan), notes=changed.notes)
+        return replace(script_artifact(plan), notes=changed.notes)
     use = f"-o FOLDER writes {changed.name}; the Plan's job.script is to name it then"
     text = changed.text if whole else changed.diff
     return Artifact(
@@ -103,7 +111,7 @@ def _of_the_script(plan: Plan, whole: bool) -> Artifact:
 def _say_what_reaches(target: Target) -> None:
     """Which variables the ranks find, to standard error: standard output is the file."""
     shell = [name for name in WORTH_TELLING if name in os.environ]
-    found = reaching(target.launch, shell, gpu_here=bool(target.machine.gpus))
+    found = trace_variables(target.launch, shell, gpu_here=bool(target.machine.gpus))
     say("what reaches the ranks:")
     for line in reach_lines(found):
         say(line)

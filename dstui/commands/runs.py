@@ -15,7 +15,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import find, runs
 from dstui.jobs.store.plan_diff import Change, changes, history, plan_of
 from dstui.jobs.store.records import STATE_GLYPHS, JobStatus
-from dstui.jobs.store.status import no_sign_of_life, unconfirmed
+from dstui.jobs.store.status import no_sign_of_life, orphan_hint, unconfirmed
 from dstui.jobs.watch.summary import duration_text
 from dstui.plan import PlanError
 
@@ -73,7 +73,7 @@ def _changes_json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | 
 
 
 def _json(folder: JobFolder, status: JobStatus) -> dict[str, Any]:
-    observed = {"foreign": status.foreign or None, "unheard": status.unheard}
+    observed = {"foreign": status.foreign or None, "unheard": status.unheard, "orphaned": status.orphaned or None}
     return {**status.as_json(), **{name: fact for name, fact in observed.items() if fact is not None}, "folder": str(folder.path)}
 
 
@@ -98,6 +98,7 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
         *([f"({status.foreign})"] if status.foreign else ()),
         *([f"({cut})"] if (cut := _cut_off(status)) else ()),
         *([f"({silent})"] if (silent := no_sign_of_life(folder, status)) else ()),
+        *([f"({hint})"] if (hint := orphan_hint(folder, status)) else ()),
     )
     return "  ".join(words)
 

@@ -6,10 +6,10 @@ import argparse
 import shlex
 
 from dstui.base.output import refuse, say, tell
+from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import RUN, find, known
 from dstui.jobs.store.status import has_ended
-from dstui.jobs.supervise.stop import stop
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

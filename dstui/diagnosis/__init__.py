@@ -32,13 +32,8 @@ def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis
     `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
     """
     from dstui.diagnosis.packed import is_zip, unpacked
-    from dstui.jobs.store.folder import JobFolder
-    from dstui.jobs.store.index import is_job
-    from dstui.jobs.store.status import refresh
 
     given = list(paths)
-    if len(given) == 1 and is_job(JobFolder(given[0])):
-        refresh(JobFolder(given[0]))  # a job whose supervisor was killed may have ended since
     with ExitStack() as stack:
         opened = {str(path): stack.enter_context(unpacked(path)) for path in dict.fromkeys(given) if is_zip(path)}
         diagnosis = _diagnose([opened.get(str(path), path) for path in given], plan)
@@ -59,9 +54,10 @@ def _diagnose(given: list[Path | str], plan: Plan | None) -> Diagnosis:
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended. Raises FileProblem where its logs cannot be read."""
+    from dstui.diagnosis.engine_notes import with_phases
     from dstui.diagnosis.job_diagnosis import diagnose_job as of_job
 
-    return of_job(folder)
+    return with_phases(of_job(folder), folder)
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:

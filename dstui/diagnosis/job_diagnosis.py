@@ -13,7 +13,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.base.files import FileProblem, read_text
-from dstui.base.regular import lies_in, open_regular
+from dstui.base.regular_files import lies_in, open_regular
 from dstui.diagnosis.confirm import add_facts, size
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.diagnosis.engine import UNKNOWN, conclude
@@ -27,7 +27,7 @@ from dstui.diagnosis.unread_config import unread_configuration
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import KILLED, Ranks, read_record
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import asked_for, ranks_of
+from dstui.jobs.store.status import asked_for, current_status, ranks_of
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
@@ -38,7 +38,9 @@ IGNORED_KEY = "DS011"
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended, from its folder alone. Raises FileProblem where its logs cannot be read."""
-    status = folder.read_status()
+    status = current_status(folder)  # its supervisor may have been killed, and the job have ended since
+    if status is not None and status.foreign:
+        status = folder.read_status()
     ranks = ranks_of(folder, status)
     names = {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks}
     found = read_logs(_logs(folder, ranks), names, folder.path.resolve())
@@ -210,9 +212,9 @@ def _plan(folder: JobFolder) -> Plan | None:
 
 def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
     """A run that ended well although DeepSpeed had passed over a key of its configuration."""
-    from dstui.check import check
+    from dstui.check import check_plan
 
-    typos = [finding for finding in check(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
+    typos = [finding for finding in check_plan(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
     if not typos:
         return diagnosis
     signature = BY_ID["SILENT-TYPO"]

@@ -23,7 +23,7 @@ Verdict = Literal["ok", "warn", "fail", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Outcome:
     """What a check found on a host."""
 
     verdict: Verdict
@@ -78,20 +78,20 @@ class Case:
 
     @property
     def cpu(self) -> bool:
-        """Whether the ranks run on CPUs."""
+        """Return whether the ranks run on CPUs."""
         return self.machine.accelerator == "cpu"
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0's host."""
+        """Return whether this is rank 0's host."""
         return self.host == self.hosts[0]
 
     def get(self, path: str, default: Any = None) -> Any:
-        """What the Plan says at a dotted path."""
+        """Return the Plan's value at a dotted path."""
         return self.plan.get(path, default) if self.plan else default
 
 
-Evaluate = Callable[[Case], Iterator[Judgement]]
+Evaluate = Callable[[Case], Iterator[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ CHECKS: dict[str, Check] = {}
 """Every check by its id, in the order in which they are told."""
 
 
-def check(id: str, *, once: bool = False) -> Callable[[Evaluate], Evaluate]:
-    """Registers a check; the function's docstring is its title."""
+def doctor_check(id: str, *, once: bool = False) -> Callable[[Evaluate], Evaluate]:
+    """Register a check. The function's docstring is its title."""
 
     def register(evaluate: Evaluate) -> Evaluate:
         if id in CHECKS:

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from dstui.base import looking
+from dstui.base import child_python
 from dstui.doctor.case import Case
 from dstui.doctor.gather import PORT, JobOnHosts
 from dstui.hosts.ssh import python_command, ssh_command
-from dstui.machine.child import Line, output_of
+from dstui.machine.child import Line, run_command
 
 SECONDS = 90.0
 """torch's import from a cold disk is most of it."""
@@ -32,7 +32,7 @@ print(json.dumps(["done", None]), flush=True)
 
 
 def all_reduce(job: JobOnHosts, found: Sequence[Case]) -> tuple[Case, ...]:
-    """The cases, with what the all-reduce over their hosts gave in the first."""
+    """Return the cases, the first with the result of an all-reduce over all hosts."""
     began = time.monotonic()
     hosts = list(job.slots) if len(job.slots) > 1 else [*job.slots, *job.slots]
     lost = [case.host for case in found if case.failure]
@@ -53,7 +53,7 @@ def _reported(found: Sequence[Case], deep: dict[str, Any]) -> tuple[Case, ...]:
 
 
 def _rank(job: JobOnHosts, case: Case, rank: int, world: int) -> list[Line]:
-    """One rank on one host, its program on standard input."""
+    """Run one rank on one host, with its program on standard input."""
     plan = job.plan
     address = (plan.cluster.master_addr if plan else None) or ("127.0.0.1" if case.here and len(job.slots) < 2 else case.hosts[0])
     port = (plan.cluster.master_port if plan else None) or PORT
@@ -62,7 +62,7 @@ def _rank(job: JobOnHosts, case: Case, rank: int, world: int) -> list[Line]:
         environment |= {name: value for name, value in plan.cluster.env.items() if name.startswith("GLOO")}
     text = RANK.format(environment=environment, alarm=int(SECONDS), timeout=int(SECONDS / 2)).encode()
     if case.here:
-        command = [job.probe_with, *looking.options(job.probe_with), "-"]
+        command = [job.probe_with, *child_python.options(job.probe_with), "-"]
     else:
         command = ssh_command(case.host, python_command(job.probe_with, *(() if job.asked else ("python3",))))
-    return output_of(command, SECONDS, stdin=text)
+    return run_command(command, SECONDS, stdin=text)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dstui.doctor.case import CHECKS, Case, Check, Judgement, Verdict
+from dstui.doctor.case import CHECKS, Case, Check, Outcome, Verdict
 from dstui.doctor.checks import ORDER
 
 
@@ -21,13 +21,13 @@ class Result:
     fix: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that `dstui doctor --json` promises."""
+        """Return the object that `dstui doctor --json` documents."""
         title = CHECKS[self.id].title if self.id in CHECKS else ""
         return {"id": self.id, "title": title, "host": self.host, "verdict": self.verdict, "seen": self.observed, "fix": self.fix}
 
 
 def examine(cases: Sequence[Case], problem: str | None = None) -> list[Result]:
-    """All results. `problem`: why the hosts of the Plan could not be told, which fails the check `hosts`."""
+    """Run all checks on all cases. `problem`: why the Plan's hosts are not known, which fails the check `hosts`."""
     found = [Result("hosts", "localhost", "fail", problem, "correct the section cluster of the Plan")] if problem else []
     for check in ORDER:
         found += [result for case in (cases[:1] if check.once else cases) for result in _results(check, case)]
@@ -40,10 +40,10 @@ def _results(check: Check, case: Case) -> list[Result]:
     try:
         judgements = list(check.evaluate(case))
     except (KeyError, TypeError, IndexError) as error:  # a host that answered with half of what it should
-        judgements = [Judgement("skipped", f"the host's answer is incomplete: {error}")]
+        judgements = [Outcome("skipped", f"the host's answer is incomplete: {error}")]
     return [Result(check.id, case.host, judgement.verdict, judgement.observed, judgement.fix) for judgement in judgements]
 
 
-def ready(results: Sequence[Result]) -> bool:
-    """Whether nothing failed."""
+def is_ready(results: Sequence[Result]) -> bool:
+    """Return whether no check failed."""
     return all(result.verdict != "fail" for result in results)

@@ -14,27 +14,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.base import looking
+from dstui.base import child_python
 from dstui.base.files import FileProblem, is_there, read_text
-from dstui.check.reference import with_types
+from dstui.check.reference import add_float_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
-from dstui.documents import allocation_of
+from dstui.documents.open import allocation_of
+from dstui.documents.trusted_python import own, probe_python
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
 from dstui.hosts.address import is_address, meeting_address
 from dstui.hosts.ssh import Failure
-from dstui.machine.child import output_of
+from dstui.machine.child import run_command
 from dstui.machine.probe import probe
 from dstui.machine.remote import AT_ONCE, Program, probe_host
 from dstui.machine.snapshot import Machine
-from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, is_named, parse_hostfile
 from dstui.plan.launchers import BY_NAME
 from dstui.render.launch import RenderError, interpreter
 from dstui.render.spec import HERE, LaunchSpec
 from dstui.render.target import Target
-from dstui.trusted_python import own, probe_python
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0
@@ -74,17 +74,17 @@ class JobOnHosts:
 
     @property
     def asked(self) -> bool:
-        """Whether the interpreter of the ranks is the one that looks."""
+        """Return whether the interpreter that probes is the ranks' own."""
         return self.plan is None or own(self.plan) or self.probe_with != sys.executable
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of the interpreter that looks."""
-        return looking.options(self.probe_with)
+        """The options of the interpreter that probes."""
+        return child_python.options(self.probe_with)
 
 
-def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
-    """The job of a Plan on this machine; without a Plan a job that wants nothing but this machine."""
+def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
+    """Return the job of a Plan on this machine; without a Plan, a job that needs only this machine."""
     if plan is None:
         return JobOnHosts(None, {"localhost": 0}, sys.executable, sys.executable, str(Path.cwd()), None)
     workdir = plan.place(plan.job.workdir)
@@ -109,7 +109,7 @@ def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
 
 
 def _meeting(plan: Plan, launch: LaunchSpec | None, hosts: Mapping[str, int]) -> str:
-    """Where the ranks of several hosts would meet; the first host is asked where the Plan does not say it, as at a launch."""
+    """Return where the ranks of several hosts would meet; the first host is asked where the Plan does not say, as at a launch."""
     first = next(iter(hosts))
     if plan.cluster.master_addr is not None or len(hosts) < 2 or launch is None or launch.meets_by_name:
         return plan.cluster.master_addr or first.rpartition("@")[2]
@@ -117,7 +117,7 @@ def _meeting(plan: Plan, launch: LaunchSpec | None, hosts: Mapping[str, int]) ->
 
 
 def _model(plan: Plan) -> str | None:
-    """A source that is a path: it looks like one, or is there. Else it is the id of a model on the hub."""
+    """Return the model's source where it is a path: it looks like one, or exists. Any other is an id on the hub."""
     source = plan.model.source if plan.model else None
     if not source:
         return None
@@ -125,7 +125,7 @@ def _model(plan: Plan) -> str | None:
     return path if source.startswith((".", "/", "~")) or is_there(path) else None
 
 
-def cases(
+def gather_cases(
     plan: Plan | None,
     *,
     imports: bool = True,
@@ -133,7 +133,7 @@ def cases(
     machine: Machine | None = None,
     on_case: Callable[[Case], object] = lambda _case: None,
 ) -> tuple[JobOnHosts, tuple[Case, ...]]:
-    """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does.
+    """Return the job, and a case for each of its hosts, probed in parallel. Never raises for a failure of a host.
 
     `deadline`: seconds for a host; `machine`: this one, where it is known already. `on_case` is called with each case as soon as its host
     has answered, by the thread that asked.
@@ -145,7 +145,7 @@ def cases(
         return case
 
     here = machine or probe(python=probe_python(plan) if plan else sys.executable)
-    job = job_of(plan, here)
+    job = resolve_job(plan, here)
     with _token(job) as token, ThreadPoolExecutor(min(max(1, len(job.slots)), AT_ONCE)) as pool:
         found = list(pool.map(examined, job.slots))
     forecasts = _forecast(job, found)
@@ -153,7 +153,7 @@ def cases(
 
 
 def _forecast(job: JobOnHosts, found: list[Case]) -> list[Case]:
-    """The cases with what the Plan would need of each host, as if all were like it."""
+    """Return the cases with the forecast for each host, as if all were like it."""
     plan = job.plan
     if plan is None or (plan.model is None and not plan.models):
         return found
@@ -163,7 +163,7 @@ def _forecast(job: JobOnHosts, found: list[Case]) -> list[Case]:
 
 @contextlib.contextmanager
 def _token(job: JobOnHosts) -> Iterator[str | None]:
-    """A small file in the job's folder, by which other hosts show whether they see the same folder; None where it is not needed."""
+    """Write a small file into the job's folder, by which other hosts show that they see the same folder; None where not needed."""
     path = Path(job.workdir, f".dstui-doctor-{secrets.token_hex(8)}")
     try:
         if len(job.slots) < 2 and all(host in HERE for host in job.slots):
@@ -178,7 +178,7 @@ def _token(job: JobOnHosts) -> Iterator[str | None]:
 
 
 def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dict[str, Any]:
-    """The argument of `ready.py` for one host."""
+    """Return the argument of `ready.py` for one host."""
     names = list(job.slots)
     port = (job.plan.cluster.master_port if job.plan else None) or PORT
     several = len(names) > 1
@@ -203,13 +203,13 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
 
 
 def _names(job: JobOnHosts) -> list[str]:
-    """The names that each host is asked to resolve: of all hosts, and where the ranks meet."""
+    """Return the names that each host has to resolve: of all hosts, and of the meeting point."""
     names = [host.rpartition("@")[2] for host in job.slots]
     return list(dict.fromkeys([*names, job.meeting]))
 
 
 def _needed(job: JobOnHosts) -> tuple[str, ...] | None:
-    """Those of them that the job needs; None where nobody knows how it would be started."""
+    """Return those of the names that the job needs; None where its launcher is not known."""
     if job.launch is None:
         return None
     return tuple(dict.fromkeys([*job.launch.names_needed, *([] if is_address(job.meeting) else [job.meeting])]))
@@ -219,14 +219,14 @@ def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], dea
     began = time.time()
     local = host in HERE
     if local:
-        machine, lines = here, output_of([job.probe_with, *job.options, str(READY)], deadline, stdin=json.dumps(wanted).encode())
+        machine, lines = here, run_command([job.probe_with, *job.options, str(READY)], deadline, stdin=json.dumps(wanted).encode())
         kind, reported = lines[-1]
         problem = None if kind == "done" else Failure("here", str(reported).splitlines()[-1], "name an interpreter in job.python that runs")
     else:
         view = probe_host(host, deadline=deadline, python=job.probe_with, extra=Program(READY, wanted))
         lines, machine, problem = list(view.lines), view.machine or Machine.unprobed(), view.failure
     ready = {name: value for kind, facts in lines if kind == "ready" for name, value in facts.items()}
-    machine = with_types(machine, (ready.get("imports") or {}).get("types", {}))
+    machine = add_float_types(machine, (ready.get("imports") or {}).get("types", {}))
     return Case(
         host=host,
         machine=machine,
@@ -249,13 +249,13 @@ def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], dea
 
 
 def _requirement(job: JobOnHosts, host: str, machine: Machine) -> Requirement:
-    """What the job asks of this host; its machine was looked at with the interpreter that looks for the job."""
+    """Return what the job needs of this host, whose machine was probed with the job's interpreter."""
     if job.plan is None:
         return Requirement()
     return replace(requirement_for(job.plan, machine), other_python=not job.asked, nodes=len(job.slots), ranks=job.slots[host] or None)
 
 
 def _skew(ready: Mapping[str, Any], began: float, ended: float) -> float | None:
-    """How far a host's clock is outside of the time in which it was read here; 0 where it is inside."""
+    """Return by how many seconds a host's clock is outside of the time in which it was read here; 0 inside."""
     clock = ready.get("clock")
     return None if clock is None else min(0.0, clock - began) + max(0.0, clock - ended)

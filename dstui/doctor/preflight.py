@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from dstui.doctor.case import Case
 from dstui.doctor.examine import Result, examine
-from dstui.doctor.gather import cases
+from dstui.doctor.gather import gather_cases
 from dstui.render.target import Target
 
 BEFORE = (
@@ -17,17 +17,17 @@ DEADLINE = 20.0
 """Seconds for a host to answer; all are asked at once."""
 
 
-def preflight(target: Target, on_case: Callable[[Case], object] = lambda _case: None) -> list[Result]:
-    """What would make the launch fail or hang (fail), and what to look at (warn), host by host. Takes as long as the slowest host.
+def run_preflight(target: Target, on_case: Callable[[Case], object] = lambda _case: None) -> list[Result]:
+    """Return what would make the launch fail or hang (fail), and what to look at (warn), by host. Takes as long as the slowest host.
 
     `on_case` hears of each host as soon as it has answered, in the thread that asked it.
     """
-    job, found = cases(target.plan, imports=False, deadline=DEADLINE, machine=target.machine, on_case=on_case)
+    job, found = gather_cases(target.plan, imports=False, deadline=DEADLINE, machine=target.machine, on_case=on_case)
     return [result for result in examine(found, job.problem) if result.id in BEFORE and result.verdict in ("warn", "fail")]
 
 
-def lines(results: Sequence[Result]) -> list[str]:
-    """`h2: error: port: it is taken by …` with what to do below; the same of many hosts once, with their names and the first one's fix."""
+def format_lines(results: Sequence[Result]) -> list[str]:
+    """Format results as `h2: error: port: it is taken by …` with the fix below; the same result of many hosts becomes one."""
     grouped: dict[tuple[bool, str, str], list[Result]] = {}
     for each in results:
         grouped.setdefault((each.verdict == "fail", each.id, each.observed), []).append(each)

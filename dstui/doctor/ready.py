@@ -62,13 +62,13 @@ print("\\n" + json.dumps(found))
 
 
 def emit(kind: str, value: Any) -> None:
-    """One line, at once."""
+    """Print one fact, unbuffered."""
     sys.stdout.write(json.dumps([kind, value]) + "\n")
     sys.stdout.flush()
 
 
 def folder(path: str) -> dict[str, Any]:
-    """Whether a folder is there and can be written to, what a small synchronised write takes, what is free, where it lies."""
+    """Return whether a folder exists and is writable, the time of a small synced write, its free space and its place."""
     if not Path(path).is_dir():
         return {"exists": False}
     found: dict[str, Any] = {"exists": True, "filesystem": filesystem(path)}
@@ -88,7 +88,7 @@ def folder(path: str) -> dict[str, Any]:
 
 
 def filesystem(path: str) -> str:
-    """The type of the file system that holds a path."""
+    """Return the type of the file system that holds a path."""
     real, best = os.path.realpath(path), ("", "unknown")
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
@@ -99,7 +99,7 @@ def filesystem(path: str) -> str:
 
 
 def head(path: Any, most: int) -> bytes:
-    """A regular file of at most so many bytes. OSError for anything else, which is not waited for."""
+    """Read a regular file of at most so many bytes, without blocking. Raises OSError for anything else."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - nothing blocks on a pipe
         data = file.read(most + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     if data is None or len(data) > most:
@@ -108,7 +108,7 @@ def head(path: Any, most: int) -> bytes:
 
 
 def script(path: str) -> dict[str, Any]:
-    """Whether the script is there, what it is (a hash), and whether Python can compile it."""
+    """Return whether the script exists, its hash, and whether Python can compile it."""
     try:
         text = head(path, MOST_SCRIPT)
     except OSError as error:
@@ -122,7 +122,7 @@ def script(path: str) -> dict[str, Any]:
 
 
 def model(path: str) -> dict[str, Any]:
-    """Whether a model's folder is whole: its config.json, and every file of weights that its index names, none of them a mere pointer."""
+    """Return whether a model's folder is complete: its config.json and every file of weights in its index, none a git-lfs pointer."""
     place = Path(path)
     if place.is_file():
         return {"files": 0}
@@ -145,7 +145,7 @@ def model(path: str) -> dict[str, Any]:
 
 
 def hub(name: str) -> dict[str, Any]:
-    """Whether a model is in this host's cache of the Hugging Face hub, and else whether the hub has it. No token is sent."""
+    """Return whether a model is in this host's Hugging Face cache, and else whether the hub has it. No token is sent."""
     home = Path(os.environ.get("HF_HOME") or cache_folder() / "huggingface")
     kept = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}" / "snapshots"
     if any(kept.glob("*/*")):
@@ -163,7 +163,7 @@ def hub(name: str) -> dict[str, Any]:
 
 
 def ask(url: str, found: dict[str, Any]) -> None:
-    """The status of a page, or why there is none; a proxy of the environment is used."""
+    """Record the status of a page, or why there is none. A proxy in the environment is used."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=HUB_SECONDS) as answer:
             found["status"] = answer.status
@@ -174,7 +174,7 @@ def ask(url: str, found: dict[str, Any]) -> None:
 
 
 def keys() -> list[str]:
-    """The trackers for which this user has a key on this host: that there is one, never the key."""
+    """Return the trackers for which this user has a key on this host, but never the key."""
     server = urllib.parse.urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() may raise
     netrc = Path(os.environ.get("NETRC") or home / ".netrc")
@@ -192,7 +192,7 @@ def addresses(names: list[str]) -> dict[str, Any]:
 
 
 def identity() -> str:
-    """What tells this host from others, whatever it is called: the boot of its kernel, and the container with its processes and network."""
+    """Return what identifies this host whatever its name: its boot id, and the container's namespaces."""
     parts = []
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -201,7 +201,7 @@ def identity() -> str:
 
 
 def resolved(name: str) -> list[str]:
-    """The IPv4 addresses of a name; none where it is not known."""
+    """Return the IPv4 addresses of a name; empty where it is not known."""
     try:
         return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)})
     except OSError:
@@ -209,7 +209,7 @@ def resolved(name: str) -> list[str]:
 
 
 def kernel_log() -> str | None:
-    """What the kernel has logged since it started; None where this user may not read it."""
+    """Return the kernel's log since boot; None where this user may not read it."""
     try:
         device = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -225,7 +225,7 @@ def kernel_log() -> str | None:
 
 
 def xids(log: str | None) -> dict[str, int] | None:
-    """Number -> how often NVIDIA's driver has reported this error; None where the log may not be read."""
+    """Return how often NVIDIA's driver reported each error number; None where the log may not be read."""
     if log is None:
         return None
     found: dict[str, int] = {}
@@ -235,7 +235,7 @@ def xids(log: str | None) -> dict[str, int] | None:
 
 
 def extensions() -> dict[str, Any]:
-    """torch's folder of compiled ops: where it lies, on what, and locks that a killed build left behind: whoever builds has his open."""
+    """Return torch's folder of compiled ops: its place, its file system, and locks that no living build holds."""
     place = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_folder() / "torch_extensions")
     now = time.time()
     above = next(folder for folder in (place, *place.parents) if folder.is_dir())
@@ -247,7 +247,7 @@ def extensions() -> dict[str, Any]:
 
 
 def held(paths: Iterable[str]) -> set[str]:
-    """Those of these files that some process has open, as far as this user may see."""
+    """Return which of these files some process has open, as far as this user may see."""
     found = set()
     for link in Path("/proc").glob("[0-9]*/fd/*") if paths else ():
         with suppress(OSError):
@@ -256,12 +256,12 @@ def held(paths: Iterable[str]) -> set[str]:
 
 
 def cache_folder() -> Path:
-    """Where this user's programs keep what they can make again."""
+    """Return the cache folder of this user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - Path.home() may raise
 
 
 def imports(python: list[str]) -> dict[str, Any]:
-    """What the job's own interpreter says when it imports torch and deepspeed; takes seconds."""
+    """Import torch and deepspeed with the job's interpreter and return what it says. Takes seconds."""
     try:
         ran = subprocess.run([*python, "-c", IMPORTS], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS)
     except subprocess.TimeoutExpired:
@@ -276,7 +276,7 @@ def imports(python: list[str]) -> dict[str, Any]:
 
 
 def modules(python: list[str], names: list[str]) -> dict[str, bool]:
-    """Which of these modules the job's interpreter finds; it imports none of them."""
+    """Return which of these modules the job's interpreter finds, without importing them."""
     code = "import importlib.util, json, sys; print(json.dumps({n: importlib.util.find_spec(n) is not None for n in sys.argv[1:]}))"
     try:
         ran = subprocess.run(
@@ -289,7 +289,7 @@ def modules(python: list[str], names: list[str]) -> dict[str, bool]:
 
 
 def leftovers() -> list[dict[str, Any]]:
-    """Launchers of this user that run here, and what belongs to a job of dstui: pid, seconds since its start, what it is."""
+    """Return this user's launchers and processes of dstui's jobs that run here: pid, age in seconds, what it is."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError):
@@ -304,7 +304,7 @@ def leftovers() -> list[dict[str, Any]]:
 
 
 def holder(port: int) -> str:
-    """Who listens on a TCP port: pid and command, as far as this user may see."""
+    """Return pid and command of the listener on a TCP port, as far as this user may see."""
     inodes = set()
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         for line in (table.read_text().splitlines() if table.exists() else [])[1:]:
@@ -318,7 +318,7 @@ def holder(port: int) -> str:
 
 
 def targets(folder: Path) -> set[str]:
-    """What the links in a folder point to; nothing where they may not be seen, or are gone."""
+    """Return the targets of the links in a folder; empty where they are gone or may not be read."""
     try:
         return {os.readlink(link) for link in folder.iterdir()}  # noqa: PTH115 - Path.readlink came with 3.9
     except OSError:
@@ -326,7 +326,7 @@ def targets(folder: Path) -> set[str]:
 
 
 def listen(port: int, peers: int, seconds: float) -> dict[str, Any]:
-    """Bind the port that rank 0 will need, and take the connections of the other hosts for a while."""
+    """Bind the port that rank 0 will need, and accept connections of the other hosts for a while."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -346,7 +346,7 @@ def listen(port: int, peers: int, seconds: float) -> dict[str, Any]:
 
 
 def connect(host: str, port: int, seconds: float) -> dict[str, Any]:
-    """Reach the port on rank 0's host; tried again for a while, since it may not listen yet."""
+    """Connect to the port on rank 0's host, trying again for a while, since it may not listen yet."""
     ends = time.monotonic() + seconds
     problem = attempt(host, port, ends)
     while problem and time.monotonic() < ends:
@@ -356,7 +356,7 @@ def connect(host: str, port: int, seconds: float) -> dict[str, Any]:
 
 
 def attempt(host: str, port: int, ends: float) -> str:
-    """One try; why it failed, or nothing."""
+    """Try to connect once. Returns why it failed, or ""."""
     try:
         socket.create_connection((host, port), timeout=max(0.1, ends - time.monotonic())).close()
     except OSError as error:
@@ -365,7 +365,7 @@ def attempt(host: str, port: int, ends: float) -> str:
 
 
 def talk(wanted: dict[str, Any], found: dict[str, Any]) -> None:
-    """The part that waits for other hosts."""
+    """Run the part that waits for other hosts."""
     seconds = wanted["seconds"]
     if wanted.get("listen"):
         port, peers = wanted["listen"]

@@ -26,7 +26,7 @@ SAMPLES, BATCH = 4096, 8
 
 
 def taught(lessons: int) -> dict[str, torch.Tensor]:
-    """The weights of a teacher that has had some lessons; the same on every rank."""
+    """Return the weights of a teacher after some training, the same on every rank."""
     torch.manual_seed(0)
     model, dice = TinyGPT(width=128, layers=3), random.Random(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -39,7 +39,7 @@ def taught(lessons: int) -> dict[str, torch.Tensor]:
 
 
 def sharded_teacher(config: dict[str, object], weights: dict[str, torch.Tensor]) -> TinyGPT:
-    """The teacher, split over the ranks while it is built: no rank ever holds it whole on its device."""
+    """Build the teacher partitioned over the ranks, so that no rank has all of it on its device."""
     with deepspeed.zero.Init(config_dict_or_path=config):
         model = TinyGPT(width=128, layers=3)
     for name, parameter in model.named_parameters():

@@ -24,6 +24,10 @@ FUSED_LOSS_BYTES = 4.0
 """Bytes for each token and hidden element of a fused loss: the gradient of its input, and a chunk of logits of about that size."""
 FUSED_NORMS, FUSED_MLP = 8.0, 2.0
 """Bytes for each hidden element and each element of a gated MLP that such kernels (Liger) leave out in a layer."""
+SELECTIVE = 0.6
+"""Of what layers keep, what is left where only activation functions, norms and attention are recomputed."""
+TILES = 8
+"""Parts of the sequence over which a tiled MLP runs."""
 LAST_NORM = 5.0
 """Elements for each hidden one that the last norm and the input of the head hold while the loss is taken."""
 
@@ -38,6 +42,8 @@ class Activations:
     """What the backward pass of one layer needs more, its recomputation included."""
     loss: float
     """What the logits and the loss need at once."""
+    host: float = 0.0
+    """What waits in RAM meanwhile."""
 
     @property
     def peak(self) -> float:
@@ -52,10 +58,12 @@ def _families() -> Mapping[str, Mapping[str, Sequence[float]]]:
 
 
 def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapted: float = 0.0) -> Activations:
-    """The activations of one micro-batch. `frozen`: the linear layers are not trained; `adapted`: elements per token and layer that
-    LoRA keeps beside them."""
+    """Return the activations of one micro-batch.
+
+    `frozen`: the linear layers are not trained; `adapted`: elements per token and layer that LoRA keeps in addition.
+    """
     tokens, wide = setup.tokens, setup.precision == "fp32"
-    length = setup.sequence
+    length = setup.sequence if setup.attention != "flash" else 0  # ALiBi's bias and soft caps are matrices only outside of the kernel
     element = 4 if wide else 2
     split = setup.tensor_parallel
     if not setup.training:
@@ -67,19 +75,43 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     keep = _of_layer(family[f"keep{kind}"], shape, length) * scale + adapted * element
     work = max(_of_layer(family[f"work{kind}"], shape, length) * scale + adapted * element, keep)
     if setup.attention == "eager" and "eager" in family:
-        matrix = shape.heads * length * (2 if wide else 1)
+        matrix = shape.heads * setup.sequence * (2 if wide else 1)
         keep, work = keep + family["eager"][0] * matrix, work + family["eager"][1] * matrix
     if setup.fused_loss and shape.family in GATED:
         saved = (FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn) * element / 2
         keep, work = keep - saved, work - saved
     loss = _loss(setup, shape, tokens) + LAST_NORM * element * shape.hidden * tokens
+    if setup.tiled_mlp:
+        tiled = (1 - 1 / TILES) * family[f"work{kind}"][2] * shape.ffn * scale
+        work = max(work - tiled, work / 4)
+    if setup.checkpointing and setup.selective:
+        return Activations(SELECTIVE * keep * shape.layers * tokens / split, max(work - SELECTIVE * keep, 0) * tokens / split, loss)
     if setup.checkpointing:
-        return Activations(element * shape.hidden * shape.layers * tokens, work * tokens / split, loss)
+        inputs = element * shape.hidden * tokens
+        if setup.activation_offload:
+            return Activations(2 * inputs, work * tokens / split, loss, host=inputs * shape.layers)
+        return Activations(inputs * shape.layers, work * tokens / split, loss)
     return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
 
 
+def kept_in_layers(setup: Setup, shape: TensorShape) -> float:
+    """Return the bytes per token that all layers keep without recomputation, whichever of them are trained."""
+    family = _families().get(shape.family) or _families()["llama"]
+    length = setup.sequence if setup.attention == "eager" else 0
+    keep = _of_layer(family["keep"], shape, length)
+    keep += family["eager"][0] * shape.heads * length if "eager" in family else 0
+    if setup.fused_loss and shape.family in GATED:
+        keep -= FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn
+    return keep * shape.layers * (2 if setup.precision == "fp32" else 1)
+
+
+def loss_moves(setup: Setup, shape: TensorShape) -> float:
+    """Return the bytes per token that the loss needs."""
+    return _loss(setup, shape, 1)
+
+
 def _of_layer(coefficients: Sequence[float], shape: TensorShape, length: int) -> float:
-    """Bytes per token of a layer: measured with as many heads of keys as of queries, less what grouped keys and values save."""
+    """Return bytes per token of a layer: as measured with equal numbers of key and query heads, less what grouped keys save."""
     of_hidden, of_attention, of_mlp, of_experts, of_matrix = coefficients
     attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     saved = (of_attention / 2 if of_attention else 4) * (attention - keys)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dstui.check.context import UNPROBED
 from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan import Plan
-from dstui.render.launch import RenderError, on_cpus, runs_here, slots
+from dstui.render.launch import RenderError, ranks_on_cpus, runs_here, slots
 
 _STANDS_IN = "they are taken to be like this machine"
 _NOT_KNOWN = "what is free there is not known (--gpu-memory 80GB, or --machine FILE with a snapshot of one of them)"
@@ -30,7 +30,7 @@ class Capacity:
     unknown: tuple[str, ...] = ()
 
     def shrunk(self, scale: float) -> Capacity:
-        """With so much less room that what takes `scale` times its forecast fits where its forecast does."""
+        """Return a capacity divided by `scale`, in which a forecast fits where `scale` times the forecast fits in this one."""
         if self.on_cpu:
             return replace(self, host=int(self.host / scale) if self.host else self.host)
         return replace(self, gpu=int(self.gpu / scale) if self.gpu else self.gpu)
@@ -42,7 +42,7 @@ class Capacity:
 
 
 def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None, gpu_memory: int | None = None) -> Capacity:
-    """The room that a Plan has on a Machine, every node being like this one. `gpu_memory` stands in for a GPU of no machine."""
+    """Return the capacity of a Plan on a Machine, assuming equal nodes. `gpu_memory` replaces the memory of a GPU."""
     reported: list[str] = []
     try:
         used = slots(plan, machine, pool)
@@ -54,7 +54,7 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
     ranks, nodes = sum(map(len, used.values())) or 1, max(len(used), 1)
     numbers = next(iter(used.values()))
     far = [] if machine.recorded or machine.source == UNPROBED or runs_here(machine, used) else list(used)
-    if far and machine.accelerator == "cpu" and not on_cpus(plan, machine, far):
+    if far and machine.accelerator == "cpu" and not ranks_on_cpus(plan, machine, far):
         machine = Machine.unprobed()  # a login node without a GPU says nothing of them
     if far and gpu_memory is None:
         named = ", ".join(far[:2]) + (f" and {len(far) - 2} more" if len(far) > 2 else "")
@@ -78,14 +78,14 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
 
 
 def free_bytes(gpu: Gpu) -> int | None:
-    """What a job may take of a GPU: all but what the driver reserves and others use."""
+    """Return the bytes of a GPU that a job may use: without those of the driver and of others."""
     if not isinstance(gpu.memory_total, int):
         return None
     return max(gpu.memory_total - known(gpu.memory_used, 0) - known(gpu.memory_reserved, 0), 0)
 
 
 def _ram(machine: Machine) -> int | None:
-    """RAM that is free for a job: available, and within the cgroup's limit."""
+    """Return the RAM that is free for a job: available, and within the cgroup's limit."""
     host = machine.host
     found = [value for value in (host.memory_available, host.memory_total) if isinstance(value, int)][:1]
     limit = known(host.memory_limit, None)
@@ -95,7 +95,7 @@ def _ram(machine: Machine) -> int | None:
 
 
 def _disk(plan: Plan, machine: Machine) -> int | None:
-    """Free bytes of the disk that nvme_path is on; of the roomiest NVMe disk where the Plan names none."""
+    """Return the free bytes on the disk of nvme_path; on the NVMe disk with the most where the Plan names none."""
     disks = [disk for disk in known(machine.host.disks, ()) if isinstance(disk.free, int) and not disk.read_only]
     zeros = [config.get("zero_optimization") for config in plan.configurations.values()]
     places = [zero.get(key) for zero in zeros if isinstance(zero, Mapping) for key in ("offload_optimizer", "offload_param")]

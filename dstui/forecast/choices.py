@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dstui.forecast.capacity import Capacity, capacity_of
-from dstui.forecast.forecast import Forecast, assembled, models_of
+from dstui.forecast.forecast import Forecast, assembled, models_of, rates_for
 from dstui.forecast.model import ModelFacts
-from dstui.forecast.rates import rates_of, with_measured
 from dstui.forecast.setup import Place, Setup
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
@@ -28,13 +27,13 @@ class Choice(NamedTuple):
 
     @property
     def offload(self) -> str:
-        """What is offloaded, in a few words; empty where nothing is."""
+        """What is offloaded, in a few words; "" for nothing."""
         if self.optimizer == "none":
             return f"weights {WHERE[self.param]}" if self.param != "none" else ""
         return f"{'all' if self.param == self.optimizer else 'optimizer'} {WHERE[self.optimizer]}"
 
     def possible(self, setup: Setup, room: Capacity) -> bool:
-        """Whether DeepSpeed has it, and the machine a place for it."""
+        """Return whether DeepSpeed supports the choice, and the machine has a place for it."""
         places = {self.optimizer, self.param} - {"none"}
         stages = {"optimizer": 3 if self.optimizer == "nvme" else 1, "param": 3}
         allowed = all(self.stage >= stages[what] for what in ("optimizer", "param") if getattr(self, what) != "none")
@@ -44,7 +43,7 @@ class Choice(NamedTuple):
         return on_cpus and not room.on_cpu and ("nvme" not in places or bool(room.nvme))
 
     def of(self, setup: Setup, overlap: bool | None = None) -> Setup:
-        """A setup with this choice; `overlap`: what the Plan says of overlap_comm, where it does."""
+        """Return a setup with this choice. `overlap`: the Plan's overlap_comm, where it sets it."""
         return setup._replace(
             stage=self.stage,
             optimizer_offload=self.optimizer,
@@ -75,10 +74,10 @@ def table(  # noqa: PLR0913 - all but the first four are named
     measured: Mapping[str, Any] | None = None,
     choices: Iterable[Choice] = CHOICES,
 ) -> dict[Choice, Forecast]:
-    """A forecast for each choice that is possible, with everything else as in the Plan; empty where there is none."""
+    """Return a forecast for each possible choice, with everything else as in the Plan; empty where there is none."""
     room = capacity_of(plan, machine, pool, gpu_memory)
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, reported = models_of(plan, facts, room, machine)
+    rates = rates_for(models, room, machine, measured)
     if len(models) != 1 or facts.problem:
         return {}
     one, overlap = models[0], plan.get("deepspeed.zero_optimization.overlap_comm")

@@ -18,13 +18,14 @@ from dstui.forecast.rates import Rates, with_measured
 from dstui.forecast.recommend import batches_of, space_of, way_of, ways_out
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import states
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
+from dstui.plan.catalogue import ZERO_SECTION
 from dstui.plan.finding import Finding, Fix
 
-ZERO = "deepspeed.zero_optimization"
-STAGE = f"{ZERO}.stage"
+ZERO_PATH = f"deepspeed.{ZERO_SECTION}"
+STAGE = f"{ZERO_PATH}.stage"
 
 
 class Place(NamedTuple):
@@ -36,9 +37,9 @@ class Place(NamedTuple):
 
 
 PLACES_OF_FORECAST: Mapping[str, Place] = {
-    "gpu": Place("FC001", "each GPU", ZERO),
-    "host": Place("FC002", "the RAM of a node", f"{ZERO}.offload_optimizer"),
-    "nvme": Place("FC003", "the NVMe of a node", f"{ZERO}.offload_optimizer.nvme_path"),
+    "gpu": Place("FC001", "each GPU", ZERO_PATH),
+    "host": Place("FC002", "the RAM of a node", f"{ZERO_PATH}.offload_optimizer"),
+    "nvme": Place("FC003", "the NVMe of a node", f"{ZERO_PATH}.offload_optimizer.nvme_path"),
 }
 
 
@@ -51,7 +52,7 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
     *,
     measured: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
-    """What does not fit, and what only just does. `found`: the forecast of the same, where it is at hand."""
+    """Return findings on what does not fit or only just fits. `found`: the forecast, where it is at hand."""
     reported = found or forecast(plan, facts, machine, pool, measured=measured)
     places = {"gpu": reported.gpu, "host": reported.host, "nvme": reported.nvme}
     fix = (
@@ -64,11 +65,11 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
 def _faster_beside_others(
     plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None, measured: Mapping[str, Any] | None
 ) -> Iterator[Finding]:
-    """A model that is trained at stage 3 beside others, and would fit at stage 2."""
+    """Yield a finding for a model trained at stage 3 beside others that would fit at stage 2."""
     trained = [name for name, one in plan.models.items() if one.role == "train" and plan.get(f"models.{name}.{STAGE}") == 3]
     for name in trained if len(plan.models) > 1 else ():
         path = f"models.{name}.{STAGE}"
-        if forecast(plan.whole.set(path, 2), facts, machine, pool, measured=measured).verdict == "fits":
+        if forecast(plan.unfocused.set(path, 2), facts, machine, pool, measured=measured).verdict == "fits":
             fix = Fix("use stage 2", ({"op": "replace", "path": f"/{path.replace('.', '/')}", "value": 2},))
             why = "at stage 3 its weights are gathered twice in each step, beside the traffic of the other models"
             message = f"{name} fits at ZeRO-2 beside the other models, where it is faster than at ZeRO-3"
@@ -78,12 +79,12 @@ def _faster_beside_others(
 def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[Finding]:
     if need.bytes is None or need.capacity is None or need.verdict not in ("tight", "too big"):
         return
-    path = next((p for p in (place.path, ZERO, "deepspeed") if plan.get(p) is not None), "deepspeed")
+    path = next((p for p in (place.path, ZERO_PATH, "deepspeed") if plan.get(p) is not None), "deepspeed")
     largest = sorted(need.parts.items(), key=lambda item: -item[1])[:2]
-    why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {size(amount)}" for part, amount in largest)
-    about = f"about {size(need.bytes)} of {place.name}, where {size(need.capacity)} are free"
+    why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {format_size(amount)}" for part, amount in largest)
+    about = f"about {format_size(need.bytes)} of {place.name}, where {format_size(need.capacity)} are free"
     if need.verdict == "tight":
-        message = f"this Plan needs {about}: it fits only where little is wasted (up to {size(need.range[1])})"
+        message = f"this Plan needs {about}: it fits only where little is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
         return
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
@@ -92,7 +93,7 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
 def nearest(
     plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None, measured: Mapping[str, Any] | None = None
 ) -> Fix | None:
-    """The plan that fits with the least change: recomputed activations and a smaller micro-batch before a higher stage, offload last."""
+    """Return a fix with the least change that fits: checkpointing and a smaller micro-batch, then a higher stage, then offload."""
     room = capacity_of(plan, machine, pool)
     models, _reported = models_of(plan, facts, room, machine)
     room = room.shrunk(with_measured(Rates(), measured or {}).memory_scale)
@@ -128,7 +129,7 @@ def _no_less_frugal(batch: Setup, was: Setup) -> bool:
 
 
 def _zeros(setup: Setup, room: Capacity) -> Iterator[tuple[Setup, float]]:
-    """The stages and offloads from the Plan's own on, each with how far it is from it: a higher stage is nearer than offload."""
+    """Yield stages and offloads from the Plan's own on, with their distances from it: a higher stage is nearer than offload."""
     far = {"none": 0.0, "cpu": 4.0, "nvme": 8.0}
     for choice in CHOICES:
         if choice.stage >= setup.stage and choice.possible(setup, room):

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dstui.adopt.script_options import options_of
-from dstui.check.auto_values import filled
+from dstui.check.auto_values import fill_auto
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.memory import (
+    BUILD,
     CPU_PROCESS,
     CUDA_CONTEXT,
     FRAGMENTED,
     GPU_PROCESS,
+    GUESSED,
     INSIDE,
     UNSURE,
     WASTED,
@@ -59,14 +61,14 @@ class Need:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it fits: surely, by the point alone, or not."""
+        """Return whether it fits: with its range, only by the estimate, or not."""
         if self.bytes is None or self.capacity is None:
             return "unknown"
         return "too big" if self.bytes > self.capacity else "tight" if self.range[1] > self.capacity else "fits"
 
     @property
     def headroom(self) -> float | None:
-        """Share of the capacity that is left; negative where it is too little."""
+        """The share of the capacity that is left; negative where it is too small."""
         return 1 - self.bytes / self.capacity if self.bytes is not None and self.capacity else None
 
 
@@ -94,7 +96,7 @@ class Forecast:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the places that are known to be needed; unknown where nothing can be compared."""
+        """The worst verdict of the known places; unknown where nothing can be compared."""
         found = [need.verdict for need in (self.gpu, self.host, self.nvme) if need.bytes]
         order: tuple[Verdict, ...] = ("too big", "tight", "fits")
         reported = [verdict for verdict in order if verdict in found]
@@ -104,19 +106,19 @@ class Forecast:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the point estimate is within what is there."""
+        """Return whether the estimate is within the capacity."""
         verdict = self.verdict
         return None if verdict == "unknown" else verdict != "too big"
 
     @property
     def bound(self) -> str:
-        """The place that is too small or the tightest: gpu, host or nvme; empty where nothing is known."""
+        """The place that is too small or tightest: gpu, host or nvme; "" where nothing is known."""
         places = {"gpu": self.gpu, "host": self.host, "nvme": self.nvme}
         known = {name: need.headroom for name, need in places.items() if need.bytes and need.headroom is not None}
         return min(known, key=lambda name: known[name] or 0.0, default="")
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that `dstui forecast --json` promises, without the recommendation."""
+        """Return the object that `dstui forecast --json` documents, without the recommendation."""
         s = self.speed
         return {
             "fits": self.fits,
@@ -151,7 +153,7 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     gpu_memory: int | None = None,
     measured: Mapping[str, Any] | None = None,
 ) -> Forecast:
-    """What the Plan needs on the Machine, in well under a millisecond.
+    """Return what the Plan needs on the Machine, in well under a millisecond.
 
     `facts`: what is known of the model, or of each of several by its name under `models:`. `pool`: the hostfile's slots, where the
     Plan names one. `gpu_memory`: bytes of a GPU, where no machine is at hand. `measured`: what `--calibrate` found here.
@@ -160,14 +162,28 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
         named = next((file.name for file in named_files(plan)), None)
         return Forecast(problem=NOT_READ.format(named) if named else EMPTY)
     room = capacity_of(plan, machine, pool, gpu_memory)
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, reported = models_of(plan, facts, room, machine)
+    rates = rates_for(models, room, machine, measured)
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
     return assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown])
 
 
+def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, measured: Mapping[str, Any] | None) -> Rates:
+    """Return how fast the machine computes in the models' precision, with what was measured on it."""
+    half = bool(models) and models[0].setup.precision == "fp16"
+    rates = with_measured(rates_of(machine, room.gpus, room.nodes, half=half), measured or {})
+    long = any(one.setup.sequence >= LONG and one.setup.attention != "eager" for one in models)
+    if long and rates.flops and rates.attention < OLD_KERNELS * rates.flops:
+        rates = replace(rates, unknown=(*rates.unknown, NEWER_KERNELS))
+    return rates
+
+
+LONG, OLD_KERNELS = 16_384, 0.3
+NEWER_KERNELS = (
+    "attention is taken to be as fast as FlashAttention of 2023: FlashAttention-3 does three times that here (--calibrate measures it)"
+)
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
@@ -187,7 +203,7 @@ class Modelled:
 
 
 def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tuple[list[Modelled], list[str]]:
-    """Every model of a Plan with its setup, and what had to be assumed."""
+    """Return every model of a Plan with its setup, and what had to be assumed."""
     found, reported = list[Modelled](), list[str]()
     for name, config in configurations(plan).items():
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
@@ -195,7 +211,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             continue
         model = plan.focused_on(name).model
         setup, notes = setup_of(
-            filled(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
+            fill_auto(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
             model,
             plan.job.integration,
             ranks=room.ranks,
@@ -215,8 +231,8 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
 
 
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
-    """The forecast of models whose setups are known."""
-    first, rows, trained, unsure = models[0], list[Needs](), 0, False
+    """Return the forecast of models whose setups are known."""
+    first, rows, trained, unsure = models[0], list[Needs](), 0, 1.0
     params = 0
     speeds = list[Speed]()
     for one in models:
@@ -226,7 +242,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         a = batch_of(one, n)
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = unsure or one.facts.architecture is None
+        unsure = max(unsure, GUESSED if one.facts.guess else UNSURE if one.facts.architecture is None else 1.0)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = together(rows)
@@ -251,7 +267,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
 
 
 def batch_of(one: Modelled, n: Counts) -> Activations:
-    """The activations of a model's micro-batch."""
+    """Return the activations of a model's micro-batch."""
     shape = one.facts.shape
     assert shape is not None
     lora = one.model.lora if one.model else None
@@ -260,8 +276,11 @@ def batch_of(one: Modelled, n: Counts) -> Activations:
 
 
 def _adapted(facts: ModelFacts, model: Model | None) -> float:
-    """Elements per token and layer that LoRA keeps: the input of each adapted layer (shared by those that read the same tensor; the
-    attention's output is kept anyway), twice and a mask where there is dropout."""
+    """Return the elements per token and layer that LoRA keeps.
+
+    They are the input of each adapted layer (shared by layers that read the same tensor; the attention's output is kept anyway), twice
+    and a mask with dropout.
+    """
     lora, arch = model.lora if model else None, facts.architecture
     if lora is None:
         return 0.0
@@ -283,11 +302,19 @@ def _adapted(facts: ModelFacts, model: Model | None) -> float:
     return found
 
 
+def idle_of(one: Modelled) -> int:
+    """Return the parameters of experts that a token does not go through."""
+    active = one.model.active_params if one.model else None
+    if one.facts.architecture:
+        return one.facts.architecture.idle
+    return max((one.facts.params or 0) - int(active), 0) if active else 0
+
+
 def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
-    """How fast one model is."""
+    """Return the speed of one model."""
     shape, setup = one.facts.shape, one.setup
     assert shape is not None
-    idle = one.facts.architecture.idle if one.facts.architecture else 0
+    idle = idle_of(one)
     different = max(setup.ranks // (setup.tensor_parallel * setup.sequence_parallel), 1) * setup.sequence_parallel
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
 
@@ -300,11 +327,11 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
 
 
-def of_gpu(room: Room, setup: Setup, capacity: Capacity, unsure: bool) -> Need:
-    """A GPU's need, with the process around it; of ranks on CPUs nothing."""
+def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
+    """Return a GPU's need, including its process; 0 for ranks on CPUs."""
     if capacity.on_cpu:
         return Need()
-    peak, wide = room.peak, UNSURE if unsure else 1.0
+    peak = room.peak
     around = {"cuda_context": CUDA_CONTEXT, "nccl_buffers": nccl_bytes(setup), "allocator": peak * WASTED[setup.stage]}
     more = sum(around.values())
     parts = whole({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
@@ -315,14 +342,14 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, unsure: bool) -> Need:
 
 
 def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
-    """A node's RAM: what its ranks hold there, and on CPUs what would be on the GPUs too."""
+    """Return a node's need of RAM: what its ranks keep there, and on CPUs also what GPUs would keep."""
     ranks = capacity.ranks_per_node
     process = CPU_PROCESS if capacity.on_cpu else GPU_PROCESS
     moments = dict(found.host.moments)
     parts = dict(found.host.parts)
     if capacity.on_cpu:
         held = sum(found.host.parts.values())
-        moments = {moment: size + held for moment, size in found.gpu.moments.items()} | {"build": found.host.moments.get("build", 0.0)}
+        moments = {moment: size + held for moment, size in found.gpu.moments.items()} | {BUILD: found.host.moments.get(BUILD, 0.0)}
         for part, size in found.gpu.parts.items():
             parts[part] = parts.get(part, 0) + size
     most = max(moments.values(), default=0.0)
@@ -341,7 +368,7 @@ def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
 
 
 def scaled(need: Need, scale: float) -> Need:
-    """A need as runs of this model have taken it, as a multiple of the forecast: what was measured is known more narrowly."""
+    """Scale a need by the ratio that runs of this model have measured, with a narrower range."""
     if scale == 1.0 or need.bytes is None:
         return need
     total = need.bytes * scale
@@ -351,7 +378,7 @@ def scaled(need: Need, scale: float) -> Need:
 
 
 def whole(parts: Mapping[str, float], total: float) -> dict[str, int]:
-    """Whole bytes that add up to the total."""
+    """Round parts to integers that add up to the total."""
     rounded = {part: int(size) for part, size in parts.items() if size >= 1}
     if rounded:
         largest = max(rounded, key=lambda part: rounded[part])

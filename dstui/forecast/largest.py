@@ -11,19 +11,19 @@ from dstui.forecast.recommend import enough
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 
-LEAST, MOST = 1e6, 1e13
+MIN_PARAMS, MAX_PARAMS = 1e6, 1e13
 STEPS = 22
 """Halvings of the range, which leave less than a percent of it."""
 
 
 def largest(plan: Plan, machine: Machine) -> int:
-    """The most parameters that surely fit, of a LLaMA-like model whose activations are recomputed; 0 where none do, or nothing is known."""
+    """Return the most parameters that surely fit, of a LLaMA-like model with checkpointing; 0 where none do, or nothing is known."""
     room = capacity_of(plan, machine)
-    low, high = LEAST, MOST
+    low, high = MIN_PARAMS, MAX_PARAMS
     for _ in range(STEPS):
         middle = (low * high) ** 0.5
         facts = facts_of_params(middle)
         one = models_of(plan, facts, room, machine)[0][0]
         fits = enough(replace(one, facts=facts), one.setup._replace(checkpointing=True), room, surely=True)
         low, high = (middle, high) if fits else (low, middle)
-    return int(low) if low > LEAST else 0
+    return int(low) if low > MIN_PARAMS else 0

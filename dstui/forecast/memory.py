@@ -17,8 +17,11 @@ CUDA_CONTEXT = 0.45 * GIB
 NCCL_BUFFERS = 0.4 * GIB
 """Buffers of NCCL's channels inside of a node; 0.3 to 1.5 GiB."""
 NCCL_BETWEEN_NODES = 0.3 * GIB
-GPU_PROCESS, CPU_PROCESS = 2.2 * GIB, 0.7 * GIB
-"""RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries and without."""
+GPU_PROCESS, CPU_PROCESS = 3.6 * GIB, 0.7 * GIB
+"""RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries (3 to 3.8 GB in PEFT's
+README) and without."""
+LARGEST_FILE = 50e9
+"""Bytes of a checkpoint's largest file: a model that is built partitioned is read file by file, by every rank."""
 WASTED = {0: 0.03, 1: 0.03, 2: 0.03, 3: 0.06}
 """By stage, the share that torch's allocator mostly holds more than it gives out."""
 FRAGMENTED = {0: 1.09, 1: 1.09, 2: 1.09, 3: 1.23}
@@ -27,8 +30,8 @@ LAST = 0.15
 """Share of the activations that is still there when nearly all gradients are."""
 INSIDE = 0.95
 """The peak may turn out this much lower."""
-UNSURE = 1.15
-"""How much wider the range is where the model's shape is a stand-in."""
+UNSURE, GUESSED = 1.15, 1.3
+"""How much wider the range is where the model's shape is a stand-in, and where its size is a guess too."""
 
 
 @dataclass(slots=True)
@@ -62,21 +65,21 @@ class Needs:
 
 
 def around(setup: Setup) -> float:
-    """Bytes of a GPU beside torch's allocator."""
+    """Return the bytes of a GPU outside of torch's allocator."""
     return CUDA_CONTEXT + nccl_bytes(setup)
 
 
 def nccl_bytes(setup: Setup) -> float:
-    """Bytes of NCCL's buffers."""
+    """Return the bytes of NCCL's buffers."""
     return (NCCL_BUFFERS if setup.ranks > 1 else 0) + (NCCL_BETWEEN_NODES if setup.nodes > 1 else 0)
 
 
 INITIALIZE, TRAIN, STEP = "initialize", "forward and backward", "optimizer step"
-BUILD, RUN, SAVE = "build", "train", "save as one file"
+BUILD, RUN, SAVE = "load and build", "train", "save as one file"
 
 
 def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
-    """The needs of a rank."""
+    """Return the needs of a rank."""
     resting, around_it = sum(s.gpu.values()), beside(setup, n, s)
     backward, buffers = max(around_it.peak(a), s.fetch), sum(s.backward.values())
     gpu = Room({**s.gpu}, {INITIALIZE: s.initialize, TRAIN: resting + backward, STEP: resting + sum(s.step.values())})
@@ -93,7 +96,7 @@ def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
         gpu.parts[part] = gpu.parts.get(part, 0) + size
     if gpu.when == INITIALIZE:
         gpu.parts = {**s.gpu, "initialization": max(s.initialize - resting, 0.0)}
-    return Needs(gpu, host_room(setup, n, s), s.nvme, checkpoint_bytes(setup, n))
+    return Needs(gpu, host_room(setup, n, s, a.host), s.nvme, checkpoint_bytes(setup, n))
 
 
 class Beside(NamedTuple):
@@ -104,31 +107,33 @@ class Beside(NamedTuple):
     at_end: float
 
     def peak(self, a: Activations) -> float:
-        """The most of the pass on top of what rests: when the loss is taken, in the layers, or when all gradients are there."""
+        """Return the peak of the passes beyond persistent state: at the loss, in the layers, or with all gradients."""
         kept = a.kept
         return max(kept + a.loss + self.at_loss, kept + a.work + self.in_layers, LAST * kept + self.at_end)
 
 
 def beside(setup: Setup, n: Counts, s: States) -> Beside:
-    """Buffers and gradients at the three moments that may be the peak of the forward and backward pass."""
+    """Return buffers and gradients at the three possible moments of the peak of the passes."""
     held = s.gradients if setup.accumulation > 1 else 0.0  # after the first micro-batch of an accumulation
     of_head = setup.weight_bytes * min(n.head, n.trained) if setup.stage < 3 and setup.training else 0.0
     buffers = sum(s.backward.values())
     return Beside(s.early + held, buffers + held + of_head, s.gradients + s.late + buffers)
 
 
-def host_room(setup: Setup, n: Counts, s: States) -> Room:
-    """RAM of a rank. A model that is not built partitioned is built whole by every rank, in its own type, before it goes to the GPU."""
+def host_room(setup: Setup, n: Counts, s: States, activations: float = 0.0) -> Room:
+    """Return the RAM of a rank. Every rank first builds a whole model that is not built partitioned, in its own type."""
     held, weight = sum(s.host.values()), n.frozen_bytes if n.frozen > n.trained and n.frozen_bytes else setup.weight_bytes
     whole = 0.0 if setup.built_partitioned and setup.stage == 3 else weight * n.params
-    moments = {BUILD: whole, INITIALIZE: max(s.host_initialize, held), RUN: held}
+    placed = s.host.get("weights", 0.0)
+    read = min(weight * n.params, LARGEST_FILE) if setup.built_partitioned and placed else 0.0
+    moments = {BUILD: whole + read + placed * bool(read), INITIALIZE: max(s.host_initialize, held), RUN: held + activations}
     if setup.gathered_on_save:
         moments[SAVE] = held + setup.weight_bytes * n.params / setup.ranks  # all of it on rank 0
-    return Room(dict(s.host), moments)
+    return Room({**s.host, **({"activations": activations} if activations else {})}, moments)
 
 
 def checkpoint_bytes(setup: Setup, n: Counts) -> float:
-    """Bytes of one checkpoint on disk, of all ranks: the model's weights once, and master weights with the optimizer's states."""
+    """Return the bytes of one checkpoint of all ranks: the weights once, master weights and optimizer states."""
     from dstui.forecast.states import optimizer_bytes
 
     master = 2 if setup.small_master else 4
@@ -138,7 +143,7 @@ def checkpoint_bytes(setup: Setup, n: Counts) -> float:
 
 
 def together(several: Iterable[Needs]) -> Needs:
-    """Several models in one run: what rests adds up, and the highest peak of one comes on top."""
+    """Combine several models of a run: persistent bytes add up, and the highest peak is on top."""
     rows = list(several)
     if len(rows) == 1:
         return rows[0]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dstui.forecast.architecture import Architecture, ModelProblem, TensorShape, architecture
+from dstui.forecast.architecture import KNOWN, Architecture, ModelProblem, TensorShape, architecture
+from dstui.forecast.architecture.config import Config
 from dstui.plan.model import Lora, Model
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
@@ -27,6 +28,8 @@ class ModelFacts:
     """Why it is not known, with what to do; empty where it is."""
     notes: tuple[str, ...] = ()
     """What had to be assumed."""
+    guess: TensorShape | None = None
+    """The sizes of an architecture that is not known, as far as its configuration tells them."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What the YAML files that the script's arguments name say beside them: batch and precision."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -34,15 +37,16 @@ class ModelFacts:
 
     @cached_property
     def shape(self) -> TensorShape | None:
-        """The sizes that activations follow from; of a stand-in where only the count is known."""
+        """The sizes that decide the activations; those of a stand-in where only the count is known."""
         if self.architecture:
             return self.architecture.shape
-        return stand_in(self.params) if self.params else None
+        return self.guess or (stand_in(self.params) if self.params else None)
 
     @property
     def hidden(self) -> int | None:
         """The hidden size that fills "auto"; None where only the count is known."""
-        return self.architecture.shape.hidden if self.architecture else None
+        shape = self.architecture.shape if self.architecture else self.guess
+        return shape.hidden if shape else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +66,59 @@ class Counts:
     layer: int
     head: int
     """Parameters of the tensor that makes the logits."""
+    experts: int
+    """Parameters of experts."""
     small: int
     """Parameters in tensors below stage 3's persistence threshold."""
 
 
 def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> ModelFacts:
-    """What a `config.json` tells; `problem` is set where it cannot be counted."""
+    """Read a `config.json`; `problem` is set where its parameters cannot be counted."""
     try:
         found = architecture(config)
     except ModelProblem as problem:
-        return unknown_model(source, str(problem))
+        return _guessed(config, source) or unknown_model(source, str(problem))
     return ModelFacts(source=source, params=found.params, architecture=found)
 
 
+def _guessed(config: Mapping[str, Any], source: str) -> ModelFacts | None:
+    """Return a safe estimate of an architecture that no table knows, by the keys of most decoders; None where those are missing."""
+    kind, c = config.get("model_type"), Config(config)
+    if not isinstance(kind, str) or kind in KNOWN or not kind:
+        return None
+    try:
+        hidden = c.number("hidden_size", "n_embd", "d_model")
+        layers = c.number("num_hidden_layers", "n_layer", "n_layers", most=10_000)
+        heads = c.number("num_attention_heads", "n_head", "n_heads", default=max(hidden // 128, 1))
+        vocabulary = c.number("vocab_size")
+        ffn = c.number("intermediate_size", "n_inner", "ffn_hidden_size", default=4 * hidden)
+        experts = c.number("num_experts", "num_local_experts", "n_routed_experts", default=1)
+        used = min(c.number("num_experts_per_tok", "moe_top_k", default=1), experts)
+        width = c.number("moe_intermediate_size", default=ffn)
+    except ModelProblem:
+        return None
+    mlp = 3 * hidden * (experts * width if experts > 1 else ffn)
+    params = layers * (4 * hidden * hidden + mlp + 2 * hidden) + 2 * vocabulary * hidden
+    shape = TensorShape(
+        family="llama", hidden=hidden, layers=layers, heads=heads, kv_heads=heads, head_dim=max(hidden // heads, 1),
+        ffn=used * width if experts > 1 else ffn, vocabulary=vocabulary, positions=0,
+    )  # fmt: skip
+    note = f"the architecture {kind[:80]!r} is not known: its size is a guess from config.json, on the large side (model.params would tell)"
+    return ModelFacts(source=source, params=params, guess=shape, notes=(note,))
+
+
 def facts_of_params(params: float, source: str = "model.params") -> ModelFacts:
-    """A bare number of parameters."""
+    """Return the facts of a bare number of parameters."""
     return ModelFacts(source=source, params=int(params), notes=(STAND_IN,))
 
 
 def unknown_model(source: str, problem: str) -> ModelFacts:
-    """A model of which nothing is known, and why."""
+    """Return a model without facts, and why."""
     return ModelFacts(source=source, problem=problem)
 
 
 def stand_in(params: int) -> TensorShape:
-    """A LLaMA-like decoder of about so many parameters: 128 hidden sizes wide for each 4 layers, as the family's members are."""
+    """Return a LLaMA-like decoder of about so many parameters: 128 wide for each layer, as in that family."""
     hidden = max(round((params / 12 / 0.0095) ** (1 / 3) / 64) * 64, 64)  # 12 h^2 per layer, h / 105 layers
     layers = max(round(params / (12 * hidden * hidden)), 1)
     heads = max(hidden // 128, 1)
@@ -104,7 +136,7 @@ def stand_in(params: int) -> TensorShape:
 
 
 def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0) -> Counts | None:
-    """How the parameters of a model are trained under a Plan's `model:`; None where their number is not known."""
+    """Return how the parameters of a model are trained under a Plan's `model:`; None where their number is not known."""
     lora, trainable, stored = (model.lora, model.trainable, model.quantization) if model else (None, None, None)
     key = (lora, trainable, stored, persistence)
     if key not in facts.memo:
@@ -135,6 +167,7 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
         largest_trained=min(largest, trained) if not lora else max((lora.r * n for n in _widths(facts)), default=0),
         layer=arch.layer if arch else base // shape.layers,
         head=arch.head if arch else shape.vocabulary * shape.hidden,
+        experts=sum(t.size * t.times for t in arch.tensors if t.kind == "experts") if arch else 0,
         small=sum(t.size * t.times for t in arch.tensors if t.size < persistence) + adapters * _all_small(facts, lora, persistence)
         if arch
         else 0,
@@ -142,7 +175,7 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
 
 
 def _all_small(facts: ModelFacts, lora: Lora | None, persistence: int) -> int:
-    """1 where LoRA's matrices are below the threshold, as they mostly are."""
+    """Return 1 where LoRA's matrices are below the threshold, as they mostly are."""
     return int(lora is not None and max((lora.r * n for n in _widths(facts)), default=0) < persistence)
 
 
@@ -151,7 +184,7 @@ def _widths(facts: ModelFacts) -> list[int]:
 
 
 def adapter_params(facts: ModelFacts, lora: Lora) -> int:
-    """Parameters that LoRA adds: r x (in + out) for each layer that it adapts. A stand-in's where the architecture is not known."""
+    """Return the parameters that LoRA adds: r x (in + out) for each adapted layer; of a stand-in for an unknown architecture."""
     if facts.architecture:
         return sum(lora.r * (t.shape[0] + t.shape[1]) * t.times for t in facts.architecture.targets(lora.target_modules))
     shape = facts.shape
@@ -162,7 +195,7 @@ def adapter_params(facts: ModelFacts, lora: Lora) -> int:
 
 
 def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
-    """Bytes of a mean frozen parameter: linear layers are quantized; embeddings, head, norms and experts stay in 16 bits."""
+    """Return the mean bytes of a frozen parameter: linear layers are quantized; embeddings, head, norms and experts have 16 bits."""
     arch, of_linear = facts.architecture, QUANTIZED[stored]
     if arch is None:
         return 0.95 * of_linear + 0.05 * 2

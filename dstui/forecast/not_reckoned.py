@@ -7,15 +7,10 @@ from collections.abc import Iterator, Mapping
 from dstui.check.context import Context
 
 NOT_RECKONED: Mapping[str, str] = {
-    "activation_checkpointing.cpu_checkpointing": "the script's checkpoints go to RAM: less memory of the GPU, more RAM, and slower",
     "activation_checkpointing.partition_activations": "checkpoints are split over the ranks of a model: less memory of the GPU",
     "zero_optimization.mics_shard_size": "the model is split over fewer ranks: more memory of the GPU, less traffic between the nodes",
-    "zero_optimization.zenflow": "most gradients are applied later, on the CPUs: more RAM, and faster",
-    "zero_optimization.offload_optimizer.super_offload": "the optimizer's step runs beside the backward pass: more RAM, and faster",
-    "zero_optimization.zero_quantized_nontrainable_weights": "frozen weights are kept in 8 bits: less memory of the GPU",
     "pipeline": "a script with stages of a pipeline holds a part of the layers on each rank",
     "compile": "compiled code keeps other activations, and is faster",
-    "expert_parallel.enabled": "experts are split over the ranks: less memory of the GPU, more traffic",
     "hybrid_engine.enabled": "generation holds caches and buffers of its own",
 }
 """Path -> what the key does, as the end of a sentence."""

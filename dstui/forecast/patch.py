@@ -21,7 +21,7 @@ KEYS = {
 
 
 def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
-    """The patch that takes a Plan, which was read as `was`, to a setup."""
+    """Return the patch that changes a Plan, read as `was`, to a setup."""
     old = {"deepspeed": plan.data.get("deepspeed") or {}, **({"model": plan.data["model"]} if plan.data.get("model") else {})}
     new = copy.deepcopy(old)
     _zero(new["deepspeed"], setup, was)
@@ -69,7 +69,7 @@ def _zero(config: dict[str, Any], setup: Setup, was: Setup) -> None:
 
 
 def _optimizer(config: dict[str, Any], setup: Setup) -> None:
-    """An optimizer in RAM is DeepSpeed's own; one that the configuration does not build must be allowed."""
+    """Set an optimizer in RAM to DeepSpeed's own; allow one that the configuration does not build."""
     if setup.optimizer_offload == "none":
         return
     optimizer = config.get("optimizer")
@@ -94,5 +94,5 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> li
 
 
 def pointer_of(key: str) -> str:
-    """One key as a part of a JSON Pointer."""
+    """Format one key as a part of a JSON Pointer."""
     return "/" + key.replace("~", "~0").replace("/", "~1")

@@ -18,7 +18,7 @@ DATA = Path(__file__).parent / "data" / "presets.json"
 
 @cache
 def presets() -> Mapping[str, Mapping[str, Any]]:
-    """Hub id -> the sizes in its `config.json`, or in that of the model it was made from."""
+    """Return hub id -> the sizes in its `config.json`, or in that of its base model."""
     written: Mapping[str, Mapping[str, Any] | str] = json.loads(DATA.read_bytes())
     sizes = {name: value for name, value in written.items() if not isinstance(value, str)}
     return sizes | {name: sizes[value] for name, value in written.items() if isinstance(value, str)}
@@ -26,7 +26,7 @@ def presets() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _by_base() -> Mapping[str, str]:
-    """What is left of a name without its variants -> the first hub id of that name."""
+    """Return names without their variants -> the first hub id of that name."""
     found: dict[str, str] = {}
     for key in presets():
         found.setdefault(base_name(key), key)
@@ -39,8 +39,9 @@ def _by_lower() -> Mapping[str, str]:
 
 
 def preset(name: str) -> Mapping[str, Any] | None:
-    """The sizes of a model by its hub id, in any case; of a fine-tuned one, or of a copy in a folder or another account, those of its base
-    where only such words differ.
+    """Return the sizes of a model by its hub id, in any case.
+
+    A fine-tuned model, or a copy in a folder or another account, has those of its base where only such words differ.
     """
     found = _by_lower().get(name.lower()) or _by_base().get(base_name(name))
     return presets()[found] if found else None
@@ -57,6 +58,6 @@ VERSION = re.compile(r"\bv(\d)-(\d)(?=-|$)")
 
 
 def base_name(name: str) -> str:
-    """The last part of a name without its variants; empty where it tells no size, so that nothing is left to compare safely."""
+    """Return the last part of a name without its variants; "" where it names no size, since comparing is then unsafe."""
     lower = name.lower().rstrip("/").rpartition("/")[2].removeprefix("meta-")
     return VERSION.sub(r"v\1.\2", VARIANTS.sub("", lower)) if SIZE.search(lower) else ""

@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from dstui.forecast.hardware import Chip, chip_of, named_chip
 from dstui.machine.snapshot import Gpu, Machine, known
 
 
-class Chip(NamedTuple):
-    """Dense 16-bit matrix operations per second (32-bit accumulation), and bytes of memory per second."""
+class PeakShares(NamedTuple):
+    """Shares of a data sheet's peak."""
 
-    flops: float
-    memory: float
+    matrix: float
+    """The best matrix multiplication: github.com/stas00/ml-engineering, compute/accelerator/README.md, maximum achievable matmul FLOPS."""
+    sustained: float
+    """Of that, the linear layers of a transformer over hours, at the clock that the power allows."""
+    attention: float
+    """Fused attention with a causal mask, forward and backward, as kernels of 2023 do it; FlashAttention-2's figures are 1.7 of these."""
 
 
-CHIPS: tuple[tuple[str, Chip], ...] = (
-    (r"GB200|GB300", Chip(2500e12, 8.0e12)),
-    (r"\bB200|B300", Chip(2250e12, 8.0e12)),
-    (r"GH200", Chip(989e12, 4.0e12)),
-    (r"H200", Chip(989e12, 4.8e12)),
-    (r"H100.*(PCIe|NVL)", Chip(756e12, 2.0e12)),
-    (r"H100|H800", Chip(989e12, 3.35e12)),
-    (r"\bH20\b", Chip(148e12, 4.0e12)),
-    (r"A100|A800", Chip(312e12, 2.0e12)),
-    (r"L40S", Chip(362e12, 0.864e12)),
-    (r"RTX 6000 Ada", Chip(364e12, 0.96e12)),
-    (r"\bL40\b", Chip(181e12, 0.864e12)),
-    (r"\bL4\b", Chip(121e12, 0.3e12)),
-    (r"A6000", Chip(155e12, 0.768e12)),
-    (r"\bA40\b", Chip(150e12, 0.696e12)),
-    (r"\bA30\b", Chip(165e12, 0.933e12)),
-    (r"A10G?\b", Chip(70e12, 0.6e12)),
-    (r"RTX 5090", Chip(210e12, 1.79e12)),
-    (r"RTX 4090", Chip(165e12, 1.0e12)),
-    (r"RTX 3090", Chip(71e12, 0.936e12)),
-    (r"V100", Chip(125e12, 0.9e12)),
-    (r"\bT4\b", Chip(65e12, 0.3e12)),
-    (r"P100", Chip(21e12, 0.73e12)),
-    (r"GB10", Chip(100e12, 0.27e12)),
-)
-"""NVIDIA's data sheets, without sparsity; the first that fits a name."""
-BY_CAPABILITY: Mapping[int, Chip] = {10: Chip(1500e12, 6e12), 9: Chip(800e12, 3e12), 8: Chip(150e12, 0.9e12), 7: Chip(80e12, 0.6e12)}
-"""A guess for a chip that the table does not name, by its compute capability; it is said."""
-MATRIX_SHARE = 0.82
-"""Of the data sheet's rate, what the best matrix multiplication reaches: A100 0.87, H100 0.80, B200 0.78.
-github.com/stas00/ml-engineering, compute/accelerator/README.md, maximum achievable matmul FLOPS."""
+REACH: Mapping[str, PeakShares] = {
+    "ampere": PeakShares(0.87, 0.93, 0.325),
+    "hopper": PeakShares(0.80, 0.88, 0.18),
+    "blackwell": PeakShares(0.78, 0.83, 0.5),
+    "ada": PeakShares(0.85, 0.83, 0.3),
+    "volta": PeakShares(0.80, 0.83, 0.2),
+    "cdna": PeakShares(0.51, 0.9, 0.15),
+}
+"""By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
+marked for it; the others are those of the nearest generation."""
+BY_CAPABILITY: Mapping[int, str] = {10: "B200", 9: "H100-PCIe", 8: "A40", 7: "V100-16"}
+"""The stand-in for a chip that the catalogue does not name, by its compute capability; it is said."""
 COLLECTIVE_SHARE = 0.79
 """Of NVLink's rate, what collectives of large buffers reach: 235 of 300 GB/s (A100), 361 of 450 (H200). Same source, network/."""
 PCIE_BYTES: Mapping[int, float] = {1: 3e9, 2: 6e9, 3: 12e9, 4: 25e9, 5: 55e9, 6: 100e9}
@@ -74,7 +59,13 @@ class Rates:
     """What one rank, or one node, does in a second. Bytes are one way."""
 
     flops: float = 0.0
-    """Matrix operations of a GPU; 0 = not known."""
+    """Matrix operations of a GPU in 16 bits; 0 = not known."""
+    slow_flops: float = 0.0
+    """The same in 32 bits; 0 = not known."""
+    sustained: float = 0.85
+    """Share of either that the layers of a transformer reach."""
+    attention: float = 0.0
+    """Operations of fused attention; 0 = as far below the others as on an A100."""
     memory: float = 1e12
     """Bytes of a GPU's own memory."""
     inside: float = 10e9
@@ -96,19 +87,23 @@ class Rates:
     """What had to be assumed, in sentences."""
 
 
-def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1) -> Rates:
-    """The rates of a machine for ranks on these of its GPUs, each node being alike."""
+def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: bool = False) -> Rates:
+    """Return the rates of a machine for ranks on these of its GPUs, each node being alike; `half`: they compute in fp16, not bf16."""
     used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
     if not used:
         return Rates(unknown=("no GPU is known here: the speed is not",))
     reported: list[str] = []
-    chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.flops)
+    chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.bf16)
+    reach = REACH[chip.generation]
     links = [_host_link(gpu) for gpu in used]
     cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
     drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
     return Rates(
-        flops=chip.flops * MATRIX_SHARE,
-        memory=chip.memory,
+        flops=(chip.fp16 if half else chip.bf16) * reach.matrix,
+        slow_flops=chip.fp32 * reach.matrix,
+        sustained=reach.sustained,
+        attention=(chip.fp16 if half else chip.bf16) * reach.attention,
+        memory=chip.bandwidth,
         inside=_inside(machine, used, min(links)),
         between=_between(machine, reported) if nodes > 1 else NETWORK,
         host_link=min(links),
@@ -121,11 +116,12 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1) -> Rates:
 
 def _chip(gpu: Gpu, reported: list[str]) -> Chip:
     name = known(gpu.name, "")
-    found = next((chip for pattern, chip in CHIPS if re.search(pattern, name)), None)
+    found = chip_of(name)
     if found is None:
         capability = known(gpu.compute_capability, "8.0").partition(".")[0]
-        found = BY_CAPABILITY.get(int(capability) if capability.isdecimal() else 8, BY_CAPABILITY[8])
-        reported.append(f"{name or 'this GPU'} is not in the table of chips: its speed is a guess")
+        stand_in = BY_CAPABILITY.get(int(capability) if capability.isdecimal() else 8, BY_CAPABILITY[8])
+        found = named_chip(stand_in)
+        reported.append(f"{name or 'this GPU'} is not in the catalogue of GPUs: its speed is taken to be that of {stand_in}")
     return found
 
 
@@ -137,7 +133,7 @@ def _host_link(gpu: Gpu) -> float:
 
 
 def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
-    """The collectives' rate: NVLink's where one island holds all ranks, else that of the PCIe between them."""
+    """Return the rate of collectives: NVLink's where one island holds all ranks, else PCIe's."""
     island = machine.island_of(used[0].index)
     if len(used) == 1:
         return island_rate(machine, used[0])
@@ -147,7 +143,7 @@ def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
 
 
 def island_rate(machine: Machine, gpu: Gpu) -> float:
-    """Bytes a second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
+    """Return bytes per second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
     island = machine.island_of(gpu.index)
     if isinstance(island.bandwidth, int) and island.bandwidth:
         return island.bandwidth * 1e6 * COLLECTIVE_SHARE
@@ -176,7 +172,7 @@ OF_SCALE = {"memory_scale": "memory", "step_scale": "time of a step"}
 
 
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
-    """The rates with what `--calibrate` and runs have measured in place of the constants; what is no sensible number is left aside."""
+    """Return the rates with measured values in place of the constants, ignoring implausible ones."""
     names = {f.name for f in fields(Rates)} - {"measured", "unknown", *SCALES}
     good = {
         name: float(value)

@@ -16,11 +16,11 @@ from dstui.check.auto_values import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES, ON_CPUS, Choice
-from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host
+from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, idle_of, models_of, of_gpu, of_host, rates_for
 from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, WASTED, Beside, around, beside, host_room, needs
 from dstui.forecast.model import Counts, ModelFacts, counts
 from dstui.forecast.patch import KEYS, Patch, patch_of
-from dstui.forecast.rates import Rates, rates_of, with_measured
+from dstui.forecast.rates import Rates
 from dstui.forecast.setup import Setup
 from dstui.forecast.speed import Speed, Traffic, Work, step_seconds, traffic, work
 from dstui.forecast.states import States, states
@@ -51,7 +51,7 @@ class RankedPlan:
     patch: Patch
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that `dstui forecast --json` promises."""
+        """Return the object that `dstui forecast --json` documents."""
         tokens = self.speed and self.speed.tokens
         return {
             "verdict": self.verdict,
@@ -76,7 +76,7 @@ class RankedPlans:
 
     @property
     def order(self) -> str:
-        """By what the rows are ordered, in words."""
+        """The order of the rows, in words."""
         return ORDERS[self.ordered_by]
 
 
@@ -103,18 +103,18 @@ class Candidate(NamedTuple):
 
     @property
     def setup(self) -> Setup:
-        """The Setup of both."""
+        """The setup of the candidate."""
         b = self.batch
         return self.zero._replace(micro_batch=b.micro_batch, accumulation=b.accumulation, checkpointing=b.checkpointing)
 
     @property
     def simplicity(self) -> int:
-        """Less is simpler."""
+        """The number of changes, weighted; less is simpler."""
         z = self.zero
         return CHOICES.index(Choice(z.stage, z.optimizer_offload, z.param_offload)) * 4 + 2 * self.batch.checkpointing + (z.secondary > 1)
 
     def better(self, other: Candidate) -> bool:
-        """Whether a candidate of the same kind fits more surely, is faster, or is as fast with fewer changes or in less memory."""
+        """Return whether a candidate of the same kind fits more surely, is faster, or as fast with fewer changes or less memory."""
         if self.sure != other.sure:
             return self.sure
         if abs(self.tokens - other.tokens) > LIKE / 3 * max(self.tokens, other.tokens):
@@ -131,12 +131,12 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     gpu_memory: int | None = None,
     measured: Mapping[str, Any] | None = None,
 ) -> RankedPlans:
-    """The table for a Plan with one model on a Machine; `forecast` says the same arguments."""
+    """Return the ranked plans for a Plan with one model on a Machine. The arguments are those of `forecast`."""
     if not isinstance(facts, ModelFacts):
         return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     room = capacity_of(plan, machine, pool, gpu_memory)
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, _reported = models_of(plan, facts, room, machine)
+    rates = rates_for(models, room, machine, measured)
     if facts.problem or not models:
         return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if room.gpu is None and not (room.on_cpu and room.host):
@@ -149,11 +149,11 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
 
 
 def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int, list[Candidate]]:
-    """How many candidates there are, and the best of each kind among those that fit."""
+    """Return the number of candidates, and the best of each kind that fits."""
     shape = one.facts.shape
     n = counts(one.facts, one.model, persistence=one.setup.persistence)
     assert shape is not None and n is not None
-    idle = one.facts.architecture.idle if one.facts.architecture else 0
+    idle = idle_of(one)
     costs: dict[bool, list[CostedBatch]] = {False: [], True: []}
     for batch in batches_of(plan, one, n):
         timed = batch._replace(work=work(batch.setup, shape, n, idle, rates)) if rates.flops else batch
@@ -181,7 +181,7 @@ class CostedBatch(NamedTuple):
 
 
 def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[CostedBatch]:
-    """Every batch that keeps the samples of a step, with and without checkpointing."""
+    """Yield every batch that keeps the samples of a step, with and without checkpointing."""
     for micro, accumulation in _batches(plan, one.setup):
         for checkpointing in (False, True):
             setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
@@ -203,12 +203,12 @@ class Space(NamedTuple):
     beside: Beside
 
     def peak(self, a: Activations) -> float:
-        """The most that torch gives out with these activations."""
+        """Return the most that torch allocates with these activations."""
         return max(self.fixed, self.resting + self.beside.peak(a))
 
 
 def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None:
-    """None where RAM or disk are too small already."""
+    """Return the space for activations; None where RAM or disk are already too small."""
     host, resting = host_room(setup, n, s).peak, sum(s.gpu.values())
     fixed = max(s.initialize, resting + sum(s.step.values()))
     if room.on_cpu:
@@ -228,7 +228,7 @@ def _best_of(  # noqa: PLR0913, PLR0917 - the inner loop of the search, apart so
     moved: Sequence[Traffic],
     changes: int,
 ) -> None:
-    """Every batch with one way of ZeRO: those that fit and are better than what is known of their kind are kept."""
+    """Keep the batches that fit with one configuration of ZeRO and beat the best of their kind."""
     kinds = [(setup.stage, setup.optimizer_offload, setup.param_offload, checkpointing, setup.secondary) for checkpointing in (False, True)]
     tokens_of_a_step = batches[0].setup.samples * setup.sequence
     for batch in batches:
@@ -248,12 +248,12 @@ def _best_of(  # noqa: PLR0913, PLR0917 - the inner loop of the search, apart so
 
 
 def _changes(setup: Setup, was: Setup) -> int:
-    """Sizes of buckets and groups that are not the Plan's."""
+    """Count sizes of buckets and groups that differ from the Plan's."""
     return sum(bool(getattr(setup, field) != getattr(was, field)) for field in KEYS) + (setup.overlap != was.overlap)
 
 
 def _batches(plan: Plan, setup: Setup) -> list[tuple[int, int]]:
-    """Micro-batch and accumulation that keep the samples of a step. Where the script or the Trainer sets them, they stay."""
+    """Return micro-batch and accumulation pairs that keep the samples of a step; only the Plan's where script or Trainer set them."""
     given = [plan.deepspeed.get(key) for key in ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")]
     if AUTO in given or given[:2] == [None, None]:
         return [(setup.micro_batch, setup.accumulation)]
@@ -262,7 +262,7 @@ def _batches(plan: Plan, setup: Setup) -> list[tuple[int, int]]:
 
 
 def _zeros(plan: Plan, setup: Setup, room: Capacity) -> Iterator[Setup]:
-    """What ZeRO may be set to."""
+    """Yield the possible configurations of ZeRO."""
     buckets = sorted({setup.reduce_bucket, *BUCKETS}) if not _is_auto(plan) else [setup.reduce_bucket]
     secondary = (1, room.ranks_per_node) if room.nodes > 1 and room.ranks_per_node > 1 else (1,)
     for choice in (choice for choice in CHOICES if choice.possible(setup, room)):
@@ -293,7 +293,7 @@ def _is_auto(plan: Plan) -> bool:
 
 
 def _ranked(rows: list[Candidate]) -> list[Candidate]:
-    """Those that surely fit, the fastest first; of those that are alike the simplest."""
+    """Sort by certain fit, then speed, then simplicity."""
     fastest = max((c.tokens for c in rows), default=0.0)
 
     def order(c: Candidate) -> tuple[bool, float, bool, int, float]:
@@ -319,17 +319,17 @@ def _row(plan: Plan, one: Modelled, c: Candidate, room: Capacity, rates: Rates) 
 
 
 def forecast_of(one: Modelled, setup: Setup, room: Capacity, rates: Rates) -> Forecast:
-    """The forecast of one model under another setup."""
+    """Return the forecast of one model under another setup."""
     return assembled([replace(one, setup=setup)], room, rates, ())
 
 
 def _why(setup: Setup, found: Forecast) -> str:
-    """In a few words: what this plan is, and what bounds it."""
+    """Describe a plan and what bounds it in a few words."""
     return way_of(setup) + (f"; bound by {found.speed.bound_by}" if found.speed else "")
 
 
 def way_of(setup: Setup) -> str:
-    """A setup in a few words."""
+    """Describe a setup in a few words."""
     parts = [f"ZeRO-{setup.stage}" if setup.stage else "no ZeRO"]
     where = {"cpu": "in RAM", "nvme": "on NVMe"}
     if setup.optimizer_offload != "none":
@@ -343,7 +343,7 @@ def way_of(setup: Setup) -> str:
 
 
 def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
-    """Where nothing fits: more GPUs, a shorter sequence, LoRA, more RAM; each only where it would be enough."""
+    """Yield what would make it fit: more GPUs, a shorter sequence, LoRA, more RAM; each only where it is enough."""
     frugal = one.setup._replace(
         micro_batch=1, checkpointing=True, stage=3, overlap=True, reduce_bucket=BUCKETS[-1], sub_group=SUB_GROUPS[-1]
     )
@@ -376,13 +376,13 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
 
 
 def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False) -> bool:
-    """Whether a model fits under another setup, and in as much room on more GPUs."""
+    """Return whether a model fits under another setup, also with as much room on more GPUs."""
     n = counts(one.facts, one.model, persistence=setup.persistence)
     assert n is not None
     mine = replace(one, setup=setup)
     found = needs(setup, n, states(setup, n), batch_of(mine, n))
     there = replace(room, ranks=setup.ranks, nodes=setup.nodes)
-    gpu, host = of_gpu(found.gpu, setup, there, False), of_host(found, setup, there)
+    gpu, host = of_gpu(found.gpu, setup, there), of_host(found, setup, there)
     disk = sum(found.nvme.values()) * there.ranks_per_node
     held = sum(found.host.parts.values()) * there.ranks_per_node
     good = ("fits",) if surely else ("fits", "tight")

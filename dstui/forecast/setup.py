@@ -7,16 +7,15 @@ from typing import Any, Literal, NamedTuple
 
 from dstui.check.auto_values import AUTO, value_of
 from dstui.check.context import Context
-from dstui.check.rules.batch import given, verdict
+from dstui.check.rules.batch import evaluate_batch, written_batch
 from dstui.forecast.not_reckoned import not_reckoned
 from dstui.plan import Plan
-from dstui.plan.catalogue import release, version_tuple
+from dstui.plan.catalogue import ZERO_SECTION, release, version_tuple
 from dstui.plan.model import Model
 
 Precision = Literal["fp32", "fp16", "bf16", "autocast"]
 Place = Literal["none", "cpu", "nvme"]
 Attention = Literal["eager", "sdpa", "flash"]
-ZERO = "zero_optimization"
 
 
 LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 17.0
@@ -79,28 +78,44 @@ class Setup(NamedTuple):
     """Stage 3: whether the model is built under zero.Init, so that no rank ever holds it whole."""
     gathered_on_save: bool = False
     """Stage 3: whether saving gathers the weights in 16 bits in the RAM of rank 0."""
+    expert_parallel: int = 1
+    """Ranks over which experts are split (AutoEP)."""
+    selective: bool = False
+    """With checkpointing: only what is cheap to compute again is recomputed."""
+    activation_offload: bool = False
+    """With checkpointing: the inputs of the layers wait in RAM."""
+    tiled_mlp: bool = False
+    small_frozen: bool = False
+    """Frozen weights in 8 bits (zero_quantized_nontrainable_weights)."""
+    zenflow: float = 0.0
+    """Share of the gradients that ZenFlow applies on the GPU at each step; 0 = off."""
+    update_interval: int = 4
+    """Steps between ZenFlow's updates of the rest."""
+    super_offload: bool = False
+    cores_bound: bool = False
+    """Whether the ranks' CPU cores are bound to them (--bind_cores_to_rank)."""
     training: bool = True
     on_cpu: bool = False
     """Whether the ranks run on CPUs."""
 
     @property
     def shards(self) -> int:
-        """Over how many ranks ZeRO spreads."""
+        """The number of ranks over which ZeRO shards."""
         return max(self.ranks // self.tensor_parallel, 1)
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of one trained weight as the model computes with it."""
+        """The bytes of one trained weight in the type in which the model computes."""
         return 4 if self.precision in ("fp32", "autocast") else 2
 
     @property
     def tokens(self) -> int:
-        """Tokens of one micro-batch on one rank."""
+        """The tokens of one micro-batch on one rank."""
         return self.micro_batch * max(self.sequence // self.sequence_parallel, 1)
 
     @property
     def samples(self) -> int:
-        """Samples of one optimizer step, of all ranks."""
+        """The samples of one optimizer step on all ranks."""
         return self.micro_batch * self.accumulation * max(self.ranks // (self.tensor_parallel * self.sequence_parallel), 1)
 
 
@@ -116,8 +131,11 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     transformers: str | None = None,
     parts: int = 1,
 ) -> tuple[Setup, list[str]]:
-    """The setup of a configuration, and in sentences what had to be assumed. `hidden` fills "auto"; `ranks` is the world size;
-    `parts`: over how many ranks accelerate splits a sequence, where the configuration does not say."""
+    """Return the setup of a configuration, and sentences on what was assumed.
+
+    `hidden` fills "auto"; `ranks` is the world size; `parts`: over how many ranks accelerate splits a sequence, where the configuration
+    does not say.
+    """
     c = Context(config, release(), integration, ranks)
     reported: list[str] = []
     precision = _precision(c, reported)
@@ -125,11 +143,11 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     optimizer = _optimizer(c, reported)
     stage = c.stage if c.stage in (0, 1, 2, 3) else 0
     place = {what: _place(c.offload(what)) for what in ("optimizer", "param")}
-    overlap = c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else stage == 3
+    overlap = c.on(f"{ZERO_SECTION}.overlap_comm") if c.has(f"{ZERO_SECTION}.overlap_comm") else stage == 3
     assumed = [key for key in ("sequence_length", "activation_checkpointing") if model is None or getattr(model, key) is None]
     reported += [UNSAID[key] for key in assumed]
     reported += not_reckoned(c)
-    off, param = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
+    off, param = f"{ZERO_SECTION}.offload_optimizer", f"{ZERO_SECTION}.offload_param"
     setup = Setup(
         ranks=ranks,
         nodes=nodes,
@@ -155,10 +173,10 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         sub_group=max(_count(c, "sub_group_size", hidden, stage), 1),
         reuse_distance=_count(c, "stage3_max_reuse_distance", hidden, stage),
         overlap=overlap,
-        contiguous=c.on(f"{ZERO}.contiguous_gradients"),
-        secondary=max(int(c.number(f"{ZERO}.zero_hpz_partition_size") or 1), 1),
-        quantized_weights=c.on(f"{ZERO}.zero_quantized_weights"),
-        quantized_gradients=c.on(f"{ZERO}.zero_quantized_gradients"),
+        contiguous=c.on(f"{ZERO_SECTION}.contiguous_gradients"),
+        secondary=max(int(c.number(f"{ZERO_SECTION}.zero_hpz_partition_size") or 1), 1),
+        quantized_weights=c.on(f"{ZERO_SECTION}.zero_quantized_weights"),
+        quantized_gradients=c.on(f"{ZERO_SECTION}.zero_quantized_gradients"),
         pinned=bool(c.on(f"{off}.pin_memory") or c.on(f"{param}.pin_memory")),
         optimizer_buffers=int(c.number(f"{off}.buffer_count") or 4),
         param_buffers=int(c.number(f"{param}.buffer_count") or 5),
@@ -167,7 +185,15 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks),
         sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
         built_partitioned=integration != "deepspeed",
-        gathered_on_save=stage == 3 and c.on(f"{ZERO}.stage3_gather_16bit_weights_on_model_save"),
+        expert_parallel=_share(c, "expert_parallel.autoep_size", ranks) if c.on("expert_parallel.enabled") else 1,
+        selective=bool(model and model.recompute == "selective"),
+        activation_offload=bool(model and model.activation_offload) or c.on("activation_checkpointing.cpu_checkpointing"),
+        tiled_mlp=bool(model and model.tiled_mlp),
+        small_frozen=stage == 3 and c.on(f"{ZERO_SECTION}.zero_quantized_nontrainable_weights"),
+        zenflow=min(max(c.number(f"{ZERO_SECTION}.zenflow.topk_ratio") or 0.1, 0.0), 1.0) if _has_zenflow(c, place["optimizer"]) else 0.0,
+        update_interval=max(int(c.number(f"{ZERO_SECTION}.zenflow.update_interval") or 4), 1),
+        super_offload=stage == 3 and place["optimizer"] == "cpu" and c.on(f"{off}.super_offload"),
+        gathered_on_save=stage == 3 and c.on(f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save"),
         on_cpu=on_cpu,
     )
     return setup, reported
@@ -196,7 +222,7 @@ def _precision(c: Context, reported: list[str]) -> Precision:
 
 def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int, int]:
     of_each = c.number("sequence_parallel_size") or parts
-    triple = verdict(given(c), ranks / of_each if of_each else ranks).triple
+    triple = evaluate_batch(written_batch(c), ranks / of_each if of_each else ranks).triple
     micro, steps = (int(n) if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < 1e9 else 0 for n in triple[1:])
     filled = any(c.raw.get(key) == AUTO for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
     if filled or not micro:
@@ -205,7 +231,7 @@ def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int
 
 
 def _optimizer(c: Context, reported: list[str]) -> str:
-    """The optimizer's name in lower case; DeepSpeed's Adam with torch_adam is torch's."""
+    """Return the optimizer's name in lower case; DeepSpeed's Adam with torch_adam is torch's."""
     kind = c.optimizer.lower()
     if not kind:
         reported.append("the script builds the optimizer: AdamW is assumed")
@@ -218,7 +244,7 @@ def _optimizer(c: Context, reported: list[str]) -> str:
 
 
 def _old(transformers: str | None) -> bool:
-    """Whether a version of transformers copies the logits; the newest is assumed where none is known."""
+    """Return whether a version of transformers copies the logits; without a version, the newest is assumed."""
     try:
         return transformers is not None and version_tuple(transformers) < NEW_LOSS
     except ValueError:
@@ -235,9 +261,9 @@ def _attention(model: Model | None) -> Attention:
 
 
 def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:
-    """A number of elements; "auto" as the reader would fill it."""
-    path = f"{ZERO}.{key}"
-    section = c.raw.get(ZERO)
+    """Return a number of elements, "auto" as its reader fills it."""
+    path = f"{ZERO_SECTION}.{key}"
+    section = c.raw.get(ZERO_SECTION)
     if isinstance(section, Mapping) and section.get(key) == AUTO and hidden:
         filled = value_of(path, hidden, stage)
         if filled is not None:
@@ -245,13 +271,18 @@ def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:
     return int(min(c.number(path) or 0, 1e12))
 
 
+def _has_zenflow(c: Context, offload: Place) -> bool:
+    section = c.raw.get(ZERO_SECTION)
+    return offload == "cpu" and isinstance(section, Mapping) and isinstance(section.get("zenflow"), Mapping)
+
+
 def _share(c: Context, path: str, ranks: int, otherwise: int = 1) -> int:
-    """A degree of parallelism that divides the ranks; else 1."""
+    """Return a degree of parallelism that divides the ranks; else 1."""
     degree = int(c.number(path) or otherwise)
     return degree if 1 <= degree <= ranks and ranks % degree == 0 else 1
 
 
 def configurations(plan: Plan) -> dict[str, Mapping[str, Any]]:
-    """The configurations of a Plan by model: one without a name, or those under models, where there are any."""
+    """Return the configurations of a Plan by model: one under "", or those under models where there are any."""
     named = {name: config for name, config in plan.configurations.items() if name}
     return named or {"": plan.deepspeed}

@@ -9,16 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dstui.forecast.activations import kept_in_layers, loss_moves
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
 from dstui.forecast.rates import HOST_SECONDS, Rates
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import optimizer_bytes
 
-KERNEL_SHARE = 0.62
-"""Of the best matrix multiplication, what the layers of a transformer reach together."""
-START_TOKENS = 650
-"""A micro-batch of so many tokens reaches half of that."""
+START_TOKENS = 700
+"""A micro-batch of so many tokens reaches half of what the matrix units do with a large one."""
+MEMORY_SHARE = 0.8
+"""Of the data sheet's bandwidth, what kernels that only move bytes reach."""
+MOVES = 5.6
+"""How often a byte that the forward pass keeps is moved in all: norms, activation functions, residuals and their gradients."""
+MOVES_AGAIN = 1 / 3
+"""Of these, what recomputation adds."""
+SELECTIVE_AGAIN = 0.3
+"""Of the forward pass, what selective recomputation computes again."""
+ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
+"""Operations of causal attention for each token, position and element of the heads: five products in the backward pass, two before."""
+FUSED_ATTENTION = 0.38
+"""Of the best matrix multiplication, what fused attention reaches where its rate is not known."""
+HOP_SECONDS = 3.2e-6
+"""What a collective waits for each further rank of its ring, which no compute hides."""
 HIDDEN = 0.75
 """Of the lesser of compute and communication, what runs beside the greater one where overlap_comm is on."""
 COLLECTIVE_SECONDS = 40e-6
@@ -26,10 +39,11 @@ COLLECTIVE_SECONDS = 40e-6
 
 
 class Work(NamedTuple):
-    """Of one micro-batch: seconds of compute on a GPU, and its tokens."""
+    """Of one micro-batch: seconds of compute on a GPU, its tokens, and seconds of copies of activations to RAM and back."""
 
     compute: float
     tokens: int
+    copies: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,10 @@ class Traffic:
     """Between GPU and RAM or disk, each micro-batch."""
     optimizer: float
     """The optimizer's step, its copies included."""
+    beside: float
+    """What of it runs beside the compute of a step (ZenFlow, SuperOffload)."""
+    hides: float
+    """Share of the compute that hides that."""
     host: float
     """Python, each micro-batch."""
     stall: float
@@ -64,18 +82,54 @@ class Speed:
 
 
 def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -> Work:
-    """The compute of a micro-batch. Frozen weights have no gradient of their own; checkpointing runs the forward pass twice."""
-    tokens = setup.tokens
-    active = max(n.params - idle - n.head, 0) + shape.vocabulary * shape.hidden
-    passes = (4 + 2 * n.trained / max(n.params, 1) if setup.training else 2) + 2 * (setup.checkpointing and setup.training)
-    attention = passes * setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
-    flops = (passes * active * tokens + attention) / setup.tensor_parallel
-    slower = 1 if setup.precision in ("bf16", "fp16", "autocast") else 4
-    return Work(flops * slower / (rates.flops * KERNEL_SHARE * tokens / (tokens + START_TOKENS)), tokens)
+    """Return the compute of a micro-batch: linear layers, attention, and kernels that only move bytes.
+
+    Frozen weights have no gradient of their own; recomputation runs the layers' forward pass twice, the head's once.
+    """
+    tokens, again = setup.tokens, setup.checkpointing and setup.training
+    head = shape.vocabulary * shape.hidden
+    active = max(n.params - idle - n.head, 0)
+    passes = 4 + 2 * n.trained / max(n.params, 1) if setup.training else 2
+    share = (SELECTIVE_AGAIN if setup.selective else 1) * again
+    linear = (passes + 2 * share) * active * tokens + passes * head * tokens
+    narrow = setup.precision in ("bf16", "fp16", "autocast")
+    peak = rates.flops if narrow or not rates.slow_flops else rates.slow_flops
+    seconds = linear / (peak * rates.sustained * tokens / (tokens + START_TOKENS))
+    square = setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
+    products = ATTENTION_FORWARD * (1 + again * (not setup.selective)) + ATTENTION_BACKWARD * setup.training
+    if setup.attention == "eager":
+        seconds += 2 * products * square / (peak * rates.sustained)
+    else:
+        fused = rates.attention or rates.flops * FUSED_ATTENTION
+        seconds += products * square / (fused if narrow else min(fused, peak))
+    if setup.training:
+        moved = MOVES * (1 + MOVES_AGAIN * share) * kept_in_layers(setup, shape) * tokens + 2 * loss_moves(setup, shape) * tokens
+        seconds += moved / (rates.memory * MEMORY_SHARE)
+    seconds = seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)
+    waiting = setup.activation_offload and again and not setup.selective
+    copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
+    return Work(seconds, tokens, copies)
+
+
+def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates: Rates) -> float:
+    """Return the seconds of collectives inside of the layers, which nothing hides: AutoTP's, Ulysses' and those of experts."""
+    hidden, forward = 2.0 * shape.hidden * tokens, 1 + again
+    passes = forward + setup.training
+    within = max(setup.tensor_parallel, setup.sequence_parallel, setup.expert_parallel) <= setup.ranks // setup.nodes
+    link = rates.inside if within else min(rates.inside, rates.between)
+    moved = 0.0
+    if setup.tensor_parallel > 1:
+        moved += 2 * 2 * (setup.tensor_parallel - 1) / setup.tensor_parallel * hidden * passes
+    if setup.sequence_parallel > 1:
+        heads = 2 * shape.heads + 2 * shape.kv_heads
+        moved += heads * shape.head_dim / shape.hidden * hidden * passes * (setup.sequence_parallel - 1) / setup.sequence_parallel
+    if setup.expert_parallel > 1 and shape.experts:
+        moved += 2 * shape.experts * hidden * passes * (setup.expert_parallel - 1) / setup.expert_parallel
+    return moved * shape.layers / link
 
 
 def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffic:
-    """What ZeRO moves, by stage: the volumes are those of the collectives on one rank."""
+    """Return what ZeRO transfers by stage: the volumes of the collectives on one rank."""
     shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
     share = (shards - 1) / shards
     across = min(rates.inside, rates.between) if nodes > 1 else rates.inside
@@ -85,28 +139,39 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     reduce = grads * (0.25 if setup.quantized_gradients and nodes > 1 else 1) / across
     micro = {0: 0.0, 1: 0.0, 2: reduce, 3: gather + reduce}[setup.stage]
     boundary = {0: 2 * grads / across, 1: 2 * grads / across, 2: grads / across, 3: 0.0}[setup.stage]
+    calls = 3 * shape.layers if setup.stage == 3 else max(grads / max(setup.reduce_bucket * lp, 1), 1)
+    waits = calls * HOP_SECONDS * max(shards - setup.ranks // setup.nodes, 0) * (setup.stage > 1)
     if shards > 1:
-        calls = 3 * shape.layers if setup.stage == 3 else max(grads / max(setup.reduce_bucket * lp, 1), 1)
         micro += calls * COLLECTIVE_SECONDS * (setup.stage > 1)
     copies, optimizer, names = _offload(setup, n, rates)
-    layers = shape.layers * (1.5 if setup.checkpointing else 1)
-    host = HOST_SECONDS[setup.stage if shards > 1 else min(setup.stage, 1)] * layers
+    optimizer, beside, hides = _hidden(setup, n, optimizer, rates)
+    host = HOST_SECONDS[setup.stage if shards > 1 else min(setup.stage, 1)] * shape.layers
     if not setup.training:
-        micro, boundary, optimizer = gather / 2, 0.0, 0.0
+        micro, boundary, optimizer, beside = gather / 2, 0.0, 0.0, 0.0
     between = "communication between the nodes" if nodes > 1 and rates.between < rates.inside else "communication between the GPUs"
     overlap = HIDDEN if setup.overlap else 0.6 if setup.stage == 3 else 0.0
-    return Traffic(micro, boundary, copies, optimizer, host, host * (setup.stage == 3), overlap, (between, *names))
+    return Traffic(micro, boundary, copies, optimizer, beside, hides, host, host * (setup.stage == 3) + waits, overlap, (between, *names))
 
 
 def _gather_seconds(setup: Setup, weights: float, across: float, rates: Rates) -> float:
-    """The weights are gathered for the forward pass and again for the backward pass; a secondary copy keeps the latter inside a node."""
+    """Return the time to gather weights, for the forward and the backward pass; a secondary copy keeps the latter in a node."""
     first = weights * (0.5 if setup.quantized_weights else 1) / across
     again = weights / rates.inside if setup.secondary > 1 else first
     return first + again
 
 
+def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[float, float, float]:
+    """Return what remains of the optimizer's step on its own, what runs beside the compute, and how much of that can hide it."""
+    if setup.zenflow:
+        selected = 32 * setup.zenflow * n.trained / setup.shards / (rates.memory * 0.7)
+        return selected, optimizer / setup.update_interval, 1.0
+    if setup.super_offload:
+        return 0.1 * optimizer, 0.9 * optimizer, 2 / 3
+    return optimizer, 0.0, 0.0
+
+
 def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple[str, str]]:
-    """Seconds of copies in each micro-batch and of the optimizer, and what to call them."""
+    """Return the seconds of copies per micro-batch and of the optimizer, and their names."""
     lp, mine, per_node = setup.weight_bytes, n.trained / setup.shards, max(setup.ranks // setup.nodes, 1)
     copies, name = 0.0, "copies over PCIe"
     if setup.param_offload != "none":
@@ -129,7 +194,8 @@ def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple
 
 def step_seconds(accumulation: int, w: Work, t: Traffic) -> float:
     """A step of `accumulation` micro-batches."""
-    return accumulation * (max(_running(w, t), t.copies, t.host) + t.stall) + t.boundary + t.optimizer
+    late = max(t.beside - t.hides * accumulation * w.compute, 0.0)
+    return accumulation * (max(_running(w, t), t.copies + w.copies, t.host) + t.stall) + t.boundary + t.optimizer + late
 
 
 def _running(w: Work, t: Traffic) -> float:
@@ -138,14 +204,14 @@ def _running(w: Work, t: Traffic) -> float:
 
 
 def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
-    """The step on ranks of which so many see different tokens, and what it is bound by."""
+    """Return the speed of a step and its bound; `different`: the ranks that process different tokens."""
     step = step_seconds(accumulation, w, t)
     running = _running(w, t)
     sizes = {
         "compute": accumulation * w.compute,
         t.bound[0]: accumulation * t.micro + t.boundary,
-        t.bound[1]: accumulation * t.copies,
-        t.bound[2]: t.optimizer,
+        t.bound[1]: accumulation * (t.copies + w.copies),
+        t.bound[2]: t.optimizer + max(t.beside - t.hides * accumulation * w.compute, 0.0),
         "Python between the kernels": accumulation * (t.host if t.host >= running else t.stall),
     }
     return Speed(step, accumulation * w.tokens * different / step if step else 0.0, max(sizes, key=lambda name: sizes[name]))

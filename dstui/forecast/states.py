@@ -27,6 +27,9 @@ FUSED = frozenset({"adam", "adamw", "fusedadam"})
 """DeepSpeed's own kernels, for which stage 0 has FP16_Optimizer; others get FP16_UnfusedOptimizer."""
 ALL_REDUCE = 500_000_000
 """Elements that stage 0 reduces at once, from a flat copy (engine.py:151)."""
+SUPER_OFFLOAD = 3.1
+"""Bytes for each of its parameters that a rank's GPU holds more under SuperOffload: 30.5 against 24.2 GB of 8B on 4 GPUs
+(rahulsteiger.github.io, lsaie-project)."""
 NORM_CHUNK = 250_000_000
 """Elements of one parameter of which stage 3 with offload takes the norm at once, in 64 bits (zero/stage3.py:1960)."""
 
@@ -57,7 +60,7 @@ class States:
 
 
 def optimizer_bytes(setup: Setup) -> float:
-    """Bytes of optimizer state for each trained parameter."""
+    """Return the bytes of optimizer state per trained parameter."""
     wide = OPTIMIZER_BYTES.get(setup.optimizer, 8)
     if setup.optimizer == "lion" and setup.optimizer_offload != "none":
         wide = 8  # DeepSpeedCPULion allocates a second moment that it never uses (ops/lion/cpu_lion.py:124)
@@ -65,7 +68,7 @@ def optimizer_bytes(setup: Setup) -> float:
 
 
 def states(setup: Setup, n: Counts) -> States:
-    """The states of a rank."""
+    """Return the states of a rank."""
     if not setup.training:
         return _inference(setup, n)
     return (_stage_0, _stages_1_and_2, _stages_1_and_2, _stage_3)[setup.stage](setup, n)
@@ -90,11 +93,12 @@ class _Sizes:
 
 def _sizes(setup: Setup, n: Counts) -> _Sizes:
     lp, split = setup.weight_bytes, setup.tensor_parallel
-    frozen = n.frozen * (n.frozen_bytes or lp)
+    frozen = n.frozen * (n.frozen_bytes or (1 if setup.small_frozen else lp))
+    elsewhere = lp * n.experts * (1 - 1 / setup.expert_parallel) if setup.stage < 3 else 0.0
     wide = setup.wide_gradients and lp == 2 and not setup.small_master
     return _Sizes(
         lp=lp,
-        weights=(frozen + n.trained * lp) / split,
+        weights=max(frozen + n.trained * lp - elsewhere, 0.0) / split,
         trained=n.trained / split,
         master=2 if setup.small_master else 4,
         gradient=4 if wide else lp,
@@ -104,7 +108,7 @@ def _sizes(setup: Setup, n: Counts) -> _Sizes:
 
 
 def _stage_0(setup: Setup, n: Counts) -> States:
-    """Every rank holds everything. In 16 bits FP16_Optimizer keeps master weights (fp16/fused_optimizer.py)."""
+    """Return states that every rank keeps in full. In 16 bits FP16_Optimizer keeps master weights (fp16/fused_optimizer.py)."""
     z = _sizes(setup, n)
     master = z.master if z.lp == 2 else 0
     lp_gradients, wide = z.lp * z.trained, 4 * z.trained * bool(master)
@@ -123,7 +127,7 @@ def _stage_0(setup: Setup, n: Counts) -> States:
 
 
 def _stages_1_and_2(setup: Setup, n: Counts) -> States:
-    """Optimizer states over the ranks, at stage 2 the gradients too; every rank holds all weights."""
+    """Return states with optimizer states sharded, at stage 2 gradients too; every rank has all weights."""
     z, shards = _sizes(setup, n), setup.shards
     s = States(gpu={"weights": z.weights})
     mine = z.trained / shards
@@ -150,22 +154,22 @@ def _stages_1_and_2(setup: Setup, n: Counts) -> States:
 
 
 def _bucket_bytes(setup: Setup, z: _Sizes) -> float:
-    """Bytes of a bucket's element; under autocast there is one bucket of each type."""
+    """Return bytes per element of a bucket; under autocast there is a bucket for each type."""
     return 6 if setup.precision == "autocast" else z.lp
 
 
 def _flat(setup: Setup, z: _Sizes) -> float:
-    """The flat copy of the weights that initialize makes; where a GPU has no room for it, it is made in RAM (zero/stage_1_and_2.py:450)."""
+    """Return the flat copy of the weights in initialize; where a GPU has no room for it, it is in RAM (zero/stage_1_and_2.py:450)."""
     return z.lp * z.trained if setup.on_cpu else 0.0
 
 
 def _norm(n: Counts) -> float:
-    """The norm of the gradients is taken in 64 bits, of one parameter at a time (zero/stage_1_and_2.py:2684)."""
+    """Return the memory for the norm of gradients, taken in 64 bits, one parameter at a time (zero/stage_1_and_2.py:2684)."""
     return 8.0 * n.largest_trained
 
 
 def _offloaded_1_and_2(setup: Setup, n: Counts, z: _Sizes, s: States, mine: float) -> States:
-    """The optimizer in RAM: master, states, gradients in 32 bits and a copy of the weights that goes back to the GPU."""
+    """Return states with the optimizer in RAM: master, states, 32-bit gradients and a copy of the weights for the GPU."""
     s.gpu["offload_buffers"] = z.lp * n.largest_trained  # temp_grad_buffer_for_gpu_offload (:659)
     s.gradients = z.lp * z.trained if setup.stage == 1 else 4 * mine if z.gradient == 4 and z.lp == 2 else 0
     s.step = {"gradients": s.gradients}
@@ -176,13 +180,21 @@ def _offloaded_1_and_2(setup: Setup, n: Counts, z: _Sizes, s: States, mine: floa
         "weights_to_copy": z.lp * mine,
         "offload_buffers": z.lp * n.largest_trained,
     }
+    _zenflow(setup, s, mine)
     s.initialize = z.weights + _flat(setup, z)
     s.host_initialize = sum(s.host.values()) - s.host["optimizer_states"]  # which the first step makes
     return s
 
 
+def _zenflow(setup: Setup, s: States, mine: float) -> None:
+    """Add ZenFlow's selected columns on the GPU (master, states, gradient) and the second copy of the accumulated gradients in RAM."""
+    if setup.zenflow:
+        s.gpu["selected_columns"] = 16 * setup.zenflow * mine
+        s.host["accumulated_gradients"] = 8.0 * mine
+
+
 def _stage_3(setup: Setup, n: Counts) -> States:
-    """Everything over the ranks; weights are gathered around the layer that computes."""
+    """Return states with everything sharded; weights are gathered around the layer that computes."""
     z, shards = _sizes(setup, n), setup.shards
     mine, whole = z.trained / shards, z.weights
     s = States()
@@ -214,7 +226,7 @@ def _stage_3(setup: Setup, n: Counts) -> States:
 
 
 def _initialized(setup: Setup, n: Counts, z: _Sizes, s: States) -> None:
-    """What stage 3 takes during initialize; the optimizer states are made by the first step."""
+    """Add what stage 3 needs during initialize; the first step creates the optimizer states."""
     s.initialize = sum(s.gpu.values()) - s.gpu.get("optimizer_states", 0) + 2 * z.lp * n.largest
     if not setup.built_partitioned:
         s.initialize = max(s.initialize, z.weights + z.lp * n.largest)  # module.to(device) before it is partitioned (engine.py:2094)
@@ -238,7 +250,10 @@ def _stage_3_offloaded(setup: Setup, z: _Sizes, s: States, mine: float, group: f
     s.host["gradients"] = z.gradient * mine
     if here:
         s.gpu |= {"master_weights": z.master * here, "optimizer_states": z.moments * here}
+    if setup.super_offload:
+        s.gpu["offload_buffers"] = SUPER_OFFLOAD * mine
     if setup.optimizer_offload == "cpu":
+        _zenflow(setup, s, mine)
         s.host["gradients"] += wide * away
         s.host |= {"master_weights": z.master * away, "optimizer_states": z.moments * away}
     else:
@@ -247,7 +262,7 @@ def _stage_3_offloaded(setup: Setup, z: _Sizes, s: States, mine: float, group: f
 
 
 def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
-    """Stage 3's whole weights: those that stay because they are used again soon, and the buffers they are gathered in.
+    """Return stage 3's full weights: those kept for their next use, and the buffers they are gathered in.
 
     A weight stays after the forward pass where its next use is within stage3_max_reuse_distance
     (zero/partitioned_param_coordinator.py:658): at the turn-around that is half of the distance. stage3_max_live_parameters holds
@@ -269,24 +284,24 @@ def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
 
 
 def _fetched(setup: Setup, n: Counts, z: _Sizes) -> float:
-    """Bytes of the weights that stage 3 gathers at once: as many as are prefetched, and at least the largest one."""
+    """Return the bytes of weights that stage 3 gathers at once: those prefetched, and at least the largest one."""
     if setup.shards == 1:
         return 0.0
     return _of_weight(setup, n, z) * min(_large(setup, n), max(setup.prefetch_bucket, n.largest / setup.tensor_parallel))
 
 
 def _large(setup: Setup, n: Counts) -> float:
-    """Parameters that are gathered; the small ones stay."""
+    """Return the parameters that are gathered; small ones stay."""
     return (n.params - min(n.small, n.params)) / setup.tensor_parallel
 
 
 def _of_weight(setup: Setup, n: Counts, z: _Sizes) -> float:
-    """Bytes of a weight, frozen ones included."""
+    """Return the bytes of a weight, frozen ones included."""
     return z.weights / max(n.params / setup.tensor_parallel, 1)
 
 
 def _inference(setup: Setup, n: Counts) -> States:
-    """ZeRO inference, or a model that only answers: weights and the buffers they are gathered in."""
+    """Return states of ZeRO inference, or of a model that is not trained: weights and the buffers they are gathered in."""
     z = _sizes(setup, n)
     if setup.stage != 3:
         return States(gpu={"weights": z.weights}, initialize=z.weights)

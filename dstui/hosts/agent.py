@@ -23,7 +23,7 @@ What it says, after the line READY, are frames: a line of JSON, followed by the 
 Files are named relative to the job's folder on this host, as in the job folder at home. Times are seconds since the epoch by this host.
 
 One file, and longer than others here, because it is sent as it is: it can import nothing of dstui. What it does as others do here (finding
-and ending processes as dstui/jobs/supervise/stop.py, checking files as dstui/base/regular.py) is written again for that reason.
+and ending processes as dstui/jobs/supervisor/escalation.py, checking files as dstui/base/regular_files.py) is written again.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ GAUGE, GAUGED = "nvml.py", 5.0
 """The program that tells what the GPUs do, and the seconds between two of its lines."""
 CHUNK, BUDGET = 1 << 18, 1 << 22
 """Bytes of one frame, and of one look."""
-LARGEST_RECORD = 1 << 16
+LARGEST_RECORD, LARGEST_STATE = 1 << 16, 1 << 12
 ANSWERS = 20
 """Seconds that the job's interpreter gets to answer."""
 STUCK = 60
 """Seconds after which an agent whose output nobody takes ends."""
 STEP, GRACE, POLL = 5.0, 0.5, 0.1
-"""As in dstui/jobs/supervise/stop.py: seconds per step of the escalation, for launchers after their ranks, between two looks."""
+"""As in dstui/jobs/supervisor/escalation.py: seconds per step of the escalation, for launchers after their ranks, between two looks."""
 LAUNCHER = "deepspeed.launcher."
-RANK_FILE = re.compile(r"rank_([0-9]{1,5})\.(?:log|json)")
+RANK_FILE = re.compile(r"rank_([0-9]{1,5})\.(?:log|jsonl?)")
 BUFFERS = "/dev/shm/deepspeed_allreduce_buffer_%d_%s_%s_*"
 """What DeepSpeed leaves in memory for each rank on a CPU (dstui/jobs/store/cleanup.py)."""
 
@@ -310,6 +310,7 @@ class Agent:
         self.sent: Dict[str, int] = dict(order["have"])  # file -> bytes that are at home
         self.records: Dict[str, Tuple[int, Dict[str, Any]]] = {}  # file -> (modification time, what the record says)
         self.waiting: Dict[str, Tuple[bytes, int]] = {}  # file of a record -> (its bytes, bytes of the log that go before it)
+        self.states: Dict[str, bytes] = {}  # file -> what the hook of a rank said last that it does
         self.reported: Set[int] = set()  # attempts whose end has been told
         self.lost: Dict[str, float] = {}  # file of a record -> when its rank was last seen alive
         self.deaf = self.done = False
@@ -320,7 +321,9 @@ class Agent:
         there = own_folder(self.folder, order["make"])
         if there:
             for name, text in order["files"].items():
-                write_plain(os.path.join(self.folder, os.path.basename(name)), self.here(text).encode(), 0o700)
+                *inner, last = [part for part in name.split("/") if part.strip(".")]
+                os.makedirs(os.path.join(self.folder, *inner), 0o700, exist_ok=True)
+                write_plain(os.path.join(self.folder, *inner, last), self.here(text).encode(), 0o700)
             self.prepare()
             if order["make"] and order["ranks"]:
                 lead_to(self.folder, self.called, order["ranks"])
@@ -406,6 +409,7 @@ class Agent:
         if now >= self.beat_at:
             self.beat_at = now + BEAT
             self.put("beat", time=time.time())
+            self.send_states()
         gpus = self.gauge.newest() if self.gauge else b""
         if gpus:
             self.put("gpus", gpus)
@@ -470,7 +474,7 @@ class Agent:
     def send_logs(self) -> bool:
         """What the logs have more than is at home, a piece of each in turn; whether there was any."""
         moved, budget = False, BUDGET
-        growing = [*self.names("logs"), "launcher.log"]
+        growing = [*self.names("logs"), *[name for name in self.names("engine") if name.endswith(".jsonl")], "launcher.log"]
         while growing and budget > 0:
             for name in list(growing):
                 at = self.sent.get(name, 0)
@@ -483,6 +487,14 @@ class Agent:
                 if len(data) < CHUNK:
                     growing.remove(name)
         return moved
+
+    def send_states(self) -> None:
+        """What the hook of each rank says that it does now, where that has changed."""
+        for name in self.names("engine"):
+            data = read_plain(os.path.join(self.folder, name), 0, LARGEST_STATE) if name.endswith(".json") else b""
+            if data and self.states.get(name) != data:
+                self.states[name] = data
+                self.put("state", data, file=name)
 
     def size(self, name: str) -> int:
         """Bytes of a file; 0 where there is none."""

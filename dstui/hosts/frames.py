@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dstui.base.regular import json_object
+from dstui.base.regular_files import json_object
 from dstui.base.text import sanitise
 from dstui.hosts.agent import CHUNK, READY
 
@@ -66,6 +66,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "refused": {"text": _is_text},
     "log": {"file": _is_name, "at": _is_count},
     "record": {"file": _is_name},
+    "state": {"file": _is_name},
     "beat": {"time": _is_time},
     "gpus": {},
     "ended": {"attempt": _is_count, "exit_code": lambda value: _is_count(value) and value < 256, "text": _is_text},

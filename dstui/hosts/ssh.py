@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dstui.base import looking
+from dstui.base import child_python
 from dstui.base.text import sanitise
 
 CONNECT_SECONDS = 5
@@ -46,7 +46,7 @@ def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CON
 
 def python_command(*candidates: str) -> list[str]:
     """The words that run standard input by the first of these interpreters that is there, in a folder from which nothing is imported."""
-    run = " ".join(('exec "$python"', *looking.options(candidates[0]), "-"))
+    run = " ".join(('exec "$python"', *child_python.options(candidates[0]), "-"))
     search = f'cd / && for python; do command -v "$python" >/dev/null 2>&1 && {run}; done; echo "no Python here" >&2; exit 127'
     return ["sh", "-c", search, "sh", *candidates]
 

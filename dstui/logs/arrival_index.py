@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.logs.log_folder import LogFolder
 
 RECORD = struct.Struct("<dIIQ")
@@ -25,7 +25,7 @@ HEADER = b"dstui arrivals 1\n".ljust(RECORD.size)
 LAUNCHER = 0
 ATTEMPT = 1 << 16
 """The log of a rank is numbered ATTEMPT * attempt + rank."""
-MOST = (1 << 32) - 1
+MAX_GROWTH = (1 << 32) - 1
 """Bytes that one record can tell of."""
 CHUNK = 4096 * RECORD.size
 
@@ -73,7 +73,7 @@ class ArrivalWriter:
         self._sizes = {record.log: record.size for record in Arrivals(self.folder.arrivals_file).forth()}
 
     def _grown(self, attempt: int) -> dict[int, int]:
-        """The logs whose size is another one than at the last look."""
+        """Return the logs whose size has changed since the last call."""
         found = {}
         with suppress(OSError), os.scandir(self.folder.log(0, attempt).parent) as entries:
             for entry in entries:
@@ -88,7 +88,7 @@ class ArrivalWriter:
         before = self._sizes.get(log, 0)
         at = before if before <= size else 0  # it was cut short, or replaced
         while at < size:
-            grown = min(size - at, MOST)
+            grown = min(size - at, MAX_GROWTH)
             at += grown
             yield Record(now, log, grown, at)
 
@@ -107,14 +107,14 @@ class Arrivals:
         self.count = max(self._data.size // RECORD.size - 1, 0) if self._data.read(0, len(HEADER)) == HEADER else 0
 
     def forth(self) -> Iterator[Record]:
-        """From the first to the last."""
+        """Yield the records from first to last."""
         at, end = RECORD.size, (self.count + 1) * RECORD.size
         while at < end:
             yield from self._unpack(at, min(at + CHUNK, end))
             at += CHUNK
 
     def back(self) -> Iterator[Record]:
-        """From the last to the first."""
+        """Yield the records from last to first."""
         end = (self.count + 1) * RECORD.size
         while end > RECORD.size:
             start = max(end - CHUNK, RECORD.size)

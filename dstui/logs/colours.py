@@ -39,8 +39,8 @@ Run: TypeAlias = tuple[str, Paint]
 """Text in one style."""
 
 
-def runs(raw: bytes) -> tuple[Run, ...]:
-    """The text that `decode` makes of a line, in its colours; empty where it has none, and for a line that is cut where it is shown."""
+def colour_runs(raw: bytes) -> tuple[Run, ...]:
+    """Return the text that `decode` makes of a line, in its colours; empty for a line without any, or one that is cut."""
     if len(raw) > LONGEST:
         return ()
     text = raw.decode("utf-8", "replace")
@@ -61,12 +61,12 @@ def _runs(text: str) -> Iterator[Run]:
         if match:
             end = match.end()
             if sgr := SGR.fullmatch(match[0]):
-                paint = painted(paint, sgr[1])
+                paint = apply_sgr(paint, sgr[1])
 
 
 @lru_cache(maxsize=4096)
-def painted(paint: Paint, words: str) -> Paint:
-    """The style after an SGR sequence with these parameters; what is not known changes nothing."""
+def apply_sgr(paint: Paint, words: str) -> Paint:
+    """Return the style after an SGR sequence with these parameters; unknown ones are ignored."""
     codes = iter([[_number(part) for part in word.split(":")] for word in words.split(";")])
     for code, *rest in codes:
         if code == 0:
@@ -89,7 +89,7 @@ def painted(paint: Paint, words: str) -> Paint:
 
 
 def _extended(rest: list[int], following: Iterator[int]) -> Colour | None:
-    """The colour of `38;5;208` and `38;2;255;128;0`, and with colons (`rest`), where a colour space may stand before the three numbers."""
+    """Return the colour of `38;5;208` or `38;2;255;128;0`; with colons (`rest`), a colour space may precede the three numbers."""
     numbers = iter(rest) if rest else following
     mode = next(numbers, 0)
     values = rest[-3:] if rest and mode == 2 else list(islice(numbers, {5: 1, 2: 3}.get(mode, 0)))

@@ -53,7 +53,7 @@ class DedupRows:
         return len(self.raw)
 
     def add(self, time: float, batches: Sequence[Batch]) -> None:
-        """The lines that came since the last poll, read at `time` (seconds since the epoch)."""
+        """Add the lines that came since the last poll, read at `time` (seconds since the epoch)."""
         self.lines += sum(len(lines) for _, _, lines in batches)
         if self.dedup:
             sources = _sources(batches, self._last)
@@ -94,10 +94,10 @@ class _Batch:
         """How much of its lines everybody may tell so far."""
 
     def merge(self) -> None:
-        """All lines, each rank's in its order.
+        """Merge all lines, keeping each rank's order.
 
-        In each round every source tells up to the same share of its lines, since what came between two polls has no other order. At the end
-        only sources are left that wait for each other crosswise (A has the lines x, y and B has y, x): there the first one goes on alone.
+        In each round every source yields up to the same share of its lines, since lines between two polls have no other order. At the
+        end, only sources that wait for each other crosswise are left (A has lines x, y and B has y, x): then the first one goes on alone.
         """
         shares = min(max((len(source.keys) for source in self.sources), default=0), SHARES)
         for share in range(1, shares + 1):
@@ -148,7 +148,7 @@ class _Batch:
         source.at, source.last = at, last
 
     def _take(self, key: bytes) -> None:
-        """A line that those who have come to it say together."""
+        """Take a line from all sources that have reached it."""
         sources = self.waiting.pop(key, ())
         if sources:
             first = min(sources, key=lambda source: source.logs[0])
@@ -173,7 +173,7 @@ class _Batch:
 
 
 def _sources(batches: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
-    """Who says what: those who say the very same together. `last`: the last row of each log."""
+    """Group logs with identical text into one source. `last`: the last row of each log."""
     texts: dict[bytes, list[Batch]] = {}
     for each in batches:
         if each.lines:
@@ -185,7 +185,7 @@ def _sources(batches: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
 
 
 def key_of(text: bytes, rank: int | None) -> bytes:
-    """What has to be the same in lines that are one row."""
+    """Return what has to be equal in lines that share a row."""
     if b"\r" in text:
         text = DRAWN_OVER.sub(b"", text)
     if b":" in text:

@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from dstui.logs import newlines
-from dstui.plan.patterns import Expression, compiled
+from dstui.plan.patterns import Expression, compile_pattern
 
 DENSE_HITS, DENSE_BYTES = 64, 512
 """Where so many matches follow each other within so many bytes each, it is faster to split all lines and look at each."""
@@ -23,7 +23,7 @@ _strstr = ctypes.PyDLL(None).strstr
 _strstr.argtypes, _strstr.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
 
 
-class Wanted(NamedTuple):
+class LineSearch(NamedTuple):
     """What a line must have: one of `texts` (where there are any), and a match of `expression` (where there is one)."""
 
     texts: tuple[bytes, ...]
@@ -32,10 +32,10 @@ class Wanted(NamedTuple):
     """Of the letters of ASCII; the texts are lower case then."""
 
 
-def finder(text: str, *, regex: bool, ignore_case: bool, own: bool = False) -> Wanted | None:
-    """What to look for in the bytes of lines; None where that needs the letters themselves (É is é).
+def compile_search(text: str, *, regex: bool, ignore_case: bool, own: bool = False) -> LineSearch | None:
+    """Compile what to find in the bytes of lines; None where that needs Unicode matching (É is é).
 
-    `own`: the regular expression is one of dstui's own, which `re` matches; others are matched by RE2. Raises ValueError as `compiled`.
+    `own`: a regular expression of dstui's own, which `re` matches; others are matched by RE2. Raises ValueError as `compile_pattern`.
     """
     if ignore_case and not text.isascii():
         return None
@@ -44,17 +44,17 @@ def finder(text: str, *, regex: bool, ignore_case: bool, own: bool = False) -> W
     if regex and own:
         expression = re.compile(text.encode(), re.IGNORECASE if ignore_case else 0)
     elif regex:
-        expression = compiled(text, ignore_case=ignore_case, in_bytes=True)
-    return Wanted(tuple((each.lower() if ignore_case else each).encode() for each in texts), expression, ignore_case)
+        expression = compile_pattern(text, ignore_case=ignore_case, in_bytes=True)
+    return LineSearch(tuple((each.lower() if ignore_case else each).encode() for each in texts), expression, ignore_case)
 
 
-def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
-    """The numbers of the lines of `data` in which it is found, counted from 0."""
+def matching_lines(data: bytes, wanted: LineSearch) -> list[int]:
+    """Return the numbers, from 0, of the lines of `data` that match."""
     text = data.lower() if wanted.ignore_case and wanted.texts else data
     has_nul = b"\0" in text  # where strstr would end
     found: list[Collection[int]] = [_lines_with(text, each, has_nul=has_nul) for each in wanted.texts]
     if not found:
-        found = [range(newlines.count(data) + (data[-1:] != b"\n"))]
+        found = [range(newlines.count_lines(data) + (data[-1:] != b"\n"))]
     numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
     if wanted.expression is None or not numbers:
         return list(numbers)
@@ -64,15 +64,15 @@ def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
     return [number for number in numbers if search(lines[number])]
 
 
-def only(data: bytes, wanted: Wanted) -> bytes:
-    """The lines of `data` in which it is found."""
+def keep_matching(data: bytes, wanted: LineSearch) -> bytes:
+    """Return the lines of `data` that match."""
     numbers = matching_lines(data, wanted)
     lines = data.split(b"\n") if numbers else []
     return b"\n".join([lines[number] for number in numbers])
 
 
 def _needed(expression: str) -> list[str]:
-    """Texts of which at least one is in everything that the expression matches, where that is easily seen; else none."""
+    """Return texts of which every match contains at least one, where that is easily seen; else nothing."""
     words = re.fullmatch(r"\\b(?:\\w\*)?\(([\w |]+)\)\\b", expression)
     if words:
         every = words[1].split("|")
@@ -86,7 +86,7 @@ def _needed(expression: str) -> list[str]:
 
 
 def _lines_with(data: bytes, text: bytes, *, has_nul: bool) -> list[int]:
-    """The numbers of the lines that hold a text."""
+    """Return the numbers of the lines that contain a text."""
     offsets = _by_find(data, text) if has_nul or b"\0" in text else _by_strstr(data, text)
     if offsets is None:
         return [number for number, line in enumerate(data.split(b"\n")) if text in line]
@@ -94,7 +94,7 @@ def _lines_with(data: bytes, text: bytes, *, has_nul: bool) -> list[int]:
 
 
 def _by_find(data: bytes, text: bytes) -> list[int] | None:
-    """Where a text is in `data`, ascending; None where that is too often to be counted one by one."""
+    """Return the ascending offsets of a text in `data`; None where there are too many to list."""
     found: list[int] = []
     at = 0
     while (at := data.find(text, at)) >= 0:
@@ -106,7 +106,7 @@ def _by_find(data: bytes, text: bytes) -> list[int] | None:
 
 
 def _by_strstr(data: bytes, text: bytes) -> list[int] | None:
-    """As `_by_find`, by strstr of the C library, for data without a NUL."""
+    """Find offsets like `_by_find` by the C library's strstr, for data without NUL."""
     found: list[int] = []
     at = start = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
     while True:

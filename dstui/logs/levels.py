@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dstui.logs.decode import as_shown
+from dstui.logs.decode import strip_overwritten
 
 ALL, WARNING, ERROR = range(3)
 NAMES: Final = ("all", "warning", "error")
@@ -37,13 +37,13 @@ BAD: Final = (
 
 
 def level_named(word: str) -> int | None:
-    """The level that a word means, in any case; None where it means none."""
+    """Return the level that a word means, in any case; None for no level."""
     name = ALIASES.get(word.lower(), word.lower())
     return NAMES.index(name) if name in NAMES else None
 
 
 def level_of(line: bytes) -> int:
-    """The level of one line by itself, as it is shown; a progress bar has none, whatever it says."""
+    """Return the level of one line as shown; a progress bar has none, whatever it says."""
     if BEGINS in line or b"terminate called" in line or b"what():" in line:
         return ERROR
     if b"%|" in line and BAR.search(line):  # the text alone is found ten times as fast
@@ -59,10 +59,10 @@ class Levels:
         self._open: set[int] = set()  # the logs that are in a traceback
 
     def keep(self, log: int, line: bytes) -> bool:
-        """Whether a line is shown. `line`: as it was written."""
+        """Return whether a line, as written, is shown."""
         if self.least == ALL:
             return True
-        line = as_shown(line)
+        line = strip_overwritten(line)
         if BEGINS in line:
             self._open.add(log)
             return True

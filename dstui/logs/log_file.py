@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import ClassVar
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.logs.decode import LONGEST, decode
 
 CHUNK = 64 * 1024
@@ -54,8 +54,10 @@ class LogFile:
         return True
 
     def text(self, start: int, end: int) -> bytes:
-        """The lines that end in these bytes, each with its newline. What follows the last newline of the file is a line too where `end` is
-        beyond its end."""
+        """Return the lines that end in these bytes, each with its newline.
+
+        Text after the last newline of the file is a line too where `end` is beyond the file's end.
+        """
         before = self.pread(start - 1, start) if start else b"\n"
         stop = end if end > self.size else self._newline_before(end, start) + 1
         if not before or not stop:
@@ -65,11 +67,11 @@ class LogFile:
         return data if data[-1:] in (b"", b"\n") else data + b"\n"
 
     def read(self, start: int, end: int) -> list[bytes]:
-        """The lines that end in these bytes, without newlines; see `text`."""
+        """Return the lines that end in these bytes, without newlines; see `text`."""
         return self.text(start, end).split(b"\n")[:-1]
 
     def pread(self, start: int, end: int) -> bytes:
-        """The bytes themselves; fewer where there are no more."""
+        """Return the bytes of a range, fewer where the file ends before."""
         if self._inode < 0:
             return b""
         try:
@@ -85,7 +87,7 @@ class LogFile:
                 os.close(fd)
 
     def _open(self) -> int:
-        """The file; it stays open where there are enough descriptors for that. OSError where it cannot be read."""
+        """Open the file, and keep it open while there are enough descriptors. Raises OSError where it cannot be read."""
         fd = open_regular(self.path)
         if LogFile._held < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - ASIDE:
             self._fd = fd
@@ -93,7 +95,7 @@ class LogFile:
         return fd
 
     def unfinished(self) -> str:
-        """The line that is being written: a progress bar, a prompt; "" where there is none."""
+        """Return the line that is being written: a progress bar, a prompt; "" where there is none."""
         return (
             decode(self.pread(self.ended, self.size))
             if self.size - self.ended < LONGEST
@@ -101,7 +103,7 @@ class LogFile:
         )
 
     def tail(self, count: int) -> list[str]:
-        """The last `count` lines (looking at 1 MiB at most)."""
+        """Return the last `count` lines, from at most 1 MiB."""
         self.poll()
         start, data = self.size, b""
         while start > 0 and data.count(b"\n") <= count and len(data) < 16 * CHUNK:
@@ -119,13 +121,13 @@ class LogFile:
             LogFile._held -= 1
 
     def _beginning(self, offset: int) -> int:
-        """Where the line that goes over `offset` begins; of a line without end its last FARTHEST bytes."""
+        """Return where the line across `offset` begins; of an endless line, its last FARTHEST bytes."""
         least = max(offset - FARTHEST, 0)
         newline = self._newline_before(offset, least)
         return newline + 1 if newline >= 0 else least
 
     def _newline_before(self, offset: int, least: int) -> int:
-        """The offset of the last newline before `offset`, not before `least`; -1 where there is none."""
+        """Return the offset of the last newline before `offset` and not before `least`; -1 where there is none."""
         step = 4096
         while offset > least:
             start = max(offset - step, least)

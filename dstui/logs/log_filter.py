@@ -26,19 +26,19 @@ class Filter:
     """What a line must hold."""
 
     def open(self, folder: LogFolder, hosts: Mapping[int, str]) -> LogRows:
-        """The log, as it is now; `hosts`: where each rank is."""
+        """Open the log as it is now. `hosts`: the host of each rank."""
         ranks = None if self.host is None else [rank for rank, host in hosts.items() if host == self.host]
         ranks = ranks if self.rank is None else [self.rank]
         return LogRows(Timeline(folder, ranks), dedup=self.dedup and self.rank is None, least=self.least, only=self.only)
 
     @property
     def next_level(self) -> int:
-        """The next level in the round."""
+        """The next level in the cycle."""
         return (self.least + 1) % len(LEVELS)
 
     @property
     def title(self) -> str:
-        """What is shown, in words."""
+        """A description of the filter."""
         whose = f"rank {self.rank}" if self.rank is not None else self.host or "all ranks"
         how = ("folded" if self.dedup and self.rank is None else "", "only matches" if self.only else "")
         return f"Log: {', '.join(filter(None, (whose, LEVELS[self.least], *how)))}"

@@ -30,20 +30,20 @@ class LogFolder(Protocol):
 
     @property
     def events_file(self) -> Path:
-        """One JSON object per line."""
+        """The events, one JSON object per line."""
 
     @property
     def launcher_log(self) -> Path:
         """The output of the launcher itself."""
 
     def log(self, rank: int, attempt: int = 1) -> Path:
-        """The output of one rank."""
+        """Return the path of the output of one rank."""
 
     def attempt(self, number: int) -> Path:
-        """Where the logs of one attempt lie."""
+        """Return the folder of the logs of one attempt."""
 
     def read_span(self) -> JobSpan:
-        """When the job ran."""
+        """Return when the job ran."""
 
     def read_events(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The events from this byte of events.jsonl on, each with the size of its line in bytes."""
+        """Yield the events from this byte of events.jsonl on, each with the size of its line in bytes."""

@@ -16,7 +16,7 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from dstui.logs import newlines
-from dstui.logs.colours import Run, runs
+from dstui.logs.colours import Run, colour_runs
 from dstui.logs.decode import LONGEST, decode
 from dstui.logs.dedup import Batch, DedupRows
 from dstui.logs.levels import ALL, Levels
@@ -48,7 +48,7 @@ class LogLine(NamedTuple):
     """The text in the colours that its script gave it; empty where it has none."""
 
 
-class Nothing:
+class EmptyLog:
     """The log of no job."""
 
     first = end = lines = 0
@@ -58,7 +58,7 @@ class Nothing:
     wanted = 0
 
     def line(self, number: int) -> LogLine:
-        """There is none."""
+        """Raise IndexError: there are no lines."""
         raise IndexError(number)
 
 
@@ -75,7 +75,7 @@ class LogBlock:
         self._sizes = array("I")
 
     def add(self, chunk: Slice) -> None:
-        """What came next."""
+        """Add the next slice."""
         self._times.append(chunk.time if chunk.known else nan)
         self._counts.append(len(chunk.parts))
         for log, start, end in chunk.parts:
@@ -86,23 +86,23 @@ class LogBlock:
 
     @property
     def memory(self) -> int:
-        """Bytes that it takes."""
+        """The bytes of memory that the block takes."""
         return 300 + 12 * len(self._times) + 14 * len(self._logs)
 
     @property
     def since(self) -> float:
-        """The time of its first line that has one; NaN where none has."""
+        """The time of the first line that has one; NaN where none has."""
         return next((t for t in self._times if isfinite(t)), nan)
 
     def chunks(self) -> Iterator[tuple[float, list[Part]]]:
-        """Times and parts, as they were added."""
+        """Yield times and parts in the order in which they were added."""
         at = 0
         for moment, count in zip(self._times, self._counts, strict=True):
             yield moment, [Part(self._logs[n], self._starts[n], self._starts[n] + self._sizes[n]) for n in range(at, at + count)]
             at += count
 
 
-class Shown:
+class BlockRows:
     """The rows of a block, and which of them pass the filter."""
 
     def __init__(self, *, dedup: bool, least: int, only: Expression | None) -> None:
@@ -112,7 +112,7 @@ class Shown:
         self._filtered = 0
 
     def add(self, moment: float, batches: list[Batch]) -> None:
-        """What came next."""
+        """Add the next lines."""
         self.rows.add(moment, batches)
         rows, new = self.rows, range(self._filtered, len(self.rows))
         every = self._levels.least == ALL and self._only is None
@@ -120,7 +120,7 @@ class Shown:
         self._filtered = len(rows)
 
     def _keep(self, log: int, raw: bytes) -> bool:
-        """Whether a line is shown; its level is always asked for, since a traceback is one thing."""
+        """Return whether a line is shown. Its level is always computed, since the lines of a traceback belong together."""
         return self._levels.keep(log, raw) and (self._only is None or self._only.search(decode(raw)) is not None)
 
 
@@ -140,20 +140,20 @@ class LogRows:
         self._oldest = 0  # the number of the first block
         self._memory = 0
         self._growing = False  # the last block is one that new lines go to
-        self._open: Shown | None = None  # its rows, where they are not just its lines
+        self._open: BlockRows | None = None  # its rows, where they are not just its lines
         self._coming: deque[Slice] = deque()
-        self._kept: OrderedDict[int, Shown] = OrderedDict()
+        self._kept: OrderedDict[int, BlockRows] = OrderedDict()
         self._live = ""
         self._last: tuple[LogBlock, bytes] | None = None
 
     @property
     def first(self) -> int:
-        """The lowest number that is known."""
+        """The lowest known number."""
         return self._blocks[0].first if self._blocks else 0
 
     @property
     def end(self) -> int:
-        """One more than the highest number."""
+        """The highest number plus one."""
         return self._settled + bool(self._live)
 
     @property
@@ -162,7 +162,7 @@ class LogRows:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was written so far has its number."""
+        """Return whether everything written so far has a number."""
         return self._back is None and not self._coming
 
     @property
@@ -202,7 +202,7 @@ class LogRows:
         self._memory += block.memory
         lines = block.lines
         if self._open is None:
-            block.lines += newlines.count(self.timeline.text(chunk.parts))
+            block.lines += newlines.count_lines(self.timeline.text(chunk.parts))
             block.rows = block.lines
             self._kept.pop(self.blocks[-1], None)  # it has grown
         else:
@@ -211,19 +211,19 @@ class LogRows:
         self.lines += block.lines - lines
 
     def _last_block(self, *, dedup: bool) -> LogBlock:
-        """The block that grows; a new one where it is full, where none grows, or where lines are deduplicated now and were not before."""
+        """Return the growing block; a new one where it is full, none grows, or deduplication was switched."""
         block = self._blocks[-1] if self._growing else None
         if block is None or block.bytes >= BLOCK or block.dedup != dedup:
             block = LogBlock(dedup=dedup)
             block.first = self._settled
             self._blocks.append(block)
             self._growing = True
-            self._open = None if self._plain(block) else Shown(dedup=dedup, least=self.least, only=self.only)
+            self._open = None if self._plain(block) else BlockRows(dedup=dedup, least=self.least, only=self.only)
             self._shrink()
         return block
 
     def _shrink(self) -> None:
-        """The oldest blocks go where memory is short; a rank's own log takes far less."""
+        """Drop the oldest blocks where memory is short; a rank's own log takes far less."""
         while self._memory > MEMORY and len(self._blocks) > 1:
             gone = self._blocks.popleft()
             self._memory -= gone.memory
@@ -256,26 +256,26 @@ class LogRows:
         return True
 
     def _count(self, block: LogBlock) -> None:
-        """How many lines a block has, and how many rows: at the speed of memory where each line is a row."""
+        """Count the lines and rows of a block: at the speed of memory where each line is a row."""
         if self._plain(block):
-            block.rows = block.lines = newlines.count(self._text(block))
+            block.rows = block.lines = newlines.count_lines(self._text(block))
         else:
             shown = self._show(block)
             block.rows, block.lines = len(shown.picked), shown.rows.lines
             self._keep(self._oldest - 1, shown)
 
     def _plain(self, block: LogBlock) -> bool:
-        """Whether each line is a row."""
+        """Return whether each line is a row."""
         return not block.dedup and self.least == ALL and self.only is None
 
     def _text(self, block: LogBlock) -> bytes:
-        """What a block holds. The last one is kept: a search looks at what has just been counted."""
+        """Return the text of a block. The last one is cached, since a search reads what was just counted."""
         if self._last is None or self._last[0] is not block or block is self._blocks[-1]:
             self._last = block, self.timeline.text(part for _, parts in block.chunks() for part in parts)
         return self._last[1]
 
     def _unfinished(self) -> str:
-        """What a single rank is in the middle of: its progress bar."""
+        """Return the unfinished line of a single rank, such as its progress bar."""
         file = self.timeline.sources[-1].file
         alone = len(self.timeline.ranks or ()) == 1 and self.least == ALL and self.only is None and not self._coming
         return file.unfinished() if alone and isinstance(file, LogFile) and self.timeline.taken[-1] < file.size else ""
@@ -283,7 +283,7 @@ class LogRows:
     # Looking
 
     def line(self, number: int) -> LogLine:
-        """The row with this number."""
+        """Return the row with this number."""
         if number == self._settled and self._live:
             return LogLine(self._source_rank(len(self.timeline.sources) - 1), self._live)
         try:
@@ -293,11 +293,16 @@ class LogRows:
         rows = shown.rows
         log, raw = rows.log[at], rows.raw[at]
         return LogLine(
-            self._source_rank(log), decode(raw), log == 0, rows.time[at], rows.log_mask[at].bit_count(), runs(raw) if b"\x1b" in raw else ()
+            self._source_rank(log),
+            decode(raw),
+            log == 0,
+            rows.time[at],
+            rows.log_mask[at].bit_count(),
+            colour_runs(raw) if b"\x1b" in raw else (),
         )
 
-    def who(self, number: int) -> list[int]:
-        """The ranks that said the line of a row."""
+    def ranks_of(self, number: int) -> list[int]:
+        """Return the ranks that wrote the line of a row."""
         if number >= self._settled:
             return []
         try:
@@ -308,7 +313,7 @@ class LogRows:
         return sorted(rank for rank in ranks if rank is not None)
 
     def raw(self, block: int) -> bytes:
-        """The rows of a block as they were written, one a line, for a search."""
+        """Return the rows of a block as written, one per line, for a search."""
         made = self._blocks[block - self._oldest]
         if self._plain(made):
             return self._text(made)
@@ -316,15 +321,15 @@ class LogRows:
         return b"\n".join([shown.rows.raw[n] for n in shown.picked])
 
     def start(self, block: int) -> int:
-        """The number of the first row of a block."""
+        """Return the number of the first row of a block."""
         return self._blocks[block - self._oldest].first
 
     def rows_of(self, block: int) -> int:
-        """How many rows a block has."""
+        """Return the number of rows in a block."""
         return self._blocks[block - self._oldest].rows
 
     def at(self, moment: float) -> int | None:
-        """The first row that was seen at a time or later; None where none was."""
+        """Return the first row at a time or later; None where there is none."""
         for block in self.blocks[::-1]:
             if self._blocks[block - self._oldest].since <= moment or block == self._oldest:
                 for later in range(block, self.blocks.stop):
@@ -337,10 +342,10 @@ class LogRows:
 
     @property
     def since(self) -> float:
-        """The earliest time that is known; NaN where none is."""
+        """The earliest known time; NaN where none is known."""
         return next((block.since for block in self._blocks if isfinite(block.since)), nan)
 
-    def _find(self, number: int) -> tuple[Shown, int]:
+    def _find(self, number: int) -> tuple[BlockRows, int]:
         index = bisect_right(self._blocks, number, key=lambda block: block.first) - 1
         shown = self._shown(self._oldest + index)
         return shown, shown.picked[number - self._blocks[index].first]
@@ -348,8 +353,8 @@ class LogRows:
     def _source_rank(self, log: int) -> int | None:
         return self.timeline.sources[log].rank
 
-    def _shown(self, number: int) -> Shown:
-        """The rows of a block."""
+    def _shown(self, number: int) -> BlockRows:
+        """Return the rows of a block."""
         block = self._blocks[number - self._oldest]
         if self._open is not None and block is self._blocks[-1]:
             return self._open
@@ -361,13 +366,13 @@ class LogRows:
             self._kept.move_to_end(number)
         return shown
 
-    def _keep(self, number: int, shown: Shown) -> None:
+    def _keep(self, number: int, shown: BlockRows) -> None:
         self._kept[number] = shown
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
-    def _show(self, block: LogBlock) -> Shown:
-        shown = Shown(dedup=block.dedup, least=self.least, only=self.only)
+    def _show(self, block: LogBlock) -> BlockRows:
+        shown = BlockRows(dedup=block.dedup, least=self.least, only=self.only)
         for moment, parts in block.chunks():
             shown.add(moment, self._batches(parts))
         return shown
@@ -377,14 +382,14 @@ class LogRows:
 
 
 def _short(lines: list[bytes]) -> list[bytes]:
-    """Lines that can be kept: of a megabyte only what is shown of it."""
+    """Cut lines that are too long to keep to what is shown of them."""
     if max(map(len, lines), default=0) <= LONGEST:
         return lines
     return [line if len(line) <= LONGEST else decode(line).encode() for line in lines]
 
 
 def _bits(number: int) -> Iterator[int]:
-    """Which bits are set, from the highest."""
+    """Yield the set bits from the highest."""
     while number:
         highest = number.bit_length() - 1
         yield highest

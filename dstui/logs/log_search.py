@@ -7,10 +7,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from time import monotonic
 
-from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned, without_colours
-from dstui.logs.grep import finder, matching_lines
+from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned, strip_colours
+from dstui.logs.grep import compile_search, matching_lines
 from dstui.logs.log_rows import LogRows
-from dstui.plan.patterns import Expression, compiled
+from dstui.plan.patterns import Expression, compile_pattern
 
 PROBLEM = (
     r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan"
@@ -20,14 +20,14 @@ PROBLEM = (
 
 
 def ignores_case(pattern: str, *, regex: bool) -> bool:
-    """Whether case does not matter: in plain text unless it has a capital letter, in a regular expression never."""
+    """Return whether case does not matter: in plain text without capitals, and in any regular expression."""
     return regex or pattern == pattern.lower()
 
 
 def expression_of(pattern: str, *, regex: bool, own: bool = False) -> Expression:
-    """What a search looks for. `own`: a regular expression of dstui's own. Raises ValueError where one of somebody else's is none."""
+    """Compile a search. `own`: a regular expression of dstui's own. Raises ValueError where a user's one is invalid."""
     if regex and not own:
-        return compiled(pattern, ignore_case=True)
+        return compile_pattern(pattern, ignore_case=True)
     return re.compile(pattern if regex else re.escape(pattern), re.IGNORECASE if ignores_case(pattern, regex=regex) else 0)
 
 
@@ -35,11 +35,11 @@ class Search:
     """The numbers of the rows that match, of all ranks that are shown."""
 
     def __init__(self, pattern: str, lines: LogRows, *, regex: bool = False, own: bool = False, name: str = "") -> None:
-        """`pattern` is plain text unless `regex`, and one of dstui's own where `own`. `name`: what a person calls it."""
+        """Prepare a search for `pattern`: plain text unless `regex`, dstui's own where `own`. `name`: for the user."""
         self.pattern, self.regex, self.own, self.name = pattern, regex, own, name or f"/{pattern}"
         self.expression = expression_of(pattern, regex=regex, own=own)
         self.lines = lines
-        self._wanted = finder(pattern, regex=regex, own=own, ignore_case=ignores_case(pattern, regex=regex))
+        self._wanted = compile_search(pattern, regex=regex, own=own, ignore_case=ignores_case(pattern, regex=regex))
         self._by_block: dict[int, array[int]] = {}
         self._low = self._high = lines.blocks.stop  # the blocks that were looked at
         self._rows = 0  # rows of the newest block when it was looked at
@@ -49,7 +49,7 @@ class Search:
 
     @property
     def found(self) -> array[int]:
-        """The numbers, in order."""
+        """The matching rows in order."""
         if self._found is None:
             self._found = array("q")
             for block in sorted(self._by_block):
@@ -58,17 +58,17 @@ class Search:
 
     @property
     def complete(self) -> bool:
-        """Whether every line so far was looked at."""
+        """Return whether every line so far was searched."""
         return self.lines.complete and not self._waiting()
 
     def _waiting(self) -> int:
-        """How many blocks are there that were not looked at, or not whole."""
+        """Return the number of blocks that were not searched, or only in part."""
         blocks = self.lines.blocks
         return max(self._low - blocks.start, 0) + blocks.stop - self._high + self._grown
 
     @property
     def _grown(self) -> bool:
-        """Whether the newest block has more rows than when it was looked at."""
+        """Return whether the newest block has more rows than when it was searched."""
         blocks = self.lines.blocks
         return self._low < self._high == blocks.stop and self.lines.rows_of(blocks[-1]) != self._rows
 
@@ -91,11 +91,11 @@ class Search:
         start = self.lines.start(block)
         self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
         raw = self.lines.raw(block)
-        numbers = matching_lines(without_colours(raw), self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
+        numbers = matching_lines(strip_colours(raw), self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
         self._keep(block, array("q", [start + n for n in self._shown_matches(raw, numbers)]))
 
     def _keep(self, block: int, found: array[int]) -> None:
-        """What a block has now."""
+        """Record the matches in a block."""
         before = self._by_block.pop(block, None)
         if found or before:
             self.count += len(found) - len(before or ())
@@ -104,7 +104,7 @@ class Search:
             self._by_block[block] = found
 
     def _shown_matches(self, raw: bytes, numbers: list[int]) -> list[int]:
-        """The lines in which it is found as they are shown."""
+        """Return which of the matching lines match as they are shown."""
         if not numbers or (self._wanted and is_unadorned(raw) and not has_long_line(raw)):
             return numbers
         lines = raw.split(b"\n")
@@ -114,12 +114,12 @@ class Search:
         return [n for n, text in zip(numbers, decode_lines(matching), strict=True) if self.expression.search(text)]
 
     def neighbour(self, number: int, by: int) -> int | None:
-        """The next match after a row (or before it), going round at the ends; None where nothing matches."""
+        """Return the next match after a row (or before it), wrapping around; None where nothing matches."""
         if not self.count:
             return None
         at = bisect_right(self.found, number) if by > 0 else bisect_left(self.found, number) - 1
         return self.found[at % len(self.found)]
 
     def place(self, number: int) -> int:
-        """Which match a row is, counted from 1."""
+        """Return the number of a match, counted from 1."""
         return bisect_right(self.found, number)

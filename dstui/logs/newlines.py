@@ -17,15 +17,15 @@ FEW = 24
 """So many offsets are sooner counted up to, one after the other, than looked up among all newlines."""
 
 
-def count(data: bytes | memoryview) -> int:
-    """How many lines end in `data`."""
+def count_lines(data: bytes | memoryview) -> int:
+    """Return the number of lines that end in `data`."""
     if _numpy is None:
         return bytes(data).count(b"\n")
     return int(_numpy.count_nonzero(_numpy.frombuffer(data, _numpy.uint8) == ord("\n")))
 
 
 def lines_of(data: bytes, offsets: list[int]) -> list[int]:
-    """The numbers of the lines, from 0, in which ascending offsets lie; each once."""
+    """Return the line numbers, from 0, of ascending offsets, each once."""
     if _numpy is None or len(offsets) < FEW:
         return _counted(data, offsets)
     newlines = _numpy.flatnonzero(_numpy.frombuffer(data, _numpy.uint8) == ord("\n"))
@@ -39,7 +39,7 @@ def _counted(data: bytes, offsets: list[int]) -> list[int]:
     number = counted = 0
     view = memoryview(data)
     for offset in offsets:
-        number += count(view[counted:offset])
+        number += count_lines(view[counted:offset])
         counted = offset
         if not found or found[-1] != number:
             found.append(number)

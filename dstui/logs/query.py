@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dstui.plan.patterns import compiled
+from dstui.plan.patterns import compile_pattern
 
 
 class Query(NamedTuple):
@@ -14,19 +14,19 @@ class Query(NamedTuple):
     regex: bool = False
 
 
-def query(text: str) -> Query:
-    """`/expr/` is a regular expression; everything else is a text."""
+def parse_query(text: str) -> Query:
+    """Parse a search: `/expr/` is a regular expression, anything else plain text."""
     if len(text) > 2 and text[0] == text[-1] == "/":
         return Query(text[1:-1], regex=True)
     return Query(text)
 
 
-def wrong_with(text: str) -> str:
-    """Why this cannot be searched for, in a sentence; empty where it can."""
-    pattern, regex = query(text)
+def query_problem(text: str) -> str:
+    """Return a sentence on why this cannot be searched for; "" where it can."""
+    pattern, regex = parse_query(text)
     try:
         if regex:
-            compiled(pattern)
+            compile_pattern(pattern)
     except ValueError as error:
         return f"{text}: {error}"
     return ""

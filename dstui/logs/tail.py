@@ -1,4 +1,7 @@
-"""Following one growing file line by line, with bounded memory: for events and metrics. (To show a log, `LogFile` reads any part of it.)"""
+"""Follow one growing file line by line, with bounded memory: for events and metrics.
+
+To show a log, `LogFile` reads any part of it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import resource
 from pathlib import Path
 from stat import S_ISREG
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.logs.decode import LONGEST, decode, decode_lines, overdrawn
-from dstui.logs.grep import Wanted, only
+from dstui.logs.grep import LineSearch, keep_matching
 
 
 def allow_files(count: int) -> None:
@@ -24,7 +27,7 @@ class Tail:
     """Complete lines of a file as they come; the file may not exist yet, be truncated or be replaced."""
 
     def __init__(self, path: Path, backlog: int | None = None, *, every_state: bool = False) -> None:
-        """`backlog`: bytes before the end at which a first look begins; None is the file's beginning.
+        """Prepare to follow a file. `backlog`: bytes before its end at which to begin; None begins at its start.
 
         `every_state`: each state of a progress bar is a line of its own.
         """
@@ -49,11 +52,11 @@ class Tail:
 
     @property
     def is_bar(self) -> bool:
-        """Whether the unfinished line is one that is drawn over and over."""
+        """Return whether the unfinished line is redrawn in place."""
         return b"\r" in self._pending
 
-    def read(self, budget: int, wanted: Wanted | None = None) -> list[str]:
-        """At most `budget` further bytes as sanitised lines; empty where nothing is new. `wanted`: what a line must have to be told."""
+    def read(self, budget: int, wanted: LineSearch | None = None) -> list[str]:
+        """Return the lines of at most `budget` further bytes, sanitised; empty where nothing is new. `wanted`: keep only such lines."""
         self.taken, self.bars = 0, {}
         if not self._open():
             return []
@@ -70,7 +73,7 @@ class Tail:
         self._pending, self._dropped = b"", 0
         self._keep(rest)
         if wanted is not None:
-            whole = only(whole, wanted)
+            whole = keep_matching(whole, wanted)
             if not whole:
                 return []
         shown = decode_lines(whole)
@@ -85,7 +88,7 @@ class Tail:
         self._at, self._pending, self._dropped = self._line_start(self._at + count), b"", 0
 
     def flush(self) -> list[str]:
-        """The unfinished line, where one is left at the end."""
+        """Return the unfinished line, where one is left at the end."""
         text, self._pending = self.live, b""
         return [text] if text else []
 
@@ -96,7 +99,7 @@ class Tail:
             self._fd = -1
 
     def _open(self) -> bool:
-        """Whether there are unread bytes; follows the name to a new file."""
+        """Return whether there are unread bytes; follows the name to a new file."""
         try:
             found = self.path.stat()
             if not S_ISREG(found.st_mode):

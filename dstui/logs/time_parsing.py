@@ -12,8 +12,8 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 DAY = 86400
 
 
-def moment(text: str, latest: float) -> float | None:
-    """14:02, 14:02:11 (the last such time up to `latest`, seconds since the epoch), 10m or -10m (before it); None where it is neither."""
+def parse_moment(text: str, latest: float) -> float | None:
+    """Parse 14:02 or 14:02:11 (the last such time up to `latest`), or 10m and -10m (before it) to seconds; None for neither."""
     ago = re.fullmatch(r"-?(\d+(?:\.\d+)?)([smhd])", text.strip())
     if ago:
         return latest - float(ago[1]) * UNITS[ago[2]]
@@ -25,21 +25,21 @@ def moment(text: str, latest: float) -> float | None:
     return found if found <= latest else found - DAY
 
 
-def clock(time_known: float) -> str:
-    """HH:MM:SS of this machine's zone; "" where it is not known, or makes no sense."""
+def format_clock(time_known: float) -> str:
+    """Format as HH:MM:SS in this machine's time zone; "" where not known or out of range."""
     try:
         return time.strftime("%H:%M:%S", time.localtime(time_known)) if isfinite(time_known) else ""
     except (OverflowError, OSError, ValueError):
         return ""
 
 
-def iso(time: float) -> str:
-    """A moment as status.json writes it, in UTC."""
+def format_iso(time: float) -> str:
+    """Format a time in UTC as status.json has it."""
     return datetime.fromtimestamp(time, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def from_iso(text: str | None) -> float | None:
-    """The time that an ISO text tells, in seconds since the epoch; None where it tells none."""
+def parse_iso(text: str | None) -> float | None:
+    """Parse an ISO time to seconds since the epoch; None where it is none."""
     with suppress(TypeError, ValueError, OverflowError):
         return datetime.fromisoformat(text or "").timestamp()
     return None

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from dstui.base.text import sanitise
 from dstui.logs.arrival_index import ATTEMPT, LAUNCHER, Arrivals, Record
 from dstui.logs.decode import is_unadorned
-from dstui.logs.grep import Wanted, only
+from dstui.logs.grep import LineSearch, keep_matching
 from dstui.logs.log_file import LogFile
 from dstui.logs.log_folder import LogFolder
 from dstui.logs.tail import allow_files
@@ -48,7 +48,7 @@ class Slice(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes it names."""
+        """The number of bytes in it."""
         return sum(part.end - part.start for part in self.parts)
 
 
@@ -64,7 +64,7 @@ class Notices:
         self.modified = 0.0
 
     def add(self, time: float, text: str) -> None:
-        """One more line."""
+        """Add a line."""
         self._lines.append(text.encode())
         self.times.append(time)
         self.size = self.ended = len(self._lines)
@@ -79,11 +79,11 @@ class Notices:
         return True
 
     def text(self, start: int, end: int) -> bytes:
-        """The lines from one number to before another, each with a newline."""
+        """Return the lines of a range of numbers, each with a newline."""
         return b"".join(line + b"\n" for line in self._lines[start:end])
 
     def read(self, start: int, end: int) -> list[bytes]:
-        """The lines from one number to before another, without newlines."""
+        """Return the lines of a range of numbers, without newlines."""
         return self._lines[start:end]
 
 
@@ -132,7 +132,7 @@ class Timeline:
     # What there is
 
     def find(self) -> None:
-        """The logs that have come since the last look."""
+        """Add the logs that have appeared since the last call."""
         attempts = [1]
         with suppress(OSError):
             attempts += sorted(int(name) for name in os.listdir(self.folder.attempt(2).parent) if name.isdecimal())  # noqa: PTH208 - names only
@@ -155,18 +155,18 @@ class Timeline:
             self.replaced |= not source.file.poll()
 
     def _end(self, source: Source) -> int:
-        """How far a source can be told: of a job that has ended also the line that was never finished."""
+        """Return how far a source is readable: after the job's end, also a last line without a newline."""
         file = source.file
         return file.size + 1 if self._final and file.size > file.ended else file.ended
 
     # What is there already
 
     def back(self) -> Iterator[Slice]:
-        """The slices of what was in the logs when this timeline was made, the newest first."""
+        """Yield the slices of what was in the logs when this timeline was created, the newest first."""
         return merge(self._notices_back(), self._recorded_back(), key=lambda part_slice: -part_slice.time)
 
     def forth(self) -> Iterator[Slice]:
-        """As `back`, the oldest first."""
+        """Yield the same slices as `back`, the oldest first."""
         return merge(reversed(list(self._notices_back())), self._recorded_forth(), key=lambda part_slice: part_slice.time)
 
     def _notices_back(self) -> Iterator[Slice]:
@@ -174,11 +174,11 @@ class Timeline:
         return (Slice(times[n], True, [Part(0, n, n + 1)]) for n in reversed(range(self._there[0])))
 
     def _recorded_back(self) -> Iterator[Slice]:
-        """The logs from their ends, by the arrival index: a record says that a log had `size` bytes at a time, `grown` of them new.
+        """Yield slices of the logs from their ends, by the arrival index: a record says that a log had `size` bytes, `grown` of them new.
 
-        `left` is how many bytes of each log are still to be told; it only shrinks, so that every byte is told once, whatever the records
-        say (they may overlap, leave gaps, or be longer than the log). What lies behind the newest record of a log came after it was written
-        (`late`: the time is that of the file). What lies before the oldest came before anybody looked: it has a place, but no time.
+        `left` is the number of bytes of each log still to yield. It only shrinks, so every byte is yielded once, whatever the records say
+        (they may overlap, leave gaps, or exceed the log). Bytes after a log's newest record were written later (`late`: with the file's
+        time). Bytes before the oldest record came before any supervisor looked: they have a place but no time.
         """
         left = list(self._there)
         left[0] = 0  # notices have their own times: _notices_back
@@ -204,7 +204,7 @@ class Timeline:
         yield from reversed_shares(left, *self._span())
 
     def _recorded_forth(self) -> Iterator[Slice]:
-        """The same from their beginnings: first the logs of which no record speaks, then those that it does, then what came late."""
+        """Yield the slices from their beginnings: logs without records, then recorded ones, then late ones."""
         taken = [0] * len(self._there)
         noted = {self._index.get(record.log) for record in self._arrivals.forth()}
         unknown = [0 if log in noted or not log else end for log, end in enumerate(self._there)]
@@ -224,20 +224,20 @@ class Timeline:
         return Part(log, start, taken[log])
 
     def _late(self, parts: list[Part]) -> list[Slice]:
-        """What came after the last note of its log: it was there when the file was last written, which is known to the second here."""
+        """Return slices of what came after its log's last record, at the time of the file's last write."""
         last = {part: self.sources[part.log].file.modified for part in parts}
         seconds = groupby(sorted(parts, key=lambda part: (int(last[part]), part.log)), key=lambda part: int(last[part]))
         return [Slice(max(last[part] for part in same), True, same) for same in (list(group) for _, group in seconds)]
 
     def _span(self) -> tuple[float, float]:
-        """When the job began and its logs were last written: where lines without a time may lie."""
+        """Return when the job began and when its logs were last written, between which lines without a time lie."""
         latest = max((source.file.modified for source in self.sources), default=0.0)
         return min(self.job.started or 0.0, latest), latest
 
     # What comes
 
     def poll(self, now: float) -> Iterator[Slice]:
-        """The slices of what was written to the logs since the last poll. `now`: seconds since the epoch."""
+        """Yield the slices written since the last poll. `now`: seconds since the epoch."""
         self._poll()
         parts = []
         self.taken += [0] * (len(self.sources) - len(self.taken))
@@ -250,7 +250,7 @@ class Timeline:
         return _cut(Slice(now, True, parts))
 
     def finish(self, now: float) -> Iterator[Slice]:
-        """The job has ended: lines that were never finished are lines too."""
+        """Yield the last slices after the job's end: unfinished lines are lines too."""
         self._final = True
         parts = [Part(log, self.taken[log], self._end(source)) for log, source in enumerate(self.sources)]
         self.taken = [part.end for part in parts]
@@ -258,23 +258,23 @@ class Timeline:
 
     @property
     def ended(self) -> float:
-        """When the job ended; of one that nobody saw end, when its logs were last written."""
+        """The end of the job; where that is not known, the last write to its logs."""
         return self.job.ended or max(source.file.modified for source in self.sources)
 
-    def read(self, parts: Iterable[Part], wanted: Wanted | None = None) -> Iterator[tuple[int, int | None, list[bytes]]]:
-        """The lines of some parts: the source's number here, its rank, and the lines; only what is `wanted`, where that is sure."""
+    def read(self, parts: Iterable[Part], wanted: LineSearch | None = None) -> Iterator[tuple[int, int | None, list[bytes]]]:
+        """Yield the lines of some parts: number of the source, its rank, and lines; where it is certain, only `wanted` ones."""
         for log, start, end in parts:
             _, rank, file = self.sources[log]
             if wanted is None:
                 yield log, rank, file.read(start, end)
                 continue
             data = file.text(start, end)
-            data = only(data, wanted) if is_unadorned(data) else data.removesuffix(b"\n")
+            data = keep_matching(data, wanted) if is_unadorned(data) else data.removesuffix(b"\n")
             if data:
                 yield log, rank, data.split(b"\n")
 
     def text(self, parts: Iterable[Part]) -> bytes:
-        """The lines of some parts, one after another, each with its newline."""
+        """Return the lines of some parts in order, each with its newline."""
         return b"".join([self.sources[log].file.text(start, end) for log, start, end in parts])
 
     def close(self) -> None:
@@ -285,12 +285,12 @@ class Timeline:
 
 
 def shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:
-    """Logs of which nobody knows when their lines came, side by side."""
+    """Yield slices of logs without arrival times side by side."""
     return _shares(ends, began, ended, range(_count(ends)))
 
 
 def reversed_shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:
-    """As `shares`, the last slice first."""
+    """Yield the slices of `shares`, the last first."""
     return _shares(ends, began, ended, range(_count(ends))[::-1])
 
 
@@ -307,7 +307,7 @@ def _shares(ends: list[int], began: float, ended: float, numbers: range) -> Iter
 
 
 def _cut(part_slice: Slice, *, back: bool = False) -> Iterator[Slice]:
-    """A slice in pieces of which none takes long to look at."""
+    """Split a slice into parts that are quick to search."""
     count = ceil(part_slice.size / LARGEST)
     if count <= 1:
         return iter([part_slice] if part_slice.parts else [])

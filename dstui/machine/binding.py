@@ -26,28 +26,28 @@ class Binding:
 
     @property
     def cpu_list(self) -> str:
-        """As numactl and the kernel write it: 0-3,8."""
-        return ranges(self.cpus)
+        """The CPUs as numactl and the kernel write them: 0-3,8."""
+        return format_cpu_list(self.cpus)
 
 
 @lru_cache(maxsize=64)
-def expand(cpus: str) -> tuple[int, ...]:
-    """The numbers in a list like 0-3,8; empty where it is not one."""
+def parse_cpu_list(cpus: str) -> tuple[int, ...]:
+    """Parse a list like 0-3,8 into numbers; empty where it is malformed."""
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", cpus):
         return ()
     parts = [part.split("-") for part in cpus.split(",")]
     return tuple(cpu for part in parts for cpu in range(int(part[0]), int(part[-1]) + 1))
 
 
-def ranges(cpus: Sequence[int]) -> str:
-    """The list for some numbers in ascending order."""
+def format_cpu_list(cpus: Sequence[int]) -> str:
+    """Format ascending numbers as a list like 0-3,8."""
     starts = [cpu for place, cpu in enumerate(cpus) if place == 0 or cpus[place - 1] != cpu - 1]
     ends = [cpu for place, cpu in enumerate(cpus) if place == len(cpus) - 1 or cpus[place + 1] != cpu + 1]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def physical_cores(machine: Machine) -> int | None:
-    """The physical cores that DeepSpeed would count; None where nothing tells.
+    """Return the physical cores that DeepSpeed would count; None where that is not known.
 
     Without the host's own word the GPUs' CPU lists tell: two runs of equal length per socket (0-55,112-167) are hyper-threads, which
     Linux numbers after all cores, so that the highest number in the first runs is the last core.
@@ -57,17 +57,17 @@ def physical_cores(machine: Machine) -> int | None:
     lists = {gpu.cpus for gpu in machine.gpus if isinstance(gpu.cpus, str)}
     if len(lists) < 2:
         return None
-    cores = [cpu for text in lists for cpu in expand(text.split(",")[0] if _halves(text) else text)]
+    cores = [cpu for text in lists for cpu in parse_cpu_list(text.split(",")[0] if _halves(text) else text)]
     return max(cores, default=-1) + 1
 
 
 def _halves(cpus: str) -> bool:
-    runs = [expand(run) for run in cpus.split(",")]
+    runs = [parse_cpu_list(run) for run in cpus.split(",")]
     return len(runs) == 2 and len(runs[0]) == len(runs[1])
 
 
 def deepspeed_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
-    """What --bind_cores_to_rank does with ranks on these GPUs; empty where the number of cores is not known."""
+    """Return how --bind_cores_to_rank binds ranks on these GPUs; empty where the number of cores is not known."""
     cores, count = physical_cores(machine), len(gpus)
     if not cores or not count or cores < count:
         return ()
@@ -80,16 +80,16 @@ def _of_gpu(machine: Machine, rank: int, gpu: int, cpus: tuple[int, ...]) -> Bin
 
 
 def far_ranks(machine: Machine, bindings: Sequence[Binding]) -> tuple[Binding, ...]:
-    """The bindings of which a CPU is not beside the rank's GPU; those of GPUs whose CPUs nobody knows are not judged."""
-    near = {gpu.index: set(expand(known(gpu.cpus, ""))) for gpu in machine.gpus}
+    """Return the bindings with a CPU that is not near the rank's GPU. GPUs with unknown CPUs are skipped."""
+    near = {gpu.index: set(parse_cpu_list(known(gpu.cpus, ""))) for gpu in machine.gpus}
     return tuple(binding for binding in bindings if near[binding.gpu] and not set(binding.cpus) <= near[binding.gpu])
 
 
 def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
-    """Each rank on CPUs beside its GPU, those of a node shared evenly among its ranks; empty where some GPU's CPUs are not known."""
+    """Bind each rank to CPUs near its GPU, sharing those of a node evenly among its ranks; empty where a GPU's CPUs are not known."""
     wanted = sorted(gpus)
     near = {gpu: known(machine.gpus[gpu].cpus, "") for gpu in wanted}
-    if not wanted or not all(expand(cpus) for cpus in near.values()):
+    if not wanted or not all(parse_cpu_list(cpus) for cpus in near.values()):
         return ()
     found = []
     for rank, gpu in enumerate(wanted):
@@ -105,8 +105,8 @@ def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
 
 
 def even_binding(machine: Machine, ranks: int) -> tuple[Binding, ...]:
-    """Ranks on the CPU: an equal share of the usable cores for each; empty where there are not enough, or nobody knows them."""
-    groups = [expand(group) for group in known(machine.host.core_groups, ())]
+    """Bind each CPU rank to an equal share of the usable cores; empty where there are too few, or their number is not known."""
+    groups = [parse_cpu_list(group) for group in known(machine.host.core_groups, ())]
     each = len(groups) // ranks if ranks else 0
     if not each:
         return ()
@@ -115,20 +115,20 @@ def even_binding(machine: Machine, ranks: int) -> tuple[Binding, ...]:
 
 
 def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
-    """The physical cores of a CPU list, each as its hardware threads; only what this process may use where that is known."""
-    inside = set(expand(cpus))
+    """Return the physical cores of a CPU list, each as its hardware threads; only those that this process may use, where known."""
+    inside = set(parse_cpu_list(cpus))
     reported = machine.host.core_groups
     if not isinstance(reported, Unknown):
-        groups = [tuple(cpu for cpu in expand(group) if cpu in inside) for group in reported]
+        groups = [tuple(cpu for cpu in parse_cpu_list(group) if cpu in inside) for group in reported]
         return [group for group in groups if group]
     if _halves(cpus):
-        first, second = (expand(run) for run in cpus.split(","))
+        first, second = (parse_cpu_list(run) for run in cpus.split(","))
         return list(zip(first, second, strict=True))
     return [(cpu,) for cpu in sorted(inside)]
 
 
 def numactl_wrapper(bindings: Sequence[Binding]) -> str:
-    """A script that starts a rank on its own CPUs: `bind.sh python -u train.py …`, told by LOCAL_RANK which rank it is.
+    """Return a script that starts a rank on its own CPUs, chosen by LOCAL_RANK: `bind.sh python -u train.py …`.
 
     Memory is bound to the GPU's node where that is known; a node without CPUs is never named. KMP_AFFINITY would undo the binding.
     A launcher puts --local_rank=N before the interpreter, where it is meant for the script: it goes behind the script's name.

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from dstui.base import looking
+from dstui.base import child_python
 
 Line = tuple[str, Any]
 """The kind of a fact ("gpu", "host", …) and its value."""
@@ -27,19 +27,27 @@ DONE = "done"
 LAST_LINE = b'["done", null]\n'
 
 
-def lines_of(program: str, deadline: float, *args: str, python: str = sys.executable, env: Mapping[str, str] | None = None) -> list[Line]:
-    """What `dstui/machine/PROGRAM.py` prints within `deadline` seconds. The last is ("done", None), or
-    ("late" | "failed", reason), where the reason of a failure is all that was printed on standard error."""
-    return output_of([python, *looking.options(python), str(HERE / f"{program}.py"), *args], deadline, env=env)
+def run_lookup(program: str, deadline: float, *args: str, python: str = sys.executable, env: Mapping[str, str] | None = None) -> list[Line]:
+    """Return what `dstui/machine/PROGRAM.py` prints within `deadline` seconds.
+
+    The last line is ("done", None) or ("late" | "failed", reason); the reason of a failure is what was printed on standard error.
+    """
+    return run_command([python, *child_python.options(python), str(HERE / f"{program}.py"), *args], deadline, env=env)
 
 
-def output_of(command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> list[Line]:
-    """The lines of any command that speaks as the look-up programs do. Never raises and never outlasts its deadline by much."""
+def run_command(command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> list[Line]:
+    """Run a command that prints facts as the look-up programs do. Never raises, and never exceeds its deadline by much."""
     ends_at = time.monotonic() + deadline
     pipe = subprocess.PIPE
     try:
         child = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, env=looking.environment(env), cwd=looking.NEUTRAL, start_new_session=True
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=child_python.environment(env),
+            cwd=child_python.NEUTRAL,
+            start_new_session=True,
         )
     except OSError as error:
         return [("failed", f"{command[0]}: {error.strerror}")]
@@ -55,7 +63,7 @@ def output_of(command: Sequence[str], deadline: float, *, stdin: bytes = b"", en
 
 
 def _talk(child: subprocess.Popen[bytes], stdin: bytes, ends_at: float) -> tuple[bytes, bytes]:
-    """Everything on both outputs until they close, the answer is complete, or the time is up."""
+    """Read both outputs until they close, the answer is complete, or the time is up."""
     assert child.stdin and child.stdout and child.stderr
     collected: dict[int, bytearray] = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
     with selectors.DefaultSelector() as selector:
@@ -93,7 +101,7 @@ def _feed(pipe: IO[bytes], rest: memoryview, selector: selectors.BaseSelector) -
 
 
 def _parsed(out: bytes) -> Iterator[Line]:
-    """The complete lines that have the form of a fact; a login shell may have printed others."""
+    """Yield the complete lines that have the form of a fact; a login shell may have printed others."""
     for line in out.split(b"\n"):
         if line.startswith(b"["):
             try:
@@ -104,7 +112,7 @@ def _parsed(out: bytes) -> Iterator[Line]:
 
 
 def _why(err: bytes, deadline: float, left: float) -> Line:
-    """Why the answer is not complete."""
+    """Return why the answer is incomplete."""
     if left <= 0:
         return "late", f"no answer within {deadline:g} s"
     return "failed", err.decode(errors="replace").strip() or "it ended without an answer"

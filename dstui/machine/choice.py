@@ -28,15 +28,15 @@ class GpuChoice:
     flaws: tuple[float, ...]
 
 
-def busy(gpu: Gpu) -> bool:
-    """Whether somebody works on the GPU. Memory tells: in a container the list of processes is empty."""
+def is_busy(gpu: Gpu) -> bool:
+    """Return whether the GPU is in use. Memory decides: in a container the list of processes is empty."""
     if isinstance(gpu.memory_used, Unknown) or isinstance(gpu.memory_total, Unknown):
         return bool(gpu.processes)
     return gpu.memory_used > max(IDLE_BYTES, IDLE_SHARE * gpu.memory_total)
 
 
-def usable(machine: Machine) -> tuple[int, ...]:
-    """The GPUs that a rank could run on."""
+def usable_gpus(machine: Machine) -> tuple[int, ...]:
+    """Return the GPUs that a rank could run on."""
     return tuple(gpu.index for gpu in machine.gpus if gpu.problem is None)
 
 
@@ -47,11 +47,11 @@ class _Rating:
         self.widths = [[width(cell) for cell in row] for row in machine.links]
         self.far = [[cell in ("SYS", "NODE") for cell in row] for row in machine.links]
         self.island = {gpu: place for place, island in enumerate(machine.islands) for gpu in island.gpus}
-        self.busy = [busy(gpu) for gpu in machine.gpus]
+        self.busy = [is_busy(gpu) for gpu in machine.gpus]
         self.node = [gpu.numa_node if isinstance(gpu.numa_node, int) else None for gpu in machine.gpus]
 
     def of(self, gpus: Sequence[int]) -> GpuChoice:
-        """How well a set of GPUs, in ascending order, serves a job that talks all to all."""
+        """Rate a set of GPUs, in ascending order, for a job that communicates all to all."""
         pairs = list(combinations(gpus, 2)) if self.widths else []
         widths = [min(self.widths[i][j], self.widths[j][i]) for i, j in pairs]
         joined = any(widths)
@@ -68,13 +68,13 @@ class _Rating:
 
 
 def rate(machine: Machine, gpus: Sequence[int]) -> GpuChoice:
-    """How well a set of GPUs serves a job that talks all to all."""
+    """Rate a set of GPUs for a job that communicates all to all."""
     return _Rating(machine).of(sorted(gpus))
 
 
 def choose(machine: Machine, count: int) -> GpuChoice | None:
-    """The best `count` GPUs; None where there are not so many that work."""
-    there = usable(machine)
+    """Return the best `count` GPUs; None where fewer work."""
+    there = usable_gpus(machine)
     if not 0 < count <= len(there):
         return None
     rating = _Rating(machine)

@@ -37,12 +37,12 @@ MALFORMED = Unknown("the snapshot holds something else here")
 
 
 def known(value: Maybe[T], default: D) -> T | D:
-    """The fact itself, or `default` where it is unknown."""
+    """Return the fact itself, or `default` where it is unknown."""
     return default if isinstance(value, Unknown) else value
 
 
 def encode(value: Any) -> Any:
-    """A value of a snapshot as JSON would hold it."""
+    """Convert a value of a snapshot to plain JSON data."""
     if isinstance(value, Unknown):
         return {"unknown": value.reason}
     if is_dataclass(value):
@@ -63,12 +63,12 @@ class MissingField(TypeError):
         """Its name, and where in the data it belongs: `host.infiniband[0]`."""
 
     def within(self, outer: str) -> MissingField:
-        """The same, seen from further out."""
+        """Return the same error with the outer field in front of its place."""
         return MissingField(self.field, outer + ("." if self.place and not self.place.startswith("[") else "") + self.place)
 
 
 def decode(cls: type[T], data: Mapping[str, Any], absent: Unknown = ABSENT) -> T:
-    """An instance of the dataclass `cls` from what `encode` wrote, or from any mapping with some of its names.
+    """Build an instance of the dataclass `cls` from what `encode` wrote, or from any mapping with some of its names.
 
     `absent` is what a missing fact becomes. A required field that is missing or malformed is a MissingField.
     """
@@ -105,7 +105,7 @@ def _missing(hint: Any, absent: Unknown) -> Any:
 
 
 def _value(hint: Any, data: Any) -> Any:
-    """`data` as `hint` wants it; Unknown, or else the field's own default, where it has another form."""
+    """Convert `data` to the type `hint`; Unknown, or the field's own default, where it has another form."""
     if isinstance(data, Mapping) and set(data) == {"unknown"}:
         return Unknown(str(data["unknown"]))
     alternatives = [a for a in get_args(hint) if a is not Unknown] if _is_union(hint) else [hint]
@@ -141,7 +141,7 @@ def _fits(hint: Any, data: Any) -> Any:  # one line per form that a snapshot kno
 
 
 def _mapping(of: Any, data: Mapping[Any, Any]) -> dict[str, Any]:
-    """The entries that have the form of their kind; another one is left aside."""
+    """Return the entries with values of the right type, and drop the others."""
     return {str(name): found for name, value in data.items() if (found := _value(of, value)) is not _KEEP_DEFAULT}
 
 

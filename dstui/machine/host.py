@@ -43,12 +43,12 @@ ALLOCATION = re.compile(
 
 
 def path(name: str) -> str:
-    """Where a path of the host is."""
+    """Return where a path of the host is."""
     return os.path.join(ROOT, name.lstrip("/"))
 
 
 def read(name: str) -> str | None:
-    """The text of a small file without its edges; None where it cannot be read."""
+    """Return the stripped text of a small file; None where it cannot be read."""
     try:
         with open(path(name), encoding="utf-8", errors="replace") as file:
             return file.read().strip()
@@ -57,13 +57,13 @@ def read(name: str) -> str | None:
 
 
 def number(name: str) -> int | None:
-    """The number in a file; None where there is none, and for -1, by which the kernel says that it does not know."""
+    """Return the number in a file; None for none, and for -1, the kernel's word for unknown."""
     text = read(name)
     return int(text) if text and re.fullmatch(r"\d+", text) else None
 
 
 def entries(name: str) -> list[str]:
-    """The names in a folder, sorted; none where it cannot be read."""
+    """Return the sorted names in a folder; empty where it cannot be read."""
     try:
         return sorted(os.listdir(path(name)))
     except OSError:
@@ -71,7 +71,7 @@ def entries(name: str) -> list[str]:
 
 
 def or_unknown(value: Any, reason: str) -> Any:
-    """The value, or the reason why there is none."""
+    """Return the value, or the reason why there is none."""
     return {"unknown": reason} if value is None else value
 
 
@@ -87,7 +87,7 @@ def identity() -> dict[str, Any]:
 
 
 def memory() -> dict[str, Any]:
-    """RAM, swap and huge pages of the machine."""
+    """Return RAM, swap and huge pages of the machine."""
     facts = dict(re.findall(r"^(\w+):\s+(\d+)", read("/proc/meminfo") or "", re.M))
 
     def fact(key: str, unit: int) -> Any:
@@ -104,7 +104,7 @@ def memory() -> dict[str, Any]:
 
 
 def cgroup() -> dict[str, Any]:
-    """The limits of our cgroup: the least on the way from our own group to the root, since a scheduler may set it on a parent."""
+    """Return the limits of our cgroup: the lowest on the way to the root, since a scheduler may set it on a parent."""
     lines = [line.split(":", 2) for line in (read("/proc/self/cgroup") or "").splitlines() if line.count(":") >= 2]
     if os.path.exists(path("/sys/fs/cgroup/cgroup.controllers")):
         own = next((where for number, _, where in lines if number == "0"), "/")
@@ -116,7 +116,7 @@ def cgroup() -> dict[str, Any]:
 
 
 def _upwards(base: str, own: str) -> list[str]:
-    """The folder of our own group and all above it that exist (a container often hides the lower ones)."""
+    """Return the folders of our own group and its parents that exist (a container often hides the lower ones)."""
     parts = [part for part in own.split("/") if part and part != ".."]
     folders = ["/".join([base, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
     return [folder for folder in folders if os.path.isdir(path(folder))]
@@ -147,7 +147,7 @@ def _limits(limits: list[int | None], used: list[int | None], quotas: list[float
 
 
 def limits() -> dict[str, Any]:
-    """What one process may have; null is no limit."""
+    """Return the limits of one process; null is no limit."""
 
     def limit(which: int) -> int | None:
         soft = resource.getrlimit(which)[0]
@@ -164,7 +164,7 @@ def limits() -> dict[str, Any]:
 
 
 def ranges(numbers: list[int]) -> str:
-    """0-3,8 for [0, 1, 2, 3, 8]."""
+    """Format [0, 1, 2, 3, 8] as 0-3,8."""
     found: list[list[int]] = []
     for item in numbers:
         if found and found[-1][1] == item - 1:
@@ -175,13 +175,13 @@ def ranges(numbers: list[int]) -> str:
 
 
 def shared_memory() -> dict[str, Any]:
-    """/dev/shm, through which ranks of one host talk."""
+    """Return the size of /dev/shm, through which ranks of one host communicate."""
     shm = os.statvfs(path("/dev/shm"))
     return {"shm_total": shm.f_blocks * shm.f_frsize, "shm_free": shm.f_bavail * shm.f_frsize}
 
 
 def cpu() -> dict[str, Any]:
-    """Model, the flags that DeepSpeed's CPU kernels ask for, and the physical cores among the CPUs that we may use."""
+    """Return the CPU's model, the flags that DeepSpeed's kernels need, and the physical cores that we may use."""
     text = read("/proc/cpuinfo") or ""
     model = re.search(r"^(?:model name|Model|cpu)\s*:\s*(.+)$", text, re.M)
     flags = set((re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.M) or ["", ""])[1].split())
@@ -203,7 +203,7 @@ def cpu() -> dict[str, Any]:
 
 
 def numa() -> dict[str, Any]:
-    """NUMA nodes with their CPUs, memory and distances."""
+    """Return NUMA nodes with their CPUs, memory and distances."""
     folder = "/sys/devices/system/node"
     ids = sorted(int(name[4:]) for name in entries(folder) if re.fullmatch(r"node\d+", name))
     nodes = []
@@ -226,7 +226,7 @@ def numa() -> dict[str, Any]:
 
 
 def pci() -> dict[str, Any]:
-    """NVIDIA's devices as the bus shows them, which needs no driver."""
+    """Return NVIDIA's devices on the bus, which needs no driver."""
     folder, gpus, switches = "/sys/bus/pci/devices", [], 0
     if not os.path.isdir(path(folder)):
         return {"pci_gpus": {"unknown": f"{folder} is not here"}, "nvswitches": {"unknown": f"{folder} is not here"}}
@@ -250,7 +250,7 @@ def pci() -> dict[str, Any]:
 
 
 def nics() -> dict[str, Any]:
-    """Network interfaces but the loop-back."""
+    """Return the network interfaces except the loop-back."""
     routes = [line.split() for line in (read("/proc/net/route") or "").splitlines()[1:]]
     default = {fields[0] for fields in routes if len(fields) > 1 and fields[1] == "00000000"}
     found = []
@@ -275,7 +275,7 @@ def nics() -> dict[str, Any]:
 
 
 def ports() -> dict[str, Any]:
-    """TCP ports on which somebody listens, in this network namespace."""
+    """Return the TCP ports that are listened on in this network namespace."""
     tables = [read(f"/proc/net/{table}") for table in ("tcp", "tcp6")]
     if tables[0] is None:
         return {"ports": {"unknown": "the kernel does not say"}}
@@ -284,7 +284,7 @@ def ports() -> dict[str, Any]:
 
 
 def infiniband() -> dict[str, Any]:
-    """Ports of RDMA adapters."""
+    """Return the ports of RDMA adapters."""
     found = []
     for device in entries("/sys/class/infiniband"):
         for port in entries(f"/sys/class/infiniband/{device}/ports"):
@@ -304,7 +304,7 @@ def infiniband() -> dict[str, Any]:
 
 
 def surroundings() -> dict[str, Any]:
-    """Container, WSL, scheduler, and the variables that steer the libraries underneath."""
+    """Return the container, WSL, the scheduler, and the variables that configure NCCL, CUDA and their like."""
     env = os.environ
     version = read("/proc/version") or ""
     steering = {key: value for key, value in sorted(env.items()) if STEERING.match(key) and not SECRET.search(key)}
@@ -318,7 +318,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def container() -> str | None:
-    """The kind of container that we are in, as far as it shows."""
+    """Return the kind of container that we are in, as far as it is visible."""
     env = os.environ
     if os.path.exists(path("/run/.containerenv")):
         return "podman"
@@ -333,7 +333,7 @@ def container() -> str | None:
 
 
 def kernel_driver() -> dict[str, Any]:
-    """NVIDIA's kernel module, seen without NVML."""
+    """Return the state of NVIDIA's kernel module, found without NVML."""
     text = read("/proc/driver/nvidia/version") or ""
     found = re.search(r"Kernel Module(?: for \S+)?\s+([\d.]+)", text)
     loaded = {line.split()[0] for line in (read("/proc/modules") or "").splitlines() if line}
@@ -347,7 +347,7 @@ def kernel_driver() -> dict[str, Any]:
 
 
 def disks() -> list[dict[str, Any]]:
-    """File systems that hold data, each once. Free space is asked of local ones first: a dead network one never answers."""
+    """Return each file system that holds data once. Local ones are asked for their space first: a dead network mount never answers."""
     late = {"unknown": "it did not answer in time"}
     found: list[dict[str, Any]] = []
     mounts: set[str] = set()
@@ -364,7 +364,7 @@ def disks() -> list[dict[str, Any]]:
 
 
 def block_device(number_of_it: str) -> dict[str, Any]:
-    """What /sys says of the device with this major:minor: whether it is an NVMe drive, its model, its NUMA node."""
+    """Return what /sys says of the device with this major:minor: whether it is NVMe, its model, its NUMA node."""
     folder = os.path.realpath(path(f"/sys/dev/block/{number_of_it}"))
     name = re.search(r"/(nvme\d+n\d+)", folder)
     if not number_of_it or not os.path.isdir(folder):
@@ -380,7 +380,7 @@ def block_device(number_of_it: str) -> dict[str, Any]:
 
 
 def space(mount: str) -> dict[str, Any]:
-    """Total and free bytes of a file system; may block for ever on a dead network one."""
+    """Return total and free bytes of a file system. May block for ever on a dead network mount."""
     try:
         answer = os.statvfs(mount)
     except OSError as error:
@@ -389,12 +389,12 @@ def space(mount: str) -> dict[str, Any]:
 
 
 def roomy(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the file systems that are known to have no room for anything."""
+    """Drop the file systems that are known to be too small for anything."""
     return [disk for disk in found if not isinstance(disk["total"], int) or disk["total"] >= TOO_SMALL]
 
 
 def emit(kind: str, value: Any) -> None:
-    """One line, at once."""
+    """Print one fact, unbuffered."""
     sys.stdout.write(json.dumps([kind, value]) + "\n")
     sys.stdout.flush()
 
@@ -416,7 +416,7 @@ SECTIONS: tuple[Callable[[], dict[str, Any]], ...] = (
 
 
 def facts(section: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a section found; nothing where the files have a form that nobody foresaw."""
+    """Return the facts of a section; empty where the files have an unexpected form."""
     try:
         return section()
     except (OSError, ValueError, IndexError, KeyError):

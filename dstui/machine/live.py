@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
 
-from dstui.base import looking
+from dstui.base import child_python
 from dstui.machine.child import HERE
 from dstui.machine.codec import Maybe, Unknown, decode
 from dstui.machine.snapshot import NOT_ASKED, Machine
@@ -41,8 +41,8 @@ class GpuState:
     power: Maybe[float] = NOT_ASKED
 
 
-def refreshed(machine: Machine, states: Mapping[int, GpuState]) -> Machine:
-    """The machine with these states in place of its GPUs' own."""
+def update_states(machine: Machine, states: Mapping[int, GpuState]) -> Machine:
+    """Return the machine with new states of its GPUs."""
     names = [field.name for field in fields(GpuState)]
     gpus = tuple(
         replace(gpu, **{name: getattr(states[gpu.index], name) for name in names}) if gpu.index in states else gpu for gpu in machine.gpus
@@ -54,14 +54,14 @@ class Live:
     """The stream of states. `poll` never blocks; `close`, or the end of the `with`, ends the child."""
 
     def __init__(self, interval: float = 1.0, env: Mapping[str, str] | None = None) -> None:
-        """Starts the child, which needs about 50 ms before its first line."""
+        """Start the child, which needs about 50 ms before its first line."""
         self.interval = interval
         self._heard = time.monotonic()
         self._rest = b""
         self._child = subprocess.Popen(
             [sys.executable, str(HERE / "nvml.py"), "--watch", str(interval)],
-            cwd=looking.NEUTRAL,
-            env=looking.environment(env),
+            cwd=child_python.NEUTRAL,
+            env=child_python.environment(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -72,11 +72,11 @@ class Live:
 
     @property
     def pid(self) -> int:
-        """The child's."""
+        """The process id of the child."""
         return self._child.pid
 
     def poll(self) -> dict[int, GpuState]:
-        """The newest state of every GPU by its index; empty where nothing new was said."""
+        """Return the newest state of every GPU by its index; empty where there is nothing new."""
         newest: dict[int, GpuState] = {}
         for line in self._lines():
             kind, value = json.loads(line)
@@ -86,7 +86,7 @@ class Live:
 
     @property
     def problem(self) -> Unknown | None:
-        """Why no state comes any more; None while all is well."""
+        """The reason why no more states come; None while they do."""
         if self._child.poll() is not None:
             return Unknown("NVML is not there")
         silent = time.monotonic() - self._heard

@@ -61,7 +61,7 @@ THROTTLE = (
 
 
 def loaded() -> tuple[Any, str]:
-    """pynvml, or None and why not. Its import takes longer than all else here, and without the driver's library there is nothing to ask."""
+    """Return pynvml, or None and why not. The driver's library is tried first, since importing pynvml takes longer than all else here."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
         return import_module("pynvml"), ""
@@ -83,7 +83,7 @@ class NoAnswer(Exception):
 
 
 def call(name: str, *args: Any) -> Any:
-    """The answer of pynvml's function `name`, or NoAnswer; nothing else is ever raised."""
+    """Call pynvml's function `name`. Raises NoAnswer, and never anything else."""
     try:
         return getattr(pynvml, name)(*args)
     except AttributeError:
@@ -94,7 +94,7 @@ def call(name: str, *args: Any) -> Any:
 
 
 def attempt(name: str, *args: Any) -> Any:
-    """The answer, or the NoAnswer itself as a value."""
+    """Return the answer, or the NoAnswer itself as a value."""
     try:
         return call(name, *args)
     except NoAnswer as failure:
@@ -102,12 +102,12 @@ def attempt(name: str, *args: Any) -> Any:
 
 
 def unknown(failure: NoAnswer) -> dict[str, Any]:
-    """A fact that is not known, as the snapshot writes it."""
+    """Return an unknown fact in the form of the snapshot."""
     return {"unknown": str(failure)}
 
 
 def ask(name: str, *args: Any, as_: Callable[[Any], Any] | None = None) -> Any:
-    """The answer, through `as_` where given, or why there is none."""
+    """Return the answer, converted by `as_` where given, or why there is none."""
     try:
         answer = call(name, *args)
         return as_(answer) if as_ else plain(answer)
@@ -118,18 +118,18 @@ def ask(name: str, *args: Any, as_: Callable[[Any], Any] | None = None) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Text whichever type this pynvml returns it in."""
+    """Decode text, which some releases of pynvml return as bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def emit(kind: str, value: Any) -> None:
-    """One line, at once: what follows may never come."""
+    """Print one fact at once, since a later call may hang."""
     sys.stdout.write(json.dumps([kind, value]) + "\n")
     sys.stdout.flush()
 
 
 def driver() -> dict[str, Any]:
-    """What is true of the whole system."""
+    """Return the facts of the whole system."""
     cuda = ask("nvmlSystemGetCudaDriverVersion_v2", as_=lambda v: f"{v // 1000}.{v % 1000 // 10}")
     confidential = ask("nvmlSystemGetConfComputeState", as_=lambda s: bool(s.ccFeature))
     return {
@@ -142,13 +142,13 @@ def driver() -> dict[str, Any]:
 
 
 def bus_id(info: Any) -> str:
-    """Lower case with a domain of four digits, as the kernel and lspci write it: 0000:1b:00.0."""
+    """Format a bus id in lower case with a domain of four digits, as the kernel and lspci do: 0000:1b:00.0."""
     text: str = plain(info.busId).lower()
     return text[4:] if text.startswith("0000") and len(text) == 16 else text
 
 
 def identity(handle: Any) -> dict[str, Any]:
-    """What a GPU is."""
+    """Return the facts of a GPU that do not change."""
     return {
         "name": ask("nvmlDeviceGetName", handle),
         "uuid": ask("nvmlDeviceGetUUID", handle),
@@ -172,7 +172,7 @@ def identity(handle: Any) -> dict[str, Any]:
 
 
 def state(handle: Any) -> dict[str, Any]:
-    """How a GPU does right now."""
+    """Return the state of a GPU that changes by the second."""
     return {
         **memory(handle),
         **utilization(handle),
@@ -182,7 +182,7 @@ def state(handle: Any) -> dict[str, Any]:
 
 
 def more_state(handle: Any) -> dict[str, Any]:
-    """What changes too, but not by the second."""
+    """Return the state of a GPU that changes more slowly."""
     found = {
         "clock_sm": ask("nvmlDeviceGetClockInfo", handle, 1),
         "clock_memory": ask("nvmlDeviceGetClockInfo", handle, 2),
@@ -200,12 +200,12 @@ def more_state(handle: Any) -> dict[str, Any]:
 
 
 def watts(milliwatts: int) -> float:
-    """NVML counts power in mW."""
+    """Convert NVML's mW to W."""
     return milliwatts / 1000
 
 
 def memory(handle: Any) -> dict[str, Any]:
-    """Total, used and reserved bytes; an old driver counts its own reserve as used."""
+    """Return total, used and reserved bytes; an old driver counts its own reserve as used."""
     try:
         info = call("nvmlDeviceGetMemoryInfo", handle, getattr(pynvml, "nvmlMemory_v2", None))
         return {"memory_total": info.total, "memory_used": info.used, "memory_reserved": info.reserved}
@@ -219,7 +219,7 @@ def memory(handle: Any) -> dict[str, Any]:
 
 
 def utilization(handle: Any) -> dict[str, Any]:
-    """Percent of time in which a kernel ran, and in which memory was moved."""
+    """Return the percentages of time in which a kernel ran, and in which memory was accessed."""
     rates = ask("nvmlDeviceGetUtilizationRates", handle, as_=lambda v: [v.gpu, v.memory])
     gpu, moved = rates if isinstance(rates, list) else (rates, rates)
     return {"utilization": gpu, "memory_utilization": moved}
@@ -238,7 +238,7 @@ def processes(handle: Any) -> Any:
 
 
 def process_name(pid: int) -> Any:
-    """The command's name; unknown for a pid of another namespace."""
+    """Return the name of a process; unknown for a pid of another namespace."""
     try:
         with open(f"/proc/{pid}/comm") as file:
             return file.read().strip()
@@ -247,7 +247,7 @@ def process_name(pid: int) -> Any:
 
 
 def mig_devices(handle: Any) -> list[dict[str, Any]]:
-    """The slices of a GPU in MIG mode. Their indices have gaps."""
+    """Return the slices of a GPU in MIG mode. Their indices have gaps."""
     found = []
     most = ask("nvmlDeviceGetMaxMigDeviceCount", handle)
     for index in range(most if isinstance(most, int) else 0):
@@ -260,12 +260,12 @@ def mig_devices(handle: Any) -> list[dict[str, Any]]:
 
 
 def bits(words: Sequence[int]) -> list[int]:
-    """The numbers of the bits that are set, in ascending order."""
+    """Return the positions of the set bits in ascending order."""
     return [64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1]
 
 
 def cpu_list(words: Sequence[int]) -> Any:
-    """A CPU mask as the kernel writes lists: 0-15,32-47. An empty one is no answer: the cpuset hides the CPUs."""
+    """Format a CPU mask as the kernel does: 0-15,32-47. An empty mask is unknown: the cpuset hides the CPUs."""
     ranges: list[list[int]] = []
     for cpu in bits(words):
         if ranges and ranges[-1][1] == cpu - 1:
@@ -278,13 +278,13 @@ def cpu_list(words: Sequence[int]) -> Any:
 
 
 def first_bit(words: Sequence[int]) -> Any:
-    """The lowest NUMA node: higher ones beside it are the memory of GPUs."""
+    """Return the lowest NUMA node; higher ones beside it are the memory of GPUs."""
     nodes = bits(words)
     return nodes[0] if nodes else {"unknown": "the driver names no NUMA node"}
 
 
 def field_values(handle: Any, *ids: Any) -> dict[int, Any]:
-    """NVML's numbered fields in one call: id -> value, without those that have none. Each carries its own error."""
+    """Read NVML's numbered fields in one call: id -> value. Fields with an error are left out."""
     values = ask("nvmlDeviceGetFieldValues", handle, list(ids), as_=list)
     readers = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
     if isinstance(values, dict):
@@ -300,7 +300,7 @@ class Links:
         self.types: dict[str | None, int] = {}
 
     def of(self, handle: Any, capability: Any) -> dict[str, Any]:
-        """The NVLinks of one GPU as the snapshot holds them."""
+        """Return the NVLinks of one GPU in the form of the snapshot."""
         fields = field_values(handle, LINK_COUNT, LINK_SPEED)
         major = int(capability.split(".")[0]) if isinstance(capability, str) else 9
         count = fields.get(LINK_COUNT)
@@ -332,7 +332,7 @@ class Links:
             found["switched"] += 1
 
     def kind(self, handle: Any, link: int, remote: Any) -> int:
-        """NVML's number for what is at the other end; a switch where an old driver cannot say."""
+        """Return NVML's number for the device at the other end; a switch where an old driver cannot tell."""
         key = remote if isinstance(remote, str) else None
         if key not in self.types:
             answer = ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
@@ -341,7 +341,7 @@ class Links:
 
 
 def fabric(handle: Any) -> dict[str, Any]:
-    """The state of the NVSwitch fabric, by the newest form of the question that the driver knows."""
+    """Return the state of the NVSwitch fabric, by the newest form of the call that the driver knows."""
     for function, structure in (
         ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v3_t"),
         ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
@@ -364,13 +364,13 @@ def fabric(handle: Any) -> dict[str, Any]:
 
 
 def chip_to_chip(handle: Any) -> dict[str, Any]:
-    """The coherent link between CPU and GPU of Grace systems."""
+    """Return the coherent link between CPU and GPU of Grace systems."""
     enabled = ask("nvmlDeviceGetC2cModeInfoV", handle, as_=lambda info: bool(info.isC2cEnabled))
     return {"c2c": enabled, "c2c_bandwidth": field_values(handle, (C2C_BANDWIDTH, 0)).get(C2C_BANDWIDTH, {"unknown": WHY[3]})}
 
 
 def gpu(index: int, handle: Any, links: Links, serials: bool) -> dict[str, Any]:
-    """All facts of one GPU."""
+    """Return all facts of one GPU."""
     found = {"index": index, **identity(handle), **state(handle), **more_state(handle), **chip_to_chip(handle)}
     found["fabric"] = fabric(handle)
     found["nvlink"] = links.of(handle, found["compute_capability"])
@@ -379,14 +379,14 @@ def gpu(index: int, handle: Any, links: Links, serials: bool) -> dict[str, Any]:
 
 
 def pair(a: Any, b: Any) -> list[Any]:
-    """How two GPUs are joined by PCIe, and which peer-to-peer transfers the driver allows."""
+    """Return how two GPUs are joined by PCIe, and which peer-to-peer transfers the driver allows."""
     ancestor = ask("nvmlDeviceGetTopologyCommonAncestor", a, b, as_=lambda v: ANCESTOR[v])
     allowed = {key: ask("nvmlDeviceGetP2PStatus", a, b, number, as_=lambda v: P2P_STATUS[v]) for key, number in P2P}
     return [ancestor, {key: status if isinstance(status, str) else "U" for key, status in allowed.items()}]
 
 
 def handles() -> dict[int, Any]:
-    """NoAnswer where not even the number of GPUs is told. Index -> handle, or why there is none, for every GPU that the driver counts."""
+    """Return index -> handle, or why there is none, for every GPU. Raises NoAnswer where their number is not known."""
     return {index: attempt("nvmlDeviceGetHandleByIndex", index) for index in range(call("nvmlDeviceGetCount"))}
 
 

@@ -56,7 +56,7 @@ class _Table:
 
 
 def machine_from_text(text: str, source: str) -> Machine:
-    """The Machine of a pasted matrix; all that such a text does not tell is Unknown. Raises PasteError."""
+    """Build the Machine of a pasted matrix; what the text does not contain is Unknown. Raises PasteError."""
     text = "\n".join(line[:LONGEST] for line in COLOURS.sub("", text).splitlines())
     tables = list(_tables(text))
     if not tables:
@@ -91,7 +91,7 @@ def machine_from_text(text: str, source: str) -> Machine:
 
 
 def _tables(text: str) -> Iterator[_Table]:
-    """Each table of the text, after the command line above it where there is one."""
+    """Yield each table of the text, with the command line above it where there is one."""
     table: _Table | None = None
     p2p: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
@@ -109,7 +109,7 @@ def _tables(text: str) -> Iterator[_Table]:
 
 
 def _header(line: str) -> tuple[list[str], str] | None:
-    """The devices that a header names, and the titles after them; None where the line is no header. One name after another: no way back."""
+    """Return the devices in a header and the titles after them; None for any other line. It matches name by name, without backtracking."""
     names, at = list[str](), 0
     while name := NAME.match(line, at):
         names.append(name[1])
@@ -119,7 +119,7 @@ def _header(line: str) -> tuple[list[str], str] | None:
 
 
 def _read_row(table: _Table, gpu: int, rest: str, line: int) -> None:
-    """The cells of one GPU, and the affinity columns after them."""
+    """Read the cells of one GPU, and the affinity columns after them."""
     cells: list[str] = []
     position, count = 0, len(table.gpus)
     while len(cells) < len(table.names) and (cell := CELL.match(rest, position)):
@@ -137,7 +137,7 @@ def _read_row(table: _Table, gpu: int, rest: str, line: int) -> None:
 
 
 def _affinity(text: str, titles: str) -> tuple[str, str, str]:
-    """CPU list, NUMA list and the NUMA node of the GPU's own memory; empty where the table has none."""
+    """Return the CPU list, the NUMA list and the NUMA node of the GPU's own memory; "" for columns that the table lacks."""
     columns = [part.strip() for part in (text.lstrip(" ").split("\t")[1:] if "\t" in text else re.split(r"\s{2,}", text.strip()))]
     cpus = columns[0] if columns and "CPU Affinity" in titles else ""
     others = [column for column in columns[1:] if column]
@@ -164,7 +164,7 @@ def _joined(capability: Matrix) -> Matrix:
 
 
 def _nvlinks(text: str) -> Mapping[int, tuple[str, list[float]]]:
-    """GPU -> its name and the GB/s of its links, from `nvidia-smi nvlink -s` or `-L` in the same text."""
+    """Return GPU -> name and GB/s of its links, from `nvidia-smi nvlink -s` or `-L` in the same text."""
     found: dict[int, tuple[str, list[float]]] = {}
     speeds: list[float] = []
     for line in text.splitlines():
@@ -196,7 +196,7 @@ def _gpu(index: int, affinity: tuple[str, str, str], reported: tuple[str, list[f
 
 
 def _cpu_node(nodes: str, own: str) -> Maybe[int]:
-    """The node of the CPUs: the only one, or the first where the others are the memory of GPUs."""
+    """Return the NUMA node of the CPUs: the only one, or the first where the others are the memory of GPUs."""
     numbers = re.findall(r"\d+", nodes)
     if len(numbers) == 1 or (numbers and own.isdecimal()):
         return int(numbers[0])

@@ -15,7 +15,7 @@ from dstui.machine.topology import islands
 
 
 def read_machine(path: Path) -> Machine:
-    """The Machine that a file records. Raises FileProblem."""
+    """Read the Machine that a file records. Raises FileProblem."""
     return replace(_read(path), recorded=True)
 
 
@@ -45,7 +45,7 @@ def _from_json(text: str, path: Path) -> Machine:
 
 
 def _with_islands(machine: Machine, path: Path) -> Machine:
-    """The machine with the islands that its links make, where the snapshot does not tell more of them itself."""
+    """Add the islands that follow from the links, where the snapshot does not have them itself."""
     count = len(machine.gpus)
     for name, matrix in {"links": machine.links, **machine.p2p}.items():
         if matrix and (len(matrix) != count or any(len(row) != count for row in matrix)):

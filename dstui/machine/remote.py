@@ -19,7 +19,7 @@ from typing import Any
 
 from dstui.hosts.ssh import CONNECT_SECONDS, Failure, failure, late, python_command, ssh_command
 from dstui.machine.assemble import machine_from
-from dstui.machine.child import HERE, Line, output_of
+from dstui.machine.child import HERE, Line, run_command
 from dstui.machine.snapshot import Machine
 
 AT_ONCE = 128
@@ -84,7 +84,7 @@ def _packed(path: Path) -> str:
 
 
 def script(deadline: float, extra: Program | None = None) -> bytes:
-    """What is sent to a host: about 110 kB of text, most of it pynvml."""
+    """Return the program that is sent to a host: about 110 kB of text, most of it pynvml."""
     files = {name: HERE / f"{name}.py" for name in ("host", "software", "nvml")}
     pynvml = find_spec("pynvml")
     if pynvml and pynvml.origin:
@@ -99,7 +99,7 @@ def script(deadline: float, extra: Program | None = None) -> bytes:
 def probe_host(host: str, *, deadline: float = 10.0, python: str = sys.executable, extra: Program | None = None) -> HostView:
     """Probe one host. `python` is asked first, since the ranks will run under the interpreter of the same path there."""
     command = ssh_command(host, python_command(python, "python3", "python"), connect_seconds=min(CONNECT_SECONDS, deadline / 2))
-    lines = output_of(command, deadline, stdin=script(deadline, extra))
+    lines = run_command(command, deadline, stdin=script(deadline, extra))
     machine = machine_from(lines, lines, lines, f"host {host}") if lines[0][0] in ("host", "driver") else None
     return HostView(host, machine, _failure(host, lines[-1], deadline), tuple(lines))
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dstui.machine.codec import Maybe, Unknown
+from dstui.machine.descriptions import describe_gpus, summarise
 from dstui.machine.snapshot import Gpu, Host, Machine, Software
-from dstui.machine.words import gpus_in_words, summary
 
 GIB = 1 << 30
 
 
-def report(machine: Machine, meaning: Iterable[str]) -> str:
-    """All that a person wants to know at one glance, with a newline at its end; `meaning`: lines on what follows from it."""
+def render_report(machine: Machine, meaning: Iterable[str]) -> str:
+    """Format the machine as a text for people, ending with a newline. `meaning`: lines on what follows from it."""
     blocks = [_head(machine), _gpus(machine.gpus), _links(machine), _islands(machine), _host(machine.host), _software(machine.software)]
     blocks.append(iter(meaning))
     return "\n\n".join("\n".join(lines) for block in blocks if (lines := list(block))) + "\n"
 
 
-def size(count: Maybe[int | None], none: str = "no limit") -> str:
-    """Bytes as people say them: 512 MB, 79.6 GB, 1.5 TB (units of 1024)."""
+def format_size(count: Maybe[int | None], none: str = "no limit") -> str:
+    """Format bytes: 512 MB, 79.6 GB, 1.5 TB (units of 1024)."""
     if isinstance(count, Unknown):
         return "unknown"
     if count is None:
@@ -32,7 +32,7 @@ def size(count: Maybe[int | None], none: str = "no limit") -> str:
 
 def _head(machine: Machine) -> Iterator[str]:
     driver = machine.driver
-    yield summary(machine)
+    yield summarise(machine)
     if machine.source != "this machine":
         yield f"from {machine.source}"
     if isinstance(driver.state, Unknown) and not machine.gpus:
@@ -54,7 +54,7 @@ def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
     return (
         str(gpu.index),
         gpu.short_name,
-        "?" if isinstance(gpu.memory_total, Unknown) else f"{size(gpu.memory_used)} / {size(gpu.memory_total)}",
+        "?" if isinstance(gpu.memory_total, Unknown) else f"{format_size(gpu.memory_used)} / {format_size(gpu.memory_total)}",
         _with(gpu.utilization, " %"),
         _with(gpu.temperature, " C"),
         f"{gpu.power:.0f} W" if isinstance(gpu.power, float) else "?",
@@ -83,11 +83,11 @@ def _islands(machine: Machine) -> Iterator[str]:
         least, most = island.width or (0, 0)
         width = f"{least} to {most} links" if least != most else "1 link" if most == 1 else f"{most or 'not known how many'} links"
         speed = f", {island.bandwidth / 1000:.0f} GB/s" if isinstance(island.bandwidth, int) else ""
-        yield f"{gpus_in_words(island.gpus)}: {island.kind}, {width} between two{speed}"
+        yield f"{describe_gpus(island.gpus)}: {island.kind}, {width} between two{speed}"
         if len(island.clique) < len(island.gpus):
             yield "  each joined to each: " + " or ".join(", ".join(map(str, clique)) for clique in island.cliques)
     if alone and len(machine.gpus) > 1:
-        yield f"{gpus_in_words(alone)}: no working NVLink"
+        yield f"{describe_gpus(alone)}: no working NVLink"
 
 
 def _host(host: Host) -> Iterator[str]:
@@ -96,14 +96,20 @@ def _host(host: Host) -> Iterator[str]:
     rows = [
         ("host", f"{host.name}, {host.system}, Linux {host.kernel}" + (f", in a container ({host.container})" if host.container else "")),
         ("CPU", f"{host.cpu}: {host.cpus_usable} of {host.cpus} usable ({host.cores_usable} cores)" + _quota(host)),
-        ("RAM", f"{size(host.memory_total)}, {size(host.memory_available)} available, cgroup limit {size(host.memory_limit, 'none')}"),
-        ("/dev/shm", f"{size(host.shm_free)} free of {size(host.shm_total)}"),
-        ("limits", f"memlock {size(host.memlock)}, open files {_limit(host.nofile)}, processes {_limit(host.nproc)}"),
+        (
+            "RAM",
+            f"{format_size(host.memory_total)}, {format_size(host.memory_available)} available, "
+            f"cgroup limit {format_size(host.memory_limit, 'none')}",
+        ),
+        ("/dev/shm", f"{format_size(host.shm_free)} free of {format_size(host.shm_total)}"),
+        ("limits", f"memlock {format_size(host.memlock)}, open files {_limit(host.nofile)}, processes {_limit(host.nproc)}"),
     ]
     if not isinstance(host.numa, Unknown) and len(host.numa) > 1:
-        rows.append(("NUMA", "; ".join(f"{node.id}: CPUs {node.cpus or 'none'}, {size(node.memory)}" for node in host.numa)))
+        rows.append(("NUMA", "; ".join(f"{node.id}: CPUs {node.cpus or 'none'}, {format_size(node.memory)}" for node in host.numa)))
     if not isinstance(host.disks, Unknown):
-        rows += [("disk", f"{d.mount} ({d.filesystem}{', NVMe' if d.nvme is True else ''}): {size(d.free)} free") for d in host.disks]
+        rows += [
+            ("disk", f"{d.mount} ({d.filesystem}{', NVMe' if d.nvme is True else ''}): {format_size(d.free)} free") for d in host.disks
+        ]
     if not isinstance(host.infiniband, Unknown):
         rows += [("RDMA", f"{p.device}:{p.port} {p.link_layer} {p.state} {p.gbps} Gb/s") for p in host.infiniband]
     if not isinstance(host.nics, Unknown):
@@ -146,7 +152,7 @@ def _installed(version: Maybe[str | None]) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as their widest cell, the last one as it is."""
+    """Align cells in columns as wide as their widest cell, except the last column."""
     rows = [tuple(row) for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:

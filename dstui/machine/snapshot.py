@@ -127,7 +127,7 @@ class Gpu:
 
     @property
     def short_name(self) -> str:
-        """The name without maker and form factor, with the memory where the name leaves it out: `H100 80GB`, `RTX 3090 24GB`."""
+        """The name without maker and form factor, and with the memory where the name lacks it: `H100 80GB`, `RTX 3090 24GB`."""
         name = re.sub(r"\b(NVIDIA|Tesla|GeForce|Graphics Device|PCIe|HBM\d\w*|SXM\d*)\b|-SXM\d*|-PCI[eE]", "", known(self.name, "GPU"))
         name = re.sub(r"[\s-]+(?=\s|$)|(?<=\s)-+", " ", name).replace("-", " ").strip() or "GPU"
         name = re.sub(r"\s+", " ", name)
@@ -151,7 +151,7 @@ class Island:
 
     @property
     def clique(self) -> tuple[int, ...]:
-        """The best of its largest cliques."""
+        """The best of the largest cliques."""
         return self.cliques[0] if self.cliques else self.gpus[:1]
 
 
@@ -295,7 +295,7 @@ class Host:
 
     @property
     def memory(self) -> Maybe[int]:
-        """The RAM that this process may use: the machine's, or the cgroup's where that is less."""
+        """The RAM that this process may use: the machine's, or the cgroup's limit where that is lower."""
         if isinstance(self.memory_total, Unknown):
             return self.memory_total
         limit = known(self.memory_limit, None)
@@ -355,20 +355,20 @@ class Machine:
 
     @classmethod
     def unprobed(cls) -> Machine:
-        """Before anybody looked: no GPU known, everything else unknown."""
+        """Return the machine before any probe: no GPU known, everything else unknown."""
         return cls()
 
     @property
     def accelerator(self) -> Literal["cuda", "cpu"]:
-        """What DeepSpeed would run on here."""
+        """The device type that DeepSpeed would use here."""
         return "cuda" if any(gpu.problem is None for gpu in self.gpus) else "cpu"
 
     def island_of(self, gpu: int) -> Island:
-        """The island that holds this GPU."""
+        """Return the island of this GPU."""
         return next((island for island in self.islands if gpu in island.gpus), Island(gpus=(gpu,), cliques=((gpu,),)))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `islands` as lists of indices, what else is known of them in `island_details`."""
+        """Convert to plain data: `islands` as lists of indices, their other facts in `island_details`."""
         data: dict[str, Any] = {"version": 1, **encode(self)}
         data["island_details"] = data["islands"]
         data["islands"] = [list(island.gpus) for island in self.islands]
@@ -376,5 +376,5 @@ class Machine:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Machine:
-        """What `to_json` wrote, also by an older or newer dstui: what is missing is unknown, what is not known is left aside."""
+        """Read what `to_json` wrote, also by an older or newer dstui. Missing facts are unknown, unknown keys are dropped."""
         return decode(cls, {**data, "islands": data.get("island_details", [])})

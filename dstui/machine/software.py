@@ -34,14 +34,17 @@ METADATA = {".dist-info": "METADATA", ".egg-info": "PKG-INFO", ".egg": "EGG-INFO
 
 
 def read(*parts: str) -> str:
-    """The text of a file. Raises OSError."""
+    """Return the text of a file. Raises OSError."""
     with open(os.path.join(*parts), encoding="utf-8", errors="replace") as file:
         return file.read()
 
 
 def installed() -> dict[str, str]:
-    """Name of a distribution, lower case with _ for what separates its words -> the file with its metadata: of those that share a name, the
-    one that is imported (https://packaging.python.org/en/latest/specifications/recording-installed-packages)."""
+    """Return the metadata file of each distribution by its name, in lower case with _ between words.
+
+    Of several with one name it is the one that is imported
+    (https://packaging.python.org/en/latest/specifications/recording-installed-packages).
+    """
     found: dict[str, str] = {}
     for folder in sys.path:
         try:
@@ -57,13 +60,13 @@ def installed() -> dict[str, str]:
 
 
 def versions(*names: str) -> dict[str, str | None]:
-    """The version of each distribution (lower case, words separated by -); None for what is not installed."""
+    """Return the version of each distribution (lower case, words separated by -); None where it is not installed."""
     files = installed()
     return {name: version_in(files.get(name.replace("-", "_"), "")) for name in names}
 
 
 def version_in(file: str) -> str | None:
-    """The version that a distribution's metadata give; None where they cannot be read."""
+    """Return the version in a distribution's metadata; None where it cannot be read."""
     try:
         match = re.search(r"^Version:[ \t]*(\S+)", read(file), re.M | re.I)
     except OSError:
@@ -72,13 +75,13 @@ def version_in(file: str) -> str | None:
 
 
 def tilde(path: str | None) -> str | None:
-    """A path with ~ for the home folder."""
+    """Abbreviate the home folder in a path to ~."""
     home = os.path.expanduser("~")
     return "~" + path[len(home) :] if path and home != "/" and path.startswith(home + os.sep) else path
 
 
 def torch_build() -> dict[str, Any]:
-    """What torch was built for, and its version where it names one, from the text of its version.py."""
+    """Return torch's version and the CUDA or ROCm it was built for, from the text of its version.py."""
     spec = util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return {"torch_cuda": None, "torch_hip": None}
@@ -93,30 +96,30 @@ def torch_build() -> dict[str, Any]:
 
 
 def program(name: str) -> str | None:
-    """Where a program is: beside the interpreter, as in a virtual environment, or on the PATH."""
+    """Return where a program is: beside the interpreter, as in a virtual environment, or on the PATH."""
     beside = os.path.dirname(sys.executable)
     return shutil.which(name, path=os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]))
 
 
 def folders_of(*variables: str) -> list[str]:
-    """The folders that variables such as CPATH name."""
+    """Return the folders in variables such as CPATH."""
     return [folder for name in variables for folder in os.environ.get(name, "").split(os.pathsep) if folder]
 
 
 def has(folder: str, *names: str) -> bool:
-    """Whether a folder has a file of one of these names."""
+    """Return whether a folder contains a file of one of these names."""
     return any(os.path.exists(os.path.join(folder, name)) for name in names)
 
 
 def headers_of_libaio() -> bool:
-    """Whether a compiler finds libaio.h: in its own folders, or in those that the environment names (a conda environment, a module)."""
+    """Return whether a compiler would find libaio.h, in its own folders or those of the environment (conda, modules)."""
     given = re.findall(r"(?:-I|-isystem)\s*(\S+)", " ".join(os.environ.get(name, "") for name in FLAGS))
     named = folders_of("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
     return any(has(folder, "libaio.h") for folder in ("/usr/include", "/usr/local/include", *named, *given))
 
 
 def toolkit() -> dict[str, Any]:
-    """The CUDA toolkit: what $CUDA_HOME, nvcc or the usual place leads to."""
+    """Return the CUDA toolkit that $CUDA_HOME, nvcc or the usual folder leads to."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     folders = [home and f"{home}/bin", *os.environ.get("PATH", os.defpath).split(os.pathsep), "/usr/local/cuda/bin"]
     nvcc = shutil.which("nvcc", path=os.pathsep.join(folder for folder in folders if folder))
@@ -126,7 +129,7 @@ def toolkit() -> dict[str, Any]:
 
 
 def toolkit_version(home: str | None) -> Any:
-    """The toolkit's version, as its version.json says."""
+    """Return the toolkit's version from its version.json."""
     if home is None:
         return None
     try:
@@ -136,7 +139,7 @@ def toolkit_version(home: str | None) -> Any:
 
 
 def facts() -> dict[str, Any]:
-    """Everything, as the snapshot's Software holds it."""
+    """Return all facts in the form of the snapshot's Software."""
     found = versions(*PACKAGES, "nvidia-ml-py", *NCCL)
     return {
         "python": ".".join(str(part) for part in sys.version_info[:3]),

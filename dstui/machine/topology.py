@@ -25,7 +25,7 @@ SOME_LINKS = "NV?"
 
 
 def link_matrix(gpus: Sequence[Gpu], ancestors: Mapping[Pair, str]) -> Matrix:
-    """NV# where NVLink joins two GPUs, else the name of their nearest common ancestor (`ancestors`, by i < j), else ?."""
+    """Return NV# where NVLink joins two GPUs, else the name of their nearest common ancestor (`ancestors`, by i < j), else ?."""
 
     def cell(i: int, j: int) -> str:
         if i == j:
@@ -38,7 +38,7 @@ def link_matrix(gpus: Sequence[Gpu], ancestors: Mapping[Pair, str]) -> Matrix:
 
 
 def _direct(gpu: Gpu, other: Gpu) -> int:
-    """Active links that lead from one GPU straight to the other."""
+    """Return the number of active links from one GPU straight to another."""
     if isinstance(gpu.nvlink, Unknown) or isinstance(other.bus_id, Unknown):
         return 0
     return gpu.nvlink.peers.get(other.bus_id, 0)
@@ -49,14 +49,14 @@ def _switched(gpu: Gpu) -> int:
 
 
 def width(cell: str) -> int:
-    """The number of links in a matrix cell: 12 for NV12, 0 for SYS; 1, the least, for NV?."""
+    """Return the number of links in a matrix cell: 12 for NV12, 0 for SYS; 1, the least, for NV?."""
     if cell == SOME_LINKS:
         return 1
     return int(cell[2:]) if cell.startswith("NV") and cell[2:].isdigit() else 0
 
 
 def fabric_failed(gpu: Gpu) -> bool:
-    """Whether NVSwitch traffic of this GPU cannot work: its fabric is not up, or has ended badly."""
+    """Return whether NVSwitch traffic of this GPU cannot work: its fabric is not up, or has failed."""
     fabric = gpu.fabric
     if isinstance(fabric, Unknown):
         return False
@@ -65,7 +65,7 @@ def fabric_failed(gpu: Gpu) -> bool:
 
 
 def islands(links: Matrix, p2p: Mapping[str, Matrix], gpus: Sequence[Gpu] = ()) -> tuple[Island, ...]:
-    """The sets of GPUs that working NVLink joins, directly or through each other, in the order of their lowest index."""
+    """Return the sets of GPUs joined by working NVLink, directly or through each other, ordered by their lowest index."""
     switched = _behind_switch(links, gpus)
     failed = {gpu.index for gpu in gpus if gpu.problem or (gpu.index in switched and fabric_failed(gpu))}
 
@@ -78,7 +78,7 @@ def islands(links: Matrix, p2p: Mapping[str, Matrix], gpus: Sequence[Gpu] = ()) 
 
 
 def _behind_switch(links: Matrix, gpus: Sequence[Gpu]) -> set[int]:
-    """GPUs whose links end in NVSwitches: as NVML says, or as the matrix alone gives away."""
+    """Return the GPUs whose links end in NVSwitches, by NVML's word or as the matrix alone implies."""
     if any(isinstance(gpu.nvlink, NvLink) and (gpu.nvlink.switched or gpu.nvlink.peers) for gpu in gpus):
         return {gpu.index for gpu in gpus if _switched(gpu)}
     sums = [sum(width(cell) for cell in row) for row in links]
@@ -130,7 +130,7 @@ def _kind(members: tuple[int, ...], joined: Joined, switched: bool, cliques: tup
 
 
 def _largest_cliques(members: tuple[int, ...], links: Matrix, joined: Joined) -> tuple[tuple[int, ...], ...]:
-    """All cliques of the greatest size; the one with the most links first, then in the order of the indices."""
+    """Return all cliques of the greatest size: most links first, then by indices."""
     found = _maximal_cliques(members, joined)
     size = max(len(clique) for clique in found)
 
@@ -141,7 +141,7 @@ def _largest_cliques(members: tuple[int, ...], links: Matrix, joined: Joined) ->
 
 
 def _maximal_cliques(members: tuple[int, ...], joined: Joined) -> list[tuple[int, ...]]:
-    """Bron and Kerbosch's algorithm with a pivot: at once even for the 72 GPUs of a rack."""
+    """Find maximal cliques by Bron and Kerbosch's algorithm with a pivot, instant even for the 72 GPUs of a rack."""
     near = {i: {j for j in members if j != i and joined(i, j)} for i in members}
     found: list[tuple[int, ...]] = []
 

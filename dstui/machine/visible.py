@@ -24,8 +24,8 @@ class Visible:
     notes: tuple[str, ...] = ()
 
 
-def visible(value: str | None, gpus: Sequence[Gpu], order: str | None = None) -> Visible:
-    """What CUDA makes of the variable's value (None where it is not set) with CUDA_DEVICE_ORDER=`order`."""
+def visible_gpus(value: str | None, gpus: Sequence[Gpu], order: str | None = None) -> Visible:
+    """Return how CUDA reads the variable's value (None where it is not set) with CUDA_DEVICE_ORDER=`order`."""
     ordered = sorted(gpus, key=lambda gpu: known(gpu.bus_id, "")) if order == PCI_ORDER else list(gpus)
     exact, notes = _order(gpus, order)
     if value is None:
@@ -51,7 +51,7 @@ def _order(gpus: Sequence[Gpu], order: str | None) -> tuple[bool, tuple[str, ...
 
 
 def _one(word: str, ordered: Sequence[Gpu]) -> tuple[int | None, str]:
-    """The GPU that one word names, and what is odd about it; None where CUDA stops reading."""
+    """Return the GPU that one word names, and a note on it; None where CUDA stops reading."""
     if number := re.match(r"[+-]?\d+", word):
         index = int(number[0])
         note = f"of {word!r} CUDA reads only {number[0]}" if number[0] != word else ""
@@ -71,7 +71,7 @@ def _one(word: str, ordered: Sequence[Gpu]) -> tuple[int | None, str]:
 
 
 def launcher_slots(machine: Machine) -> tuple[int, ...] | None:
-    """The slots that DeepSpeed's launcher takes from the variable where nothing chooses otherwise; None where it takes every GPU.
+    """Return the slots that DeepSpeed's launcher takes from the variable without filters; None where it takes every GPU.
 
     What it cannot read is not judged here: it ends with an error.
     """
@@ -83,7 +83,7 @@ def launcher_slots(machine: Machine) -> tuple[int, ...] | None:
 
 
 def launcher_reading(value: str, filtered: bool) -> str:
-    """What DeepSpeed's launcher does with the variable; `filtered`: --include, --exclude, --num_gpus or --num_nodes is given too."""
+    """Describe how DeepSpeed's launcher treats the variable. `filtered`: --include, --exclude, --num_gpus or --num_nodes is given."""
     if filtered:
         return "DeepSpeed ignores it, since the GPUs are also chosen on the command line"
     words = [word.strip() for word in value.split(",") if word.strip()]

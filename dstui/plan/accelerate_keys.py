@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dstui.plan.catalogue import ZERO_SECTION
+
 SECTION = "deepspeed_config"
 """The section of an accelerate YAML that holds the plugin's keys."""
 FILE = "deepspeed_config_file"
@@ -45,19 +47,18 @@ def _table(*keys: AccelerateKey) -> dict[str, AccelerateKey]:
     return {key.name: key for key in keys}
 
 
-ZERO = "zero_optimization"
 _PLUGIN = "ACCELERATE_DEEPSPEED_"
 
 
 def _plugin_key(  # noqa: PLR0913, PLR0917 - a line of the table below
     name: str, kind: str, path: str, variable: str, help: str, choices: tuple[Any, ...] = ()
 ) -> AccelerateKey:
-    """A key of the plugin that is a key of DeepSpeed under another name: a ds_config.json says it itself."""
+    """Build a key of the plugin that DeepSpeed has under another name, so that a ds_config.json can set it too."""
     return AccelerateKey(name, kind, help, choices, path, variable, beside_file=False)
 
 
 _GAS = "gradient_accumulation_steps"
-_GATHER = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
+_GATHER = f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save"
 
 GUIDE = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
 """accelerate's own page about these keys."""
@@ -66,7 +67,7 @@ PLUGIN = _table(
     _plugin_key(
         "zero_stage",
         "int",
-        f"{ZERO}.stage",
+        f"{ZERO_SECTION}.stage",
         f"{_PLUGIN}ZERO_STAGE",
         "What ZeRO shards: 0 nothing, 1 optimizer states, 2 gradients too, 3 parameters too.",
         (0, 1, 2, 3),
@@ -74,7 +75,7 @@ PLUGIN = _table(
     _plugin_key(
         "offload_optimizer_device",
         "choice",
-        f"{ZERO}.offload_optimizer.device",
+        f"{ZERO_SECTION}.offload_optimizer.device",
         f"{_PLUGIN}OFFLOAD_OPTIMIZER_DEVICE",
         "Where the optimizer states are kept.",
         DEVICES,
@@ -82,7 +83,7 @@ PLUGIN = _table(
     _plugin_key(
         "offload_param_device",
         "choice",
-        f"{ZERO}.offload_param.device",
+        f"{ZERO_SECTION}.offload_param.device",
         f"{_PLUGIN}OFFLOAD_PARAM_DEVICE",
         "Where the parameters are kept between their uses (stage 3 only).",
         DEVICES,
@@ -90,14 +91,14 @@ PLUGIN = _table(
     _plugin_key(
         "offload_optimizer_nvme_path",
         "str",
-        f"{ZERO}.offload_optimizer.nvme_path",
+        f"{ZERO_SECTION}.offload_optimizer.nvme_path",
         f"{_PLUGIN}OFFLOAD_OPTIMIZER_NVME_PATH",
         "The folder on NVMe for the optimizer states. accelerate launch does not hand it on: name it in a ds_config.json.",
     ),
     _plugin_key(
         "offload_param_nvme_path",
         "str",
-        f"{ZERO}.offload_param.nvme_path",
+        f"{ZERO_SECTION}.offload_param.nvme_path",
         f"{_PLUGIN}OFFLOAD_PARAM_NVME_PATH",
         "The folder on NVMe for the parameters. accelerate launch does not hand it on: name it in a ds_config.json.",
     ),

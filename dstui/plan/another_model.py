@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from dstui.plan.document import pairs
+from dstui.plan.document import scalar_entries
 from dstui.plan.load import MODEL_NAME
 from dstui.plan.plan import Plan, load
 from dstui.plan.splice import Splice
@@ -15,19 +15,19 @@ from dstui.plan.splice import Splice
 ONE, MICRO, STEPS = "{ds_config}", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
-def no_name(name: str, taken: Mapping[str, object]) -> str:
-    """Why a model cannot be called so, in a sentence; "" where it can."""
+def name_problem(name: str, taken: Mapping[str, object]) -> str:
+    """Return a sentence on why a model cannot have this name; "" where it can."""
     if not MODEL_NAME.fullmatch(name):
         return "A model's name begins with a letter, and has letters, digits and _ only."
     return f"{name} is there already: give it another name." if name.upper() in map(str.upper, taken) else ""
 
 
-def with_model(plan: Plan, name: str, role: str, present: str) -> Plan:
-    """The Plan with one more model of a `role`, train or inference, and a configuration to begin with. Raises PlanError.
+def add_model(plan: Plan, name: str, role: str, present: str) -> Plan:
+    """Return the Plan with one more model of a `role`, train or inference, and a first configuration for it. Raises PlanError.
 
     Where there are no `models:` yet, the configuration that is there moves to a model called `present`, as it is written.
     """
-    plan = plan.whole
+    plan = plan.unfocused
     if not plan.models:
         plan = _named(plan, present)
     first = next(iter(plan.models.values())).deepspeed
@@ -36,7 +36,7 @@ def with_model(plan: Plan, name: str, role: str, present: str) -> Plan:
 
 
 def _named(plan: Plan, name: str) -> Plan:
-    """The Plan whose configuration is that of a model, and whose arguments ask for it by the model's name."""
+    """Turn the Plan's own configuration into that of the model `name`, and ask for it by that name in the arguments."""
     if "models" in plan.data:
         plan = plan.unset("models")
     if not plan.deepspeed:
@@ -47,13 +47,13 @@ def _named(plan: Plan, name: str) -> Plan:
 
 
 def _moved(plan: Plan, name: str) -> Plan:
-    """`deepspeed:` indented under `models:` with its comments and its layout; in a Plan in braces, its values."""
+    """Move `deepspeed:` under `models:` with its comments and its layout; in a Plan in braces, move only the values."""
     root = plan.document.node(())
     assert isinstance(root, yaml.MappingNode)
     if root.flow_style:
         return plan.patch(({"op": "move", "from": "/deepspeed", "path": f"/models/{name}/deepspeed"},))
     splice = Splice(plan.document)
-    key, value = next(pair for pair in pairs(root) if pair[0].value == "deepspeed")
+    key, value = next(pair for pair in scalar_entries(root) if pair[0].value == "deepspeed")
     start, end = splice.line_start(key.start_mark.index), splice.after_line(splice.end(value))
     lines = plan.text[start:end].splitlines(keepends=True)
     body = "".join(f"    {line}" if line.strip() else line for line in lines)
@@ -62,7 +62,7 @@ def _moved(plan: Plan, name: str) -> Plan:
 
 
 def _beside(config: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """What a model beside this one begins with: its precision, and a micro-batch that is a number, as no loader fills it."""
+    """Return a first configuration: the precision of the present model, and a number as micro-batch, since no loader fills it."""
     trained = role == "train"
     zero = config.get("zero_optimization")
     stage = zero.get("stage") if isinstance(zero, Mapping) else None

@@ -1,6 +1,6 @@
 """DeepSpeed's configuration keys as data: type, default, bounds, help, and the releases that know them.
 
-The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/oracle/extract.py` from that release's own code.
+The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/reference/extract.py` from that release's own code.
 What no code can tell (a line of help, the ZeRO stages a key matters at, the type of a key that is read by hand) is in
 `data/curated.json`. Both are read at the first look-up, in about 3 ms, not at import.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 RELEASES = ("0.14.5", "0.16.9", "0.18.2", "0.19.8")
 """The releases with a catalogue of their own, oldest first."""
+ZERO_SECTION = "zero_optimization"
 NEWEST = RELEASES[-1]
 DATA = Path(__file__).parent / "data"
 SOURCE = "https://github.com/deepspeedai/DeepSpeed/blob/v{version}/deepspeed/{file}#L{line}"
@@ -88,7 +89,7 @@ class Release:
     _keys: dict[str, Key] = field(default_factory=dict)
 
     def key(self, path: str) -> Key | None:
-        """The key at a dotted path, None where this release has none."""
+        """Return the key at a dotted path, None where this release has none."""
         found = self._keys.get(path)
         if found is None and path in self.records:
             parent = self.records.get(path.rpartition(".")[0], {})
@@ -96,7 +97,7 @@ class Release:
         return found
 
     def keys(self) -> Iterator[Key]:
-        """Every key, in the order of their paths."""
+        """Yield every key in the order of their paths."""
         return (key for path in self.records if (key := self.key(path)))
 
 
@@ -105,7 +106,7 @@ VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 
 @cache
 def release(version: str | None = None) -> Release:
-    """The catalogue of a release: its own, else the nearest older one's, else the oldest. None is the newest."""
+    """Return the catalogue of a release: its own, else the nearest older one's, else the oldest. None is the newest."""
     nearest = nearest_release(version)
     facts = json.loads((DATA / f"deepspeed-{nearest}.json").read_bytes())
     records: dict[str, dict[str, Any]] = {record["path"]: record for record in facts["keys"]}
@@ -128,7 +129,7 @@ def release(version: str | None = None) -> Release:
 
 
 def nearest_release(version: str | None) -> str:
-    """The release of `RELEASES` that judges `version`."""
+    """Return the release in `RELEASES` whose catalogue applies to `version`."""
     if version is None:
         return NEWEST
     wanted = version_tuple(version)
@@ -136,13 +137,13 @@ def nearest_release(version: str | None) -> str:
 
 
 def is_version(value: object) -> bool:
-    """Whether `version_tuple` takes it: a recorded machine may say anything of its software."""
+    """Return whether `version_tuple` accepts a value: a recorded machine may say anything about its software."""
     return isinstance(value, str) and VERSION.match(value) is not None
 
 
 @lru_cache(maxsize=64)
 def version_tuple(version: str) -> tuple[int, ...]:
-    """`0.19.8+cu128`, `0.19.8rc1` -> (0, 19, 8). Raises ValueError for what is no version."""
+    """Convert a version to numbers: `0.19.8+cu128` and `0.19.8rc1` give (0, 19, 8). Raises ValueError."""
     match = VERSION.match(version)
     if match is None:
         raise ValueError(f"{version!r} is no version")
@@ -150,7 +151,7 @@ def version_tuple(version: str) -> tuple[int, ...]:
 
 
 def lookup(path: str, version: str | None = None) -> Key | None:
-    """The key at a path without the leading `deepspeed.`; of the newest release, else of the last one that knew it."""
+    """Return the key at a path without the leading `deepspeed.`, from the newest release that has it."""
     if version is not None:
         return release(version).key(path)
     return next((key for known in reversed(RELEASES) if (key := release(known).key(path))), None)
@@ -158,12 +159,12 @@ def lookup(path: str, version: str | None = None) -> Key | None:
 
 @cache
 def spans(path: str) -> tuple[str, ...]:
-    """The releases that know a key."""
+    """Return the releases that know a key."""
     return tuple(version for version in RELEASES if path in release(version).records)
 
 
 def __getattr__(name: str) -> Any:
-    """`KEYS`: every key of the newest release by path, made when it is first asked for."""
+    """Build `KEYS`, every key of the newest release by path, on first use."""
     if name == "KEYS":
         return {key.path: key for key in release().keys()}  # noqa: SIM118
     raise AttributeError(name)
@@ -176,7 +177,7 @@ def _curated() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _in_release(path: str, extra: Mapping[str, Any], version: str, records: Mapping[str, Any]) -> bool:
-    """Whether a release has a key that its parser never asks for (`unread`): its section exists, and the years fit."""
+    """Return whether a release has a key that its parser never reads (`unread`): it has the section, and `since` and `until` match."""
     parent = path.rpartition(".")[0]
     in_time = version_tuple(extra.get("since", RELEASES[0])) <= version_tuple(version) <= version_tuple(extra.get("until", NEWEST))
     return in_time and (not parent or parent in records)
@@ -211,6 +212,6 @@ def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> 
 
 
 def _of_parent(path: str, what: str, none: Any) -> Any:
-    """What the nearest section around a key has, where the key has nothing of its own."""
+    """Return an attribute of the nearest section around a key, for a key that has none of its own."""
     parent = path.rpartition(".")[0]
     return (_curated().get(parent, {}).get(what) or _of_parent(parent, what, none)) if parent else none

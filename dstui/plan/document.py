@@ -33,8 +33,8 @@ Reading = Literal["value", "text", "text or null"]
 """How a plain scalar is read: by the core schema, or as the text that stands there (arguments, variables, names)."""
 
 
-def as_value(_path: Path) -> Reading:
-    """The default of `Document.reading`."""
+def read_as_value(_path: Path) -> Reading:
+    """Read every plain scalar as a value: the default of `Document.reading`."""
     return "value"
 
 
@@ -43,11 +43,11 @@ class Document:
     """One YAML text; `reading(path)` tells how plain scalars are read there."""
 
     text: str
-    reading: Callable[[Path], Reading] = as_value
+    reading: Callable[[Path], Reading] = read_as_value
 
     @cached_property
     def root(self) -> Node:
-        """The composed tree; positions count characters of `text`."""
+        """The composed tree; its positions count characters of `text`."""
         return compose(self.text)
 
     @cached_property
@@ -55,10 +55,10 @@ class Document:
         return {}
 
     def entries(self, node: yaml.MappingNode) -> Entries:
-        """The entries of a mapping by their keys; made once per mapping, for a look-up must not depend on how many there are."""
+        """Return the entries of a mapping by key. They are cached, so that a look-up does not depend on how many there are."""
         found = self._entries.get(id(node))
         if found is None:
-            found = self._entries[id(node)] = {key.value: (key, value) for key, value in pairs(node)}
+            found = self._entries[id(node)] = {key.value: (key, value) for key, value in scalar_entries(node)}
         return found
 
     @cached_property
@@ -67,14 +67,14 @@ class Document:
         return _Builder(self.text, self.reading).build(self.root, (), 0)
 
     def node(self, path: Path) -> Node | None:
-        """The node at a path, None where there is none."""
+        """Return the node at a path, None where there is none."""
         node: Node | None = self.root
         for part in path:
             node = self._child(node, part)
         return node
 
     def line_of(self, path: Path) -> int | None:
-        """The line (from 1) on which the key of this path stands, or of the nearest parent that is written."""
+        """Return the line (from 1) of the key at a path, or of its nearest parent in the text."""
         node, line = self.root, None
         for part in path:
             child = self._child(node, part)
@@ -95,7 +95,7 @@ class Document:
 
 
 def position(part: str | int) -> int | None:
-    """A part of a path as the position in a list; None where it is none."""
+    """Convert a part of a path to an index of a list; None where it is not a number."""
     text = str(part)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
@@ -103,8 +103,8 @@ def position(part: str | int) -> int | None:
 Entries = dict[str, tuple[yaml.ScalarNode, Node]]
 
 
-def pairs(node: yaml.MappingNode) -> Iterator[tuple[yaml.ScalarNode, Node]]:
-    """The entries of a mapping whose keys are scalars (others are refused when the document is built)."""
+def scalar_entries(node: yaml.MappingNode) -> Iterator[tuple[yaml.ScalarNode, Node]]:
+    """Yield the entries of a mapping whose keys are scalars. Other keys are refused when the document is built."""
     return ((key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode))
 
 
@@ -116,19 +116,19 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         self.depth = self.count = 0
 
     def descend_resolver(self, parent: Node | None, _index: Any) -> None:
-        """Before a node is composed."""
+        """Count depth and nodes before a node is composed, and refuse too many."""
         self.depth += 1
         self.count += 1
         if parent is not None and (self.depth > MAX_DEPTH + 1 or self.count > MAX_VALUES):
             raise _at(parent, (), TOO_DEEP if self.depth > MAX_DEPTH + 1 else TOO_MANY)
 
     def ascend_resolver(self) -> None:
-        """After it."""
+        """Leave a level after its node is composed."""
         self.depth -= 1
 
 
 def compose(text: str) -> Node:
-    """Text to a tree of nodes. Raises DocumentError."""
+    """Compose text to a tree of nodes. Raises DocumentError."""
     try:
         node: Node | None = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
@@ -145,8 +145,8 @@ def compose(text: str) -> Node:
     return node
 
 
-def values(root: Node | None) -> Iterator[Node]:
-    """Every key and value of a composed tree, aliases followed. Raises DocumentError where that exceeds a limit."""
+def walk_nodes(root: Node | None) -> Iterator[Node]:
+    """Yield every key and value of a composed tree, following aliases. Raises DocumentError where a limit is exceeded."""
     waiting, count = [(root, 0, 0)] if root is not None else [], 0
     while waiting:
         node, depth, width = waiting.pop()
@@ -163,7 +163,7 @@ def values(root: Node | None) -> Iterator[Node]:
 
 
 def _excess(node: Node, depth: int, width: int, count: int) -> str:
-    """Which limit is exceeded, in words."""
+    """Return which limit is exceeded, in words; "" for none."""
     if depth > MAX_DEPTH:
         return TOO_DEEP
     if count > MAX_VALUES:
@@ -174,7 +174,7 @@ def _excess(node: Node, depth: int, width: int, count: int) -> str:
 
 
 def _sentence(text: str, error: yaml.MarkedYAMLError) -> str:
-    """PyYAML's words for the common slips, made into what to do."""
+    """Turn PyYAML's message for a common mistake into what to do about it."""
     mark, problem = error.problem_mark, error.problem or "not YAML"
     if mark is not None and "cannot start any token" in problem and text[mark.index : mark.index + 1] == "\t":
         return "a tab where YAML wants spaces: indent with spaces"
@@ -198,7 +198,7 @@ class _Builder:
         self.text, self.reading, self.count = text, reading, 0
 
     def build(self, node: Node, path: Path, width: int) -> Any:
-        """`width`: the characters of the path."""
+        """Build the plain value of a node. `width` is the number of characters in the path."""
         self.count += 1
         if len(path) > MAX_DEPTH:  # an alias within what it stands for
             raise _at(node, path[:3], TOO_DEEP)
@@ -242,7 +242,7 @@ class _Builder:
 
 
 def placeholder(node: yaml.MappingNode) -> str | None:
-    """`{ds_config}` without quotes is a mapping to YAML: a single key without a value, in braces."""
+    """Return the text of an unquoted `{ds_config}`, which YAML reads as a mapping with one key; None for any other mapping."""
     if node.flow_style and len(node.value) == 1:
         key, value = node.value[0]
         if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode) and value.value == "" and not value.style:

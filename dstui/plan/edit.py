@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from dstui.plan.document import Document, DocumentError, Node, Path, pairs
+from dstui.plan.document import Document, DocumentError, Node, Path, scalar_entries
 from dstui.plan.finding import Operation
 from dstui.plan.scalars import yaml_scalar
 from dstui.plan.splice import EditError, Splice
@@ -23,31 +23,31 @@ HALVES = re.compile("[\ud800-\udfff]")
 
 
 def pointer(path: str) -> Path:
-    """A JSON Pointer (RFC 6901) to a path: `/a/b~1c` is `("a", "b/c")`."""
+    """Convert a JSON Pointer (RFC 6901) to a path: `/a/b~1c` is `("a", "b/c")`."""
     if path and not path.startswith("/"):
         raise EditError(f"{path!r} is not a JSON pointer: it begins with '/'")
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
 
 
-def patched(document: Document, operations: Iterable[Operation]) -> Document:
-    """The document after a JSON Patch (RFC 6902: add, replace, remove, move). Raises EditError; then nothing has changed."""
+def apply_patch(document: Document, operations: Iterable[Operation]) -> Document:
+    """Return the document after a JSON Patch (RFC 6902: add, replace, remove, move). Raises EditError and then changes nothing."""
     for operation in operations:
         path, kind = pointer(operation["path"]), operation["op"]
         if kind == "remove":
-            document = removed(document, path)
+            document = remove_node(document, path)
         elif kind == "move":
-            document = moved(document, pointer(operation["from"]), path)
+            document = move_node(document, pointer(operation["from"]), path)
         elif kind in ("add", "replace"):
             if kind == "replace" and document.node(path) is None:
                 raise EditError(f"{'.'.join(map(str, path))} is not there to be replaced")
-            document = put(document, path, operation["value"], insert=kind == "add")
+            document = put_value(document, path, operation["value"], insert=kind == "add")
         else:
             raise EditError(f"{kind!r}: a patch here adds, replaces, removes or moves")
     return document
 
 
-def put(document: Document, path: Path, value: Any, *, insert: bool = False) -> Document:
-    """The document with the value at the path, its missing parents created. `insert`: before that item, where it is in a list."""
+def put_value(document: Document, path: Path, value: Any, *, insert: bool = False) -> Document:
+    """Return the document with the value at the path, creating missing parents. With `insert`, it goes before that item of a list."""
     if not path:
         raise EditError("the whole Plan is not edited: name a key")
     _refuse_alias(document, path)
@@ -67,8 +67,8 @@ def put(document: Document, path: Path, value: Any, *, insert: bool = False) -> 
     return _checked(document, Splice(document).add(path, value), path, value, insert=True)
 
 
-def removed(document: Document, path: Path) -> Document:
-    """The document without the node at the path."""
+def remove_node(document: Document, path: Path) -> Document:
+    """Return the document without the node at the path."""
     if document.node(path) is None or not path:
         raise EditError(f"{'.'.join(map(str, path))} is not there to be removed")
     _refuse_alias(document, path)
@@ -76,36 +76,36 @@ def removed(document: Document, path: Path) -> Document:
     return _compared(document, text, _without(document.data, path), path)
 
 
-def moved(document: Document, path: Path, to: Path) -> Document:
-    """The document with a node at another path. A key that only gets another name keeps its place and its comments."""
+def move_node(document: Document, path: Path, to: Path) -> Document:
+    """Return the document with a node moved to another path. A key that is only renamed keeps its place and its comments."""
     if document.node(path) is None or not path or not to:
         raise EditError(f"{'.'.join(map(str, path))} is not there to be moved")
     if path[:-1] != to[:-1] or document.node(to) is not None or not isinstance(document.node(path[:-1]), yaml.MappingNode):
-        return put(removed(document, path), to, _get(document.data, path), insert=True)
+        return put_value(remove_node(document, path), to, _get(document.data, path), insert=True)
     _refuse_alias(document, path)
     expected = _with(_without(document.data, path), to, _get(document.data, path), insert=False)
     return _compared(document, Splice(document).rename(path, str(to[-1])), expected, path)
 
 
 def _replaced(document: Document, path: Path, value: Any) -> Document:
-    """Mappings and lists are replaced item by item, so that what stays the same keeps its text."""
+    """Replace mappings and lists item by item, so that unchanged items keep their text."""
     old = _get(document.data, path)
     if old == value and type(old) is type(value):
         return document
     if isinstance(old, dict) and isinstance(value, Mapping) and old and value:
         for key in [k for k in old if k not in value]:
             if len(_get(document.data, path)) > 1:
-                document = removed(document, (*path, key))
+                document = remove_node(document, (*path, key))
             else:
                 return _checked(document, Splice(document).overwrite(path, value), path, value)
         for key, item in value.items():
-            document = put(document, (*path, key), item)
+            document = put_value(document, (*path, key), item)
         return document
     if isinstance(old, list) and isinstance(value, (list, tuple)) and old and value:
         for index in range(len(old) - 1, len(value) - 1, -1):
-            document = removed(document, (*path, index))
+            document = remove_node(document, (*path, index))
         for index, item in enumerate(value):
-            document = put(document, (*path, index), item)
+            document = put_value(document, (*path, index), item)
         return document
     return _checked(document, Splice(document).overwrite(path, value), path, value)
 
@@ -129,7 +129,7 @@ def _compared(document: Document, text: str, expected: Any, path: Path) -> Docum
 
 
 def _refuse_alias(document: Document, path: Path) -> None:
-    """What an alias stands for is written elsewhere, always before it: an edit here would change it there too."""
+    """Refuse to edit through an alias: its text is elsewhere in the file, and an edit here would change it there too."""
     for depth in range(1, len(path) + 1):
         parent, node = document.node(path[: depth - 1]), document.node(path[:depth])
         if parent is None or node is None:
@@ -140,7 +140,7 @@ def _refuse_alias(document: Document, path: Path) -> None:
 
 
 def _refuse_halves(value: Any) -> None:
-    """What no UTF-8 can hold: a byte of another encoding in a file's name, half of a letter in JSON."""
+    """Refuse text that UTF-8 cannot encode: a byte of another encoding in a file name, or a lone surrogate in JSON."""
     if isinstance(value, str) and HALVES.search(value):
         raise EditError(f"{value[:60]!a} cannot stand in a Plan: a Plan is UTF-8 text, and this is none")
     if isinstance(value, Mapping):
@@ -151,16 +151,16 @@ def _refuse_halves(value: Any) -> None:
 
 
 def _stands_earlier(parent: Node, node: Node, name: str | int) -> bool:
-    """Whether the text of an entry is before its own key, or is that of an item before it."""
+    """Return whether the text of an entry comes before its own key, or belongs to an earlier item."""
     if isinstance(parent, yaml.MappingNode):
-        key = next(key for key, _ in pairs(parent) if key.value == str(name))
+        key = next(key for key, _ in scalar_entries(parent) if key.value == str(name))
         return bool(node.start_mark.index < key.start_mark.index)
     earlier = parent.value[: int(name)] if isinstance(parent, yaml.SequenceNode) else ()
     return node.start_mark.index < parent.start_mark.index or any(item is node for item in earlier)
 
 
 def _as_read(document: Document, path: Path, value: Any) -> Any:
-    """The value as it will be read back: where only text stands, a number is its spelling."""
+    """Convert a value to what will be read back: where only strings are allowed, a number becomes its spelling."""
     if isinstance(value, Mapping):
         return {str(key): _as_read(document, (*path, str(key)), item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

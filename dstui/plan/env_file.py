@@ -27,14 +27,14 @@ class EnvFiles:
     """What is passed over, a sentence each."""
 
     def joined(self, path: str, text: str) -> EnvFiles:
-        """With one more file, which wins over those before it."""
+        """Return these files with one more, whose variables override the earlier ones."""
         variables, bad = parse_env_file(text)
         problems = tuple(f"{path}: line {number} is not NAME=value" for number in bad)
         return EnvFiles((*self.paths, path), {**self.variables, **variables}, (*self.problems, *problems))
 
 
 def parse_env_file(text: str) -> tuple[dict[str, str], list[int]]:
-    """The variables, and the numbers of the lines that are none (DeepSpeed dies of these, also of an empty line or a comment)."""
+    """Return the variables and the numbers of the malformed lines. DeepSpeed fails on those, and on empty lines and comments."""
     variables: dict[str, str] = {}
     bad: list[int] = []
     for number, line in enumerate(text.split("\n")[: text.count("\n") + (not text.endswith("\n"))], 1):

@@ -28,7 +28,7 @@ class Fix:
 
     @property
     def by_key(self) -> bool:
-        """Whether one key does it."""
+        """Return whether one key press can apply the fix."""
         return self.patch is not None or bool(self.removes)
 
 
@@ -50,7 +50,7 @@ class Finding:
     fix: Fix | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that `dstui check --json` promises."""
+        """Return the object that `dstui check --json` documents."""
         fix = self.fix and {
             "text": self.fix.text,
             "patch": list(self.fix.patch) if self.fix.patch is not None else None,
@@ -68,6 +68,6 @@ class Finding:
         }
 
 
-def ranked(findings: list[Finding]) -> list[Finding]:
-    """Errors first, then warnings, then the rest; within one severity in the order of the file."""
+def sort_findings(findings: list[Finding]) -> list[Finding]:
+    """Sort findings by severity, then by line and code."""
     return sorted(findings, key=lambda f: (RANK_OF_SEVERITY[f.severity], f.line or 0, f.code))

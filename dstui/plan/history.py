@@ -12,7 +12,7 @@ class History:
         self._past, self._future, self.current = list[Plan](), list[Plan](), plan
 
     def push(self, plan: Plan) -> None:
-        """A new state; what had been undone is forgotten."""
+        """Add a state and forget what had been undone."""
         if plan.text != self.current.text:
             self._past.append(self.current)
             self._future.clear()
@@ -27,11 +27,11 @@ class History:
         return bool(self._future)
 
     def undo(self) -> Plan | None:
-        """The state before, None at the beginning."""
+        """Return the previous state, None at the beginning."""
         return self._move(self._past, self._future)
 
     def redo(self) -> Plan | None:
-        """The state that was undone last, None where there is none."""
+        """Return the state that was undone last, None where there is none."""
         return self._move(self._future, self._past)
 
     def _move(self, source: list[Plan], target: list[Plan]) -> Plan | None:

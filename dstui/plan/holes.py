@@ -27,19 +27,19 @@ class Hole:
     name: str
 
 
-def holes_of(plan: Plan) -> list[Hole]:
+def find_holes(plan: Plan) -> list[Hole]:
     """Return the holes of a Plan, in the order of its text."""
     return [Hole(path, match[1]) for path, text in _texts(plan) for match in HOLE.finditer(text) if match[1]]
 
 
-def shell_text_of(plan: Plan) -> Iterator[tuple[str, str]]:
+def find_shell_text(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield path and text of what looks like the shell's among the arguments and variables, which no shell reads."""
     for path, text in _texts(plan):
         if path.startswith(("job.args", "cluster.env", "cluster.launcher_args")) and (found := SHELL.search(text)):
             yield path, found[0]
 
 
-def filled(plan: Plan, environment: Mapping[str, str]) -> Plan:
+def fill_holes(plan: Plan, environment: Mapping[str, str]) -> Plan:
     """Return the Plan with the holes filled that the environment has a value for. Raises PlanError."""
 
     def value_of(match: re.Match[str]) -> str:
@@ -56,19 +56,19 @@ def filled(plan: Plan, environment: Mapping[str, str]) -> Plan:
     return plan
 
 
-def refusal(still_open: Sequence[Hole]) -> str:
+def describe_open_holes(still_open: Sequence[Hole]) -> str:
     """Return the sentence by which a launch with open holes is refused."""
     listed = "\n".join(f"  {hole.path}: ${{{hole.name}}}" for hole in still_open)
     return f"The Plan has open holes: set these variables, or write their values into the Plan\n{listed}"
 
 
-def literal(text: str) -> str:
+def unescape_holes(text: str) -> str:
     """Return the text that a program gets: `$${` is `${`."""
     return text.replace("$${", "${")
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Path and text of every string in which a hole may stand."""
+    """Yield path and text of every string that may contain a hole."""
     if "$" not in plan.text and "`" not in plan.text and "~" not in plan.text:
         return
     for section in SECTIONS:

@@ -36,10 +36,10 @@ class HostfileProblem:
     """Whether there is no such file here: a Plan may be looked at where it will not run."""
 
 
-def wrong_with_host(name: str) -> str:
-    """Why this is no host that ssh, pdsh and mpirun can all be given, in a sentence; empty where it is one.
+def host_problem(name: str) -> str:
+    """Return a sentence on why ssh, pdsh and mpirun cannot all take this host name; "" where they can.
 
-    A name, an IPv4 or IPv6 address, with USER@ before it where one is wanted: never an option, never anything that a shell looks at.
+    Valid are a name, an IPv4 or an IPv6 address, with an optional USER@ before it: nothing that could be read as an option or by a shell.
     """
     if not name or any(letter.isspace() for letter in name):
         return "a host's name has no spaces" if name else "a host's name is missing"
@@ -51,7 +51,7 @@ def wrong_with_host(name: str) -> str:
 
 
 def parse_hostfile(text: str) -> dict[str, int]:
-    """Host -> slots, in the order of the file. Raises HostfileError."""
+    """Parse a hostfile into host -> slots, in the order of the file. Raises HostfileError."""
     pool: dict[str, int] = {}
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
@@ -61,7 +61,7 @@ def parse_hostfile(text: str) -> dict[str, int]:
         if match is None:
             raise HostfileError(f"{line[:60]!r} is not `HOST slots=N`", number)
         host, slots = match[1], _slots(match[2], number)
-        if problem := wrong_with_host(host):
+        if problem := host_problem(host):
             raise HostfileError(f"{host[:60]!r}: {problem}", number)
         if host in pool:
             raise HostfileError(f"the host {host!r} stands here a second time: give it once, with all its slots", number)
@@ -77,18 +77,18 @@ def _slots(digits: str, line: int) -> int:
     return int(digits)
 
 
-def unnamed_hosts(count: int) -> list[str]:
-    """Stand-ins for hosts that the cluster will choose: `node 0`, `node 1`, … No real host has a space in its name."""
+def placeholder_hosts(count: int) -> list[str]:
+    """Return names for hosts that the cluster will choose: `node 0`, `node 1`, … No real host name has a space."""
     return [f"node {number}" for number in range(count)]
 
 
 def is_named(host: str) -> bool:
-    """Whether this is the name of a host, and not a stand-in for one that the cluster will choose."""
+    """Return whether a host is real, not a placeholder for one that the cluster will choose."""
     return " " not in host
 
 
 def hostfile_text(hosts: Mapping[str, int]) -> str:
-    """The hostfile for these hosts."""
+    """Write a hostfile for these hosts."""
     return "".join(f"{host} slots={slots}\n" for host, slots in hosts.items())
 
 
@@ -100,7 +100,7 @@ def select(
     num_nodes: int | None = None,
     num_gpus: int | None = None,
 ) -> dict[str, list[int]]:
-    """Host -> the slots that remain, as DeepSpeed filters them. Raises HostfileError."""
+    """Return host -> remaining slots, filtered as DeepSpeed does it. Raises HostfileError."""
     if include and exclude:
         raise HostfileError("include and exclude are both given: DeepSpeed takes one of them")
     if (include or exclude) and (num_nodes or num_gpus):
@@ -127,7 +127,7 @@ def select(
 
 
 def include_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> str | None:
-    """The `include` that selects these slots of these hosts: `worker-0@worker-1:0,2`; None where that is all there is.
+    """Return the `include` that selects these slots: `worker-0@worker-1:0,2`; None where they are all there are.
 
     `select(pool, include=include_for(pool, chosen))` gives `chosen` again. Raises HostfileError where nothing is chosen, or what is not
     there.
@@ -141,7 +141,7 @@ def include_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) ->
 
 
 def exclude_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> str | None:
-    """The `exclude` that leaves these slots of these hosts; None where all are left. Raises HostfileError as `include_for` does."""
+    """Return the `exclude` that leaves these slots; None where all are left. Raises HostfileError as `include_for` does."""
     if include_for(pool, chosen) is None:
         return None
     wanted = _sets(pool, chosen)
@@ -150,7 +150,7 @@ def exclude_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) ->
 
 
 def _sets(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
-    """The chosen slots of the hosts that have any."""
+    """Return the chosen slots as sets, without hosts that have none chosen."""
     wanted = {host: set(slots) for host, slots in chosen.items()}
     for host, slots in wanted.items():
         if host not in pool or not slots <= set(range(pool[host])):
@@ -159,7 +159,7 @@ def _sets(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> dict[
 
 
 def _part(host: str, slots: int, chosen: set[int]) -> str:
-    """One host of a filter."""
+    """Format one host of a filter."""
     if ":" in host or "@" in host:
         named = "give it a name (Host, HostName and User in ~/.ssh/config)"
         raise HostfileError(f"{host[:60]!r} cannot stand in a filter, where '@' and ':' mean something else: {named}")
@@ -167,7 +167,7 @@ def _part(host: str, slots: int, chosen: set[int]) -> str:
 
 
 def _refuse_many(ranks: int) -> None:
-    """Before so many are listed."""
+    """Refuse too many ranks before they are listed."""
     if ranks > MAX_RANKS:
         raise HostfileError(f"{ranks:,} ranks are more than {MAX_RANKS:,}, the most that a job can have here")
 

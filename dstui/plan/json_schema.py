@@ -48,7 +48,7 @@ AUTO = {"const": "auto", "description": "filled by the Trainer or by accelerate"
 
 
 def plan_schema(version: str | None = None) -> dict[str, Any]:
-    """The schema, with the keys of one release of DeepSpeed (the newest that is known by default)."""
+    """Return the JSON Schema of a Plan, with the keys of one release of DeepSpeed (by default the newest known)."""
     known = release(version)
     own = {name: _section(cls) for name, cls in SECTIONS.items()}
     several = "Several models in one run: name -> role, model, deepspeed."
@@ -72,7 +72,7 @@ def plan_schema(version: str | None = None) -> dict[str, Any]:
 
 
 def _section(cls: type) -> dict[str, Any]:
-    """A section of our own: its fields, and nothing else."""
+    """Describe a section of the Plan by its dataclass: its fields, and no others."""
     properties = {one.name: _field(one) for one in fields(cls)}
     return {"type": ["object", "null"], "description": _first_line(cls), "properties": properties, "additionalProperties": False}
 
@@ -105,7 +105,7 @@ def _field(one: Field[Any]) -> dict[str, Any]:
 
 
 def _deepspeed(keys: Iterable[Key], description: str) -> dict[str, Any]:
-    """DeepSpeed's keys as nested objects; unknown ones are refused only where DeepSpeed refuses them."""
+    """Describe DeepSpeed's keys as nested objects; unknown keys are refused only where DeepSpeed refuses them."""
     root: dict[str, Any] = {"type": "object", "description": description, "properties": {}}
     nodes: dict[str, dict[str, Any]] = {"": root}
     for key in keys:
@@ -145,7 +145,7 @@ def _type(kind: str, key: Key) -> dict[str, Any] | None:
 
 
 def _accelerate() -> dict[str, Any]:
-    """accelerate's keys: those that it does not know are errors at the top, and without effect in deepspeed_config."""
+    """Describe accelerate's keys. Unknown ones are errors at the top level and ignored in deepspeed_config."""
     properties = {name: _of_accelerate(key) for name, key in TOP.items()}
     properties[SECTION]["properties"] = {name: _of_accelerate(key) for name, key in PLUGIN.items()}
     description = "What accelerate has keys for and DeepSpeed has not."

@@ -12,7 +12,7 @@ from typing import Any
 
 from dstui.base.limits import MAX_SLOTS, MAX_TEXT
 from dstui.plan.document import Path
-from dstui.plan.hostfile import wrong_with_host
+from dstui.plan.hostfile import host_problem
 
 Mistakes = Iterator[tuple[Path, str]]
 
@@ -25,27 +25,27 @@ MOST_METRICS = 100
 """Patterns of the user's own: each is tried on every line of every rank."""
 
 
-def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number; true and false are none."""
+def is_integer(value: Any) -> bool:
+    """Return whether a value is an integer; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
-    return is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+    return is_integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _form(fits: Callable[[Any], bool], wanted: str) -> Callable[[Any], Mistakes]:
     def mistakes(value: Any) -> Mistakes:
         if not fits(value):
-            yield (), f"{wanted} belongs here, not {shown(value)}"
+            yield (), f"{wanted} belongs here, not {describe_value(value)}"
 
     return mistakes
 
 
 def text(value: Any) -> Mistakes:
-    """A path, a word, a line."""
+    """Yield the mistakes in a path, a word or a line of text."""
     if not isinstance(value, str):
-        yield (), f"text belongs here, not {shown(value)}"
+        yield (), f"text belongs here, not {describe_value(value)}"
     elif "\0" in value:
         yield (), "a NUL (\\0) cannot be in it: no path, argument or variable can hold one"
     elif len(value) > MAX_TEXT:
@@ -54,24 +54,28 @@ def text(value: Any) -> Mistakes:
 
 def _words(value: Any) -> Mistakes:
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        yield (), f"a list of words ([--epochs, 1]) belongs here, not {shown(value)}"
+        yield (), f"a list of words ([--epochs, 1]) belongs here, not {describe_value(value)}"
         return
     for index, word in enumerate(value):
         yield from (((index,), message) for _, message in text(word))
 
 
 def _option(value: Any) -> Mistakes:
-    """A value in a line of #SBATCH."""
+    """Yield the mistakes in the value of an option in an #SBATCH line."""
     yield from text(value)
     if isinstance(value, str) and (not value or value.startswith("-") or not OPTION.fullmatch(value)):
-        yield (), f"{shown(value)} cannot be the value of an option of sbatch: letters, digits and ._-+:,/@%=[]()&|*! only, '-' not first"
+        yield (
+            (),
+            f"{describe_value(value)} cannot be the value of an option of sbatch: "
+            "letters, digits and ._-+:,/@%=[]()&|*! only, '-' not first",
+        )
 
 
 def _options(value: Any) -> Mistakes:
     yield from _words(value)
     for index, word in enumerate(value if isinstance(value, list) else ()):
         if isinstance(word, str) and not LONG_OPTION.fullmatch(word):
-            yield (index,), f"{shown(word)} is no option of sbatch: --name or --name=value, without spaces"
+            yield (index,), f"{describe_value(word)} is no option of sbatch: --name or --name=value, without spaces"
 
 
 def _lines(value: Any) -> Mistakes:
@@ -85,24 +89,24 @@ def _words_or_text(value: Any) -> Mistakes:
     if isinstance(value, str):
         yield from text(value)
     elif list(_words(value)):
-        yield (), f"a list of words or a word ([q_proj, v_proj]) belongs here, not {shown(value)}"
+        yield (), f"a list of words or a word ([q_proj, v_proj]) belongs here, not {describe_value(value)}"
 
 
 def _host(value: Any) -> Mistakes:
     yield from text(value)
-    if isinstance(value, str) and (problem := wrong_with_host(value)):
+    if isinstance(value, str) and (problem := host_problem(value)):
         yield (), problem
 
 
 def _module(value: Any) -> Mistakes:
     yield from text(value)
     if isinstance(value, str) and not MODULE.fullmatch(value):
-        yield (), f"{shown(value)} is no name of a module, as in pkg.train"
+        yield (), f"{describe_value(value)} is no name of a module, as in pkg.train"
 
 
 def _mapping_of_texts(value: Any, wanted: str) -> Mistakes:
     if not isinstance(value, dict) or not all(isinstance(inner, str) for inner in value.values()):
-        yield (), f"{wanted} belongs here, not {shown(value)}"
+        yield (), f"{wanted} belongs here, not {describe_value(value)}"
         return
     for name, inner in value.items():
         yield from (((name,), message) for _, message in text(inner))
@@ -119,14 +123,17 @@ def _env(value: Any) -> Mistakes:
 
 
 def _slots(value: Any) -> Mistakes:
-    if not isinstance(value, dict) or not value or not all(is_whole(slots) and slots >= 1 for slots in value.values()):
-        yield (), f"a mapping host: slots with at least one host and one slot each ({{worker-1: 8}}) belongs here, not {shown(value)}"
+    if not isinstance(value, dict) or not value or not all(is_integer(slots) and slots >= 1 for slots in value.values()):
+        yield (
+            (),
+            f"a mapping host: slots with at least one host and one slot each ({{worker-1: 8}}) belongs here, not {describe_value(value)}",
+        )
         return
     for host, slots in value.items():
-        if problem := wrong_with_host(host):
+        if problem := host_problem(host):
             yield (host,), problem
         if slots > MAX_SLOTS:
-            yield (host,), f"{shown(slots)} slots are more than {MAX_SLOTS:,}, the most of one host"
+            yield (host,), f"{describe_value(slots)} slots are more than {MAX_SLOTS:,}, the most of one host"
 
 
 def _patterns(value: Any) -> Mistakes:
@@ -136,16 +143,16 @@ def _patterns(value: Any) -> Mistakes:
     if len(value) > MOST_METRICS:
         yield (), f"{len(value):,} patterns are more than {MOST_METRICS}, the most that can be tried on every line"
         return
-    from dstui.plan.patterns import wrong_with
+    from dstui.plan.patterns import metric_problem
 
     for name, pattern in value.items():
-        if isinstance(pattern, str) and (problem := wrong_with(name, pattern)):
+        if isinstance(pattern, str) and (problem := metric_problem(name, pattern)):
             yield (name,), problem
 
 
 KINDS: dict[str, Callable[[Any], Mistakes]] = {
     "str": text,
-    "int": _form(is_whole, "a whole number"),
+    "int": _form(is_integer, "a whole number"),
     "bool": _form(lambda value: isinstance(value, bool), "true or false"),
     "number": _form(_is_number, "a number"),
     "host": _host,
@@ -166,8 +173,8 @@ LISTS_OF_TEXTS = ("words", "words or str", "options", "lines", "env", "patterns"
 """Kinds in which everything is."""
 
 
-def shown(value: Any) -> str:
-    """A value in a message, cut where it is long."""
+def describe_value(value: Any) -> str:
+    """Describe a value in a message, cut where it is long."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

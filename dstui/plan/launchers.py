@@ -51,7 +51,7 @@ class Launcher:
 
     @property
     def launches_by_mpi(self) -> bool:
-        """Whether mpirun starts the hosts: it knows them by the names in the hostfile."""
+        """Return whether mpirun starts the ranks on the hosts, which it knows by their names in the hostfile."""
         return self.program == "mpirun"
 
 
@@ -236,12 +236,12 @@ LISTED = ("MLFLOW", "PYTHON", "MV2", "UCX")
 
 
 def reads_env_files(launcher: Launcher) -> bool:
-    """Whether the ranks of other hosts get what .deepspeed_env holds: where DeepSpeed's launcher starts them, or dstui in its place."""
+    """Return whether ranks on other hosts get the variables of .deepspeed_env from this launcher, or from dstui in its place."""
     return launcher.start != "here" and launcher.name not in ("torchrun", "accelerate")
 
 
 def passes_on(launcher: Launcher, variable: str, *, cpu: bool) -> bool:
-    """Whether a variable that is set where the launcher is started reaches the ranks of other hosts by itself."""
+    """Return whether the launcher passes a variable of its own environment on to ranks on other hosts."""
     if launcher.carries == "listed":
         return variable.startswith(LISTED if cpu else (*LISTED, "NCCL"))
     return launcher.carries == "all"

@@ -16,7 +16,7 @@ from typing import Any
 from dstui.base.limits import MOST_LISTED
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
-from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, shown
+from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, describe_value
 from dstui.plan.model import SECTIONS, Cluster, Job, NamedModel, Run
 
 KEPT = ("accelerate", "deepspeed")
@@ -34,7 +34,7 @@ class PlanError(Exception):
         super().__init__("\n".join(self.sentence(f) for f in findings))
 
     def sentence(self, finding: Finding) -> str:
-        """`plan.yaml:3:5: cluster.hosts: what is wrong; what to do`."""
+        """Format a finding as `plan.yaml:3:5: cluster.hosts: what is wrong; what to do`."""
         where = ":".join(str(part) for part in (self.source, finding.line, finding.column) if part)
         return ": ".join(part for part in (where, finding.path, finding.message) if part)
 
@@ -50,7 +50,7 @@ FIELDS |= {
 
 
 def reading(path: Path) -> Reading:
-    """Arguments and variables are texts as they stand (`1.10`, `1e-5`); names are texts unless null."""
+    """Return how scalars at a path are read: arguments and variables as text (`1.10`, `1e-5`), names as text unless null."""
     if path in ((), ("deepspeed",)):
         return "value"
     if path == ("name",):
@@ -67,7 +67,7 @@ def reading(path: Path) -> Reading:
 
 
 def compose(text: str, source: str) -> Document:
-    """The document of a Plan. Raises PlanError with the one place where it stops being YAML."""
+    """Compose the document of a Plan. Raises PlanError at the place where it stops being YAML."""
     document = Document(text, reading)
     try:
         _ = document.data
@@ -78,7 +78,7 @@ def compose(text: str, source: str) -> Document:
 
 
 def sections(document: Document, source: str) -> dict[str, Any]:
-    """The checked values of a Plan's top-level keys; sections as their dataclasses. Raises PlanError with all mistakes."""
+    """Return the checked values of a Plan's top-level keys, sections as their dataclasses. Raises PlanError with all mistakes."""
     data, form = document.data, _Form(document)
     if not isinstance(data, dict):
         raise PlanError([_finding("", "a Plan is a mapping: `version: 1`, `job:`, `deepspeed:` …", 1, 1)], source)
@@ -113,7 +113,7 @@ class _Form:
         self.document, self.findings, self.more = document, list[Finding](), 0
 
     def found(self) -> list[Finding]:
-        """What is wrong; of many mistakes the first, and how many there are."""
+        """Return the findings; of very many the first, with the number of the others."""
         further = f"and {self.more:,} further mistakes, which are not listed: fix these first"
         return [*self.findings, _finding("", further, None)] if self.more else self.findings
 
@@ -146,7 +146,7 @@ class _Form:
             return {}
         if isinstance(value, dict):
             return value
-        self.wrong(path, f"a mapping belongs here (key: value), not {shown(value)}")
+        self.wrong(path, f"a mapping belongs here (key: value), not {describe_value(value)}")
         return {}
 
     def section(self, path: Path, cls: type, data: Any) -> Any:
@@ -187,11 +187,13 @@ class _Form:
             return spec.default if spec.default_factory is MISSING else spec.default_factory()
         if choices and value not in choices:
             close = difflib.get_close_matches(str(value), choices, 1)
-            self.wrong(path, f"{shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            self.wrong(
+                path, f"{describe_value(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else "")
+            )
         if minimum is not None and value < minimum:
-            self.wrong(path, f"{shown(value)} is less than {minimum:g}, the least that makes sense")
+            self.wrong(path, f"{describe_value(value)} is less than {minimum:g}, the least that makes sense")
         if maximum is not None and value > maximum:
-            self.wrong(path, f"{shown(value)} is more than {maximum:g}, the most that makes sense")
+            self.wrong(path, f"{describe_value(value)} is more than {maximum:g}, the most that makes sense")
         return tuple(value) if isinstance(value, list) else value
 
     def script(self, job: Job) -> None:

@@ -33,7 +33,7 @@ def opt(  # noqa: PLR0913 - all but the first two are named
     maximum: float | None = None,
     of: type | None = None,
 ) -> Any:
-    """A field of a Plan section.
+    """Declare a field of a Plan section.
 
     `kind` names the form of its value (`dstui.plan.kinds`): str, int, bool, number, host, module, words (a list of strings), words or str,
     option (a word for sbatch), options and lines (lists of
@@ -120,6 +120,21 @@ class Model:
         choices=("eager", "sdpa", "flash"),
     )
     fused_loss: bool = opt(False, "The logits are never held whole (Liger, cut cross entropy and their like).", kind="bool")
+    tiled_mlp: bool = opt(False, "The MLP runs over parts of the sequence (DeepSpeed's TiledMLP, as in ALST).", kind="bool")
+    activation_offload: bool = opt(False, "The inputs of recomputed layers wait in RAM (ALST, activation offload of TRL).", kind="bool")
+    recompute: str = opt(
+        "full",
+        "What is recomputed where activation_checkpointing is on: whole layers, or only what is cheap to compute again.",
+        kind="str",
+        choices=("full", "selective"),
+    )
+    active_params: float | None = opt(
+        None,
+        "Of a mixture of experts given by params: the parameters that a token goes through.",
+        kind="number",
+        minimum=1,
+        maximum=MOST_PARAMETERS,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +229,12 @@ class Run:
         "RE2 matches it: no lookaround, no backreferences; \\d, \\w, \\s and \\b are about ASCII.",
         kind="patterns",
     )
+    observe: str = opt(
+        "engine",
+        "What a hook in each rank reports: engine is each step of DeepSpeed's engine; process is stacks and ends alone; off is no hook.",
+        kind="str",
+        choices=("engine", "process", "off"),
+    )
     on_end: str | None = opt(
         None,
         "A command or an https URL to notify when the job ends: DSTUI_NAME, DSTUI_STATE, DSTUI_EXIT_CODE, … or a JSON object.",
@@ -226,7 +247,7 @@ SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "ru
 
 
 def help_of(path: str) -> str:
-    """The help text of one of our own fields, by dotted path (`cluster.hosts`); empty where there is none."""
+    """Return the help text of a field of the Plan by dotted path (`cluster.hosts`); "" where there is none."""
     section, *names = path.split(".")
     cls, found = SECTIONS.get(section), None
     if section == "models":

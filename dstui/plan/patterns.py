@@ -78,7 +78,7 @@ class Expression(Protocol):
         """Return all matches, from the left."""
 
 
-def compiled(pattern: str, *, ignore_case: bool = False, in_bytes: bool = False) -> Expression:
+def compile_pattern(pattern: str, *, ignore_case: bool = False, in_bytes: bool = False) -> Expression:
     """Compile a regular expression that somebody wrote. Raises ValueError with what is wrong with it, in a sentence.
 
     `in_bytes`: it is matched in UTF-8, which takes a quarter of the time.
@@ -106,21 +106,21 @@ def compiled(pattern: str, *, ignore_case: bool = False, in_bytes: bool = False)
 
 
 def _reason(error: Exception) -> str:
-    """RE2's reason, which it tells as bytes."""
+    """Return RE2's reason for an error as text."""
     reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
     if "too large" in reason or "repetition size" in reason:
         return f"{TOO_LARGE} (RE2: {reason})"
     return f"no regular expression of RE2: {reason}"
 
 
-def wrong_with(name: str, pattern: str) -> str:
-    """Why this cannot be a metric of the user's own, in a sentence; empty where it can."""
+def metric_problem(name: str, pattern: str) -> str:
+    """Return a sentence on why this name and pattern cannot be a user's metric; "" where they can."""
     if name in TAKEN:
         return "dstui finds this one by itself: give yours another name"
     if not NAME.fullmatch(name):
         return "a metric's name is a letter, then letters, digits and _ . / - , 40 at most"
     try:
-        groups: int = compiled(pattern).groups  # type: ignore[attr-defined]
+        groups: int = compile_pattern(pattern).groups  # type: ignore[attr-defined]
     except ValueError as error:
         return str(error)
     if groups != 1:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dstui.plan.document import Document, DocumentError
 from dstui.plan.document import Path as NodePath
-from dstui.plan.edit import patched, put, removed
+from dstui.plan.edit import apply_patch, put_value, remove_node
 from dstui.plan.finding import Finding, Operation
 from dstui.plan.load import PlanError, compose, reading, sections
 from dstui.plan.model import Cluster, Job, Model, NamedModel, Run
@@ -37,18 +37,18 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """The file, byte for byte."""
+        """The content of the file, byte for byte."""
         return self.document.text
 
     @property
     def data(self) -> dict[str, Any]:
-        """The plain values as written; not to be changed."""
+        """The plain values as written. Do not change them."""
         data: dict[str, Any] = self.document.data
         return data
 
     @property
     def name(self) -> str:
-        """What the run is called; empty where the Plan does not say."""
+        """The name of the run; "" where the Plan does not set one."""
         name: str = self._sections["name"]
         return name
 
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def model(self) -> Model | None:
-        """What is trained; of one of several models what its own section says, over that of the Plan."""
+        """The model that is trained. For one of several models, its own section overrides the Plan's."""
         model: Model | None = self._sections["model"]
         own = self.models[self.focus].model if self.focus else None
         if own is None:
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def models(self) -> Mapping[str, NamedModel]:
-        """Several models in one run, by name."""
+        """The models of a run with several, by name."""
         models: Mapping[str, NamedModel] = self._sections["models"]
         return models
 
@@ -84,18 +84,18 @@ class Plan:
         return {"": own, **named} if own or not named else named
 
     def trains(self, name: str = "") -> bool:
-        """Whether a model is trained: always, unless its role or job.optimizer says that nothing is."""
+        """Return whether a model is trained: yes, unless its role or job.optimizer says otherwise."""
         return self.models[name].role == "train" if name in self.models else self.job.optimizer != "none"
 
     def focused_on(self, name: str) -> Plan:
-        """The Plan as this model has it; as the first one where there is none of this name, and no configuration of the Plan's own."""
+        """Return the Plan as seen from one of its models; where there is no such model, from its own configuration or the first model."""
         if name not in self.models:
             name = "" if self._sections["deepspeed"] or not self.models else next(iter(self.models))
         return self if name == self.focus else replace(self, focus=name)
 
     @property
-    def whole(self) -> Plan:
-        """The Plan as it is written, seen from none of its models."""
+    def unfocused(self) -> Plan:
+        """The Plan as it is written, not seen from one of its models."""
         return replace(self, focus="") if self.focus else self
 
     @property
@@ -120,11 +120,11 @@ class Plan:
         return deepspeed
 
     def place(self, path: str) -> str:
-        """A path that the Plan names, made absolute: relative to the Plan's own folder, `~` as the shell has it."""
+        """Return the absolute form of a path in the Plan: relative to the Plan's folder, with `~` expanded as a shell does."""
         return posixpath.normpath(posixpath.join(self.base, posixpath.expanduser(path)))
 
     def get(self, path: str, default: Any = None) -> Any:
-        """What is written at a dotted path; `default` where nothing is."""
+        """Return the value at a dotted path; `default` where there is none."""
         at: Any = self.data
         for part in map(str, self._parts(path)):
             if isinstance(at, Mapping) and part in at:
@@ -136,7 +136,7 @@ class Plan:
         return at
 
     def parse(self, path: str, text: str) -> Any:
-        """What a text would mean at a dotted path: `1e-4` a number under deepspeed, a word among the arguments. Raises PlanError."""
+        """Return what a text means at a dotted path: `1e-4` is a number under deepspeed, a word among the arguments. Raises PlanError."""
         parts = self._parts(path)
         try:
             return Document(text, lambda below: reading((*parts, *below))).data if text.strip() else None
@@ -144,22 +144,22 @@ class Plan:
             raise PlanError([Finding("PLAN", "error", path, f"{text!r}: {error.message}", when="parse")]) from None
 
     def absolute(self, path: str) -> str:
-        """A dotted path from the root of the document; `deepspeed.…` may be that of the model in focus."""
+        """Return a dotted path from the root of the document; `deepspeed.…` may refer to the focused model."""
         return ".".join(map(str, self._parts(path)))
 
     def line_of(self, path: str) -> int | None:
-        """The line (from 1) of a dotted path, or of its nearest parent that is written."""
+        """Return the line (from 1) of a dotted path, or of its nearest parent in the text."""
         return self.document.line_of(self._parts(path))
 
     def set(self, path: str, value: Any) -> Plan:
-        """The Plan with the value at a dotted path, missing parents created. Raises PlanError; this Plan stays as it is.
+        """Return the Plan with the value at a dotted path, creating missing parents. Raises PlanError and then changes nothing.
 
-        A value of DeepSpeed's that stands where a section has to be gives way.
+        A value of DeepSpeed's that is in the place of a section is replaced by the section.
         """
-        return self._edited(path, lambda: put(self.document, *self._with_room(self._parts(path), value)))
+        return self._edited(path, lambda: put_value(self.document, *self._with_room(self._parts(path), value)))
 
     def unset(self, path: str) -> Plan:
-        """The Plan without the key, and under deepspeed without the sections that this would leave empty."""
+        """Return the Plan without a key, and without the sections under deepspeed that this leaves empty."""
         parts = self._parts(path)
         top = 3 if parts[0] == "models" else 1
         while len(parts) > top + 1 and parts[top - 1] == "deepspeed":
@@ -167,11 +167,11 @@ class Plan:
             if self.get(section) != {parts[-1]: self.get(path)}:
                 break
             parts, path = parts[:-1], section
-        return self._edited(path, lambda: removed(self.document, parts))
+        return self._edited(path, lambda: remove_node(self.document, parts))
 
     def patch(self, operations: Iterable[Operation]) -> Plan:
-        """The Plan after a JSON Patch: all of it, or PlanError and none of it."""
-        return self._edited("", lambda: patched(self.document, operations))
+        """Return the Plan after a JSON Patch. Applies all of it, or raises PlanError and applies nothing."""
+        return self._edited("", lambda: apply_patch(self.document, operations))
 
     def _edited(self, path: str, edit: Any) -> Plan:
         try:
@@ -182,7 +182,7 @@ class Plan:
         return plan.focused_on(self.focus) if self.focus else plan
 
     def _with_room(self, parts: NodePath, value: Any) -> tuple[NodePath, Any]:
-        """A path and a value, or the section that takes the place of the scalar above them; the stage that a switch means is kept."""
+        """Return a path and a value, or the section that replaces a scalar above them; a switch of ZeRO keeps its stage."""
         for depth in range(parts.index("deepspeed") + 2 if "deepspeed" in parts else len(parts), len(parts)):
             there = self.get(".".join(map(str, parts[:depth])))
             if isinstance(there, (str, int, float)):
@@ -193,7 +193,7 @@ class Plan:
         return parts, value
 
     def _parts(self, path: str) -> NodePath:
-        """A dotted path, its keys as written: a host's name may hold dots itself (`cluster.hosts.10.0.0.1`)."""
+        """Split a dotted path into keys as written: a host name may contain dots itself (`cluster.hosts.10.0.0.1`)."""
         parts: list[str] = []
         rest = path.split(".")
         if self.focus and rest[0] in ("deepspeed", "model"):
@@ -207,7 +207,7 @@ class Plan:
 
 
 def load(text: str, source: str = "plan.yaml", base: str = "/") -> Plan:
-    """A Plan from its text. Raises PlanError with every mistake of form: file, line, column, key, what to do."""
+    """Load a Plan from its text. Raises PlanError with every mistake of form: file, line, column, key, what to do."""
     plan = Plan(compose(text, source), source, base)
     _ = plan._sections
     return plan

@@ -40,7 +40,7 @@ class SpelledFloat(float):
 
 
 def resolve(text: str) -> Any:
-    """The value of a plain scalar: None, a bool, a number that keeps its spelling, or the text itself.
+    """Return the value of a plain scalar: None, a bool, a number that keeps its spelling, or the text itself.
 
     Raises LimitError for a number too long to be one.
     """
@@ -62,17 +62,17 @@ def resolve(text: str) -> Any:
 
 
 def is_null(text: str) -> bool:
-    """Whether a plain scalar is null: a word for it, or nothing at all."""
+    """Return whether a plain scalar is null: one of its spellings, or empty."""
     return text in _NULL
 
 
 def _is_text(text: str) -> bool:
-    """Whether a plain scalar is the text itself."""
+    """Return whether a plain scalar is read as text."""
     return text not in _NULL and text not in _BOOLEANS and not any(pattern.match(text) for pattern in (_INT, _BASED, _FLOAT))
 
 
 def json_number(value: int | float) -> str:
-    """A number as JSON: in its own spelling where JSON has that spelling, else as Python writes it (`Infinity` for 1e999)."""
+    """Format a number as JSON: in its own spelling where that is valid JSON, else as Python writes it (`Infinity` for 1e999)."""
     spelling = getattr(value, "spelling", None)
     if spelling is not None and re.match(_JSON_NUMBER, spelling):
         return str(spelling)
@@ -80,7 +80,7 @@ def json_number(value: int | float) -> str:
 
 
 def yaml_scalar(value: Any, *, text: bool = False, quote: str = "") -> str:
-    """A scalar as YAML text. `text`: the place holds only strings, so `1` needs no quotes. `quote`: the quotes it had before."""
+    """Format a scalar as YAML. `text`: only strings are allowed here, so `1` needs no quotes. `quote`: the quotes it had before."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from dstui.plan.document import Document, Node, Path, pairs
+from dstui.plan.document import Document, Node, Path, scalar_entries
 from dstui.plan.scalars import yaml_scalar
 
 Entry = Node | tuple[Node, Node]
@@ -40,7 +40,7 @@ class Splice:
         return len(self.text) if end < 0 else end + 1
 
     def end(self, node: Node) -> int:
-        """Where the node's own text ends: a block's end as YAML sees it is the next token, comments included."""
+        """Return where a node's own text ends. YAML's end of a block is the next token, with the comments before it."""
         if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             last = node.value[-1]
             return self.end(last[1] if isinstance(last, tuple) else last)
@@ -55,7 +55,7 @@ class Splice:
     # -- values as text
 
     def value(self, value: Any, path: Path, *, quote: str = "") -> str:
-        """A value on one line: flow style for what is not a scalar."""
+        """Format a value on one line, collections in flow style."""
         if isinstance(value, Mapping):
             items = (f"{yaml_scalar(str(k), text=True)}: {self.value(v, (*path, str(k)))}" for k, v in value.items())
             return "{" + ", ".join(items) + "}"
@@ -64,7 +64,7 @@ class Splice:
         return yaml_scalar(value, text=self.document.reading(path) != "value", quote=quote)
 
     def block(self, value: Mapping[str, Any], path: Path, indent: int) -> str:
-        """A non-empty mapping as lines, each with its newline before it."""
+        """Format a non-empty mapping as lines, each with a newline before it."""
         lines = []
         for key, item in value.items():
             head = f"{self.newline}{' ' * indent}{yaml_scalar(str(key), text=True)}:"
@@ -77,13 +77,13 @@ class Splice:
     # -- changes
 
     def overwrite(self, path: Path, value: Any) -> str:
-        """Another value for a node that is there; the whole new text.
+        """Return the whole text with another value for an existing node.
 
-        By how the old value is written, and what the new one is:
+        How the old value is written and what the new one is decide the form:
             key: 1          -> {a: 1}     the key gets lines below it (a mapping in block style)
             key: {a: 1}     -> {b: 2}     stays in braces, for the user wrote it so
-            key:\n  a: 1    -> {b: 2}     lines give way to lines
-            key:\n  a: 1    -> 5          the lines go, the value stands beside the key
+            key:\n  a: 1    -> {b: 2}     lines are replaced by lines
+            key:\n  a: 1    -> 5          the lines are removed, the value goes beside the key
             key: 1          -> 5          only the value is replaced, in the quotes that it had
         """
         node, parent = self.document.node(path), self.document.node(path[:-1])
@@ -97,20 +97,20 @@ class Splice:
         return self._in_place(node, path, value)
 
     def _beside_key(self, parent: yaml.MappingNode, node: yaml.CollectionNode, path: Path, value: Any) -> str:
-        """The lines below a key give way to a value on the key's own line; comments between the key and its lines stay."""
+        """Replace the lines below a key by a value on the key's own line. Comments between the key and its lines stay."""
         colon = self.text.index(":", self.key(parent, path[-1]).end_mark.index) + 1
         beside = self.text[colon : self.line_start(node.start_mark.index)].rstrip("\r\n")
         return f"{self.text[:colon]} {self.value(value, path)}{beside}{self.text[self.line_end(self.end(node)) :]}"
 
     def _in_place(self, node: Node, path: Path, value: Any) -> str:
-        """Only the value's own characters are replaced. A value that is empty (`key:`, or `- ` in a list) gets the blank that it lacks."""
+        """Replace only the characters of the value. An empty value (`key:`, or `- ` in a list) gets the space that it lacks."""
         start, end = node.start_mark.index, self.end(node)
         quote = node.style if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') and isinstance(value, str) else ""
         before = "" if start != end else " " if self.text[start - 1 : start] in (":", "-") else ": "
         return self.cut(start, end, before + self.value(value, path, quote=quote))
 
     def to_block(self, node: Node, lines: str) -> str:
-        """The value of a key in a block gives way to lines below the key; a comment beside the key stays."""
+        """Replace a value in block style by lines below its key. A comment beside the key stays."""
         start, end = node.start_mark.index, self.end(node)
         if isinstance(node, yaml.CollectionNode) and not node.flow_style:
             return self.cut(self.line_start(start) - len(self.newline), self.line_end(end), lines)
@@ -119,7 +119,7 @@ class Splice:
         return head + (rest if rest.strip() else "") + lines + self.text[self.line_end(end) :]
 
     def add(self, path: Path, value: Any) -> str:
-        """A new entry in a mapping, or a new item in a list."""
+        """Add an entry to a mapping, or an item to a list."""
         parent = self.document.node(path[:-1])
         if len(path) > 1:
             grand = self.document.node(path[:-2])
@@ -162,14 +162,14 @@ class Splice:
         return self.cut(at, at, ", " + entry)
 
     def rename(self, path: Path, name: str) -> str:
-        """Another name for a key, at its place."""
+        """Rename a key in its place."""
         parent = self.document.node(path[:-1])
         assert isinstance(parent, yaml.MappingNode)
         key = self.key(parent, path[-1])
         return self.cut(key.start_mark.index, key.end_mark.index, yaml_scalar(name, text=True))
 
     def remove(self, path: Path) -> str:
-        """The text without an entry or item, its own comment included."""
+        """Return the text without an entry or item and the comment beside it."""
         parent = self.document.node(path[:-1])
         assert isinstance(parent, yaml.CollectionNode)
         if len(parent.value) == 1:
@@ -191,7 +191,7 @@ class Splice:
     # -- nodes
 
     def key(self, parent: yaml.MappingNode, name: str | int) -> Node:
-        return next(key for key, _ in pairs(parent) if key.value == str(name))
+        return next(key for key, _ in scalar_entries(parent) if key.value == str(name))
 
     def index(self, parent: yaml.CollectionNode, name: str | int) -> int:
         if isinstance(parent, yaml.SequenceNode):

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from dstui.plan import Plan
-from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION, ZERO
+from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION
+from dstui.plan.catalogue import ZERO_SECTION
 from dstui.plan.hostfile import is_named
 
 AUTO = "auto"
@@ -30,7 +31,7 @@ SEVERAL = "several models: the script gives each its plugin, and every key of De
 
 
 def accelerate_yaml(plan: Plan, slots: Mapping[str, list[int]] | None = None, ds_config: str = "ds_config.json") -> str:
-    """The file's text, with comments on what it cannot say.
+    """Return the text of an accelerate YAML, with comments on what it cannot express.
 
     `slots`: the slots used on each host, where they are known; `ds_config`: what the rendered configuration is called.
     """
@@ -39,7 +40,7 @@ def accelerate_yaml(plan: Plan, slots: Mapping[str, list[int]] | None = None, ds
 
 
 def accelerate_data(plan: Plan, slots: Mapping[str, list[int]] | None, ds_config: str) -> tuple[dict[str, Any], list[str]]:
-    """The file's values, and what is to be said of them."""
+    """Return the values of the accelerate YAML, and remarks on them."""
     whole = "distributed_type" in plan.accelerate
     data = {} if whole else dict(QUESTIONNAIRE)
     data |= _machines(plan, slots, whole)
@@ -48,7 +49,7 @@ def accelerate_data(plan: Plan, slots: Mapping[str, list[int]] | None, ds_config
     else:
         remarks = [f"accelerate uses DeepSpeed only with distributed_type: DEEPSPEED, not with {plan.accelerate['distributed_type']}"]
     data |= {name: value for name, value in plan.accelerate.items() if name not in (SECTION, "mixed_precision") or name not in data}
-    return plain({name: value for name, value in data.items() if value is not None}), remarks
+    return without_spelling({name: value for name, value in data.items() if value is not None}), remarks
 
 
 def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) -> list[str]:
@@ -80,11 +81,11 @@ def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) ->
 
 
 def plugin_fields(plan: Plan) -> tuple[dict[str, Any], list[str]]:
-    """The configuration as keys of accelerate's plugin, and the paths that no key of the plugin says."""
+    """Return the configuration as keys of accelerate's plugin, and the paths for which the plugin has no key."""
     rest = dict(_leaves({name: value for name, value in plan.deepspeed.items() if not _is_precision(name, value)}))
     written = {key.name: rest.pop(key.path) for key in PLUGIN.values() if key.path in rest}
-    fields = {name: plain(value) for name, value in written.items() if value != AUTO}
-    if ZERO not in plan.deepspeed:
+    fields = {name: without_spelling(value) for name, value in written.items() if value != AUTO}
+    if ZERO_SECTION not in plan.deepspeed:
         fields["zero_stage"] = 0
     if "gradient_accumulation_steps" not in written:
         fields["gradient_accumulation_steps"] = 1
@@ -96,7 +97,7 @@ def plugin_fields(plan: Plan) -> tuple[dict[str, Any], list[str]]:
 
 
 def _asked(stage: Any, whole: bool) -> dict[str, Any]:
-    """What the questionnaire asks at a stage and writes also where the answer is no."""
+    """Return the answers that accelerate's questionnaire writes at a stage even where they are "no"."""
     offload = dict.fromkeys(("offload_optimizer_device", "offload_param_device"), "none") if stage in (2, 3) else {}
     gather = {"zero3_save_16bit_model": False} if stage == 3 else {}
     return {} if whole else offload | gather
@@ -111,12 +112,12 @@ def _precision(plan: Plan, whole: bool) -> Any:
 
 
 def _is_precision(name: str, value: Any) -> bool:
-    """Whether a section says no more than mixed_precision does."""
+    """Return whether a section says no more than mixed_precision does."""
     return name in PRECISIONS and (value in PRECISIONS[name] or value in ({"enabled": False}, {"enabled": AUTO}))
 
 
 def _machines(plan: Plan, slots: Mapping[str, list[int]] | None, whole: bool) -> dict[str, Any]:
-    """How many processes on how many machines, and where they meet."""
+    """Return the number of processes and machines, and where they meet."""
     cluster = plan.cluster
     found: dict[str, Any] = {"num_machines": len(slots) if slots else 1}
     if slots and "num_processes" not in plan.accelerate:
@@ -131,13 +132,13 @@ def _machines(plan: Plan, slots: Mapping[str, list[int]] | None, whole: bool) ->
 
 
 def _first_named(slots: Mapping[str, list[int]]) -> str | None:
-    """The first host, where it has a name."""
+    """Return the first host, where it has a name."""
     first = next(iter(slots))
     return first if is_named(first) else None
 
 
 def _hosts(plan: Plan, data: Mapping[str, Any], whole: bool) -> dict[str, Any]:
-    """The launcher of several machines, its hostfile and its filters."""
+    """Return the launcher for several machines, its hostfile and its filters."""
     cluster = plan.cluster
     if plan.accelerate.get("num_machines", data["num_machines"]) == 1:
         return {}
@@ -152,9 +153,9 @@ def _hosts(plan: Plan, data: Mapping[str, Any], whole: bool) -> dict[str, Any]:
 
 
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted path and value of everything but sections that hold something."""
+    """Yield dotted path and value of everything but non-empty sections."""
     for name, value in config.items():
-        if isinstance(value, Mapping) and (value or (not prefix and name == ZERO)):
+        if isinstance(value, Mapping) and (value or (not prefix and name == ZERO_SECTION)):
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
@@ -164,12 +165,12 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
-def plain(value: Any) -> Any:
-    """Plain values, without the spelling of numbers: YAML 1.1, which accelerate reads, has no 1e-4."""
+def without_spelling(value: Any) -> Any:
+    """Convert numbers to plain ones: YAML 1.1, which accelerate reads, does not know 1e-4."""
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): without_spelling(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [without_spelling(item) for item in value]
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     return int(value) if isinstance(value, int) else float(value)

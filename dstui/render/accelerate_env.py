@@ -17,7 +17,7 @@ AUTO = "auto"
 
 
 def accelerate_environment(plan: Plan) -> dict[str, str]:
-    """The variables; the ranks are given the rendered file where there is one, and what beside it fills its "auto"."""
+    """Return the variables that `accelerate launch` would set for the ranks: the configuration's path, or the plugin's keys."""
     env = {"ACCELERATE_USE_DEEPSPEED": "true"}
     if precision := mixed_precision(plan):
         env["ACCELERATE_MIXED_PRECISION"] = precision
@@ -39,13 +39,13 @@ def _section(plan: Plan, name: str) -> Mapping[str, Any]:
 
 
 def _of_the_plugin(section: Mapping[str, Any]) -> dict[str, str]:
-    """Names of classes as they are, all else in lower case, as accelerate writes them."""
+    """Return the variables for the keys of the plugin as accelerate writes them: class names as they are, all else in lower case."""
     given = [key for key in PLUGIN.values() if key.variable and key.name != FILE and section.get(key.name) is not None]
     return {key.variable: str(section[key.name]) if key.kind == "str" else str(section[key.name]).lower() for key in given}
 
 
 def mixed_precision(plan: Plan) -> str | None:
-    """What accelerate is told of the number format: as the Plan's accelerate section says, else as the configuration does.
+    """Return the number format for accelerate: from the Plan's accelerate section, else from the configuration.
 
     None where that says "auto": then accelerate (or the script: Accelerator(mixed_precision=…)) decides.
     """

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from dstui.machine.binding import numactl_wrapper
 from dstui.plan import Plan
-from dstui.plan.holes import literal
+from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import hostfile_text
 from dstui.render.accelerate import accelerate_yaml
-from dstui.render.code import code
+from dstui.render.code import render_code
 from dstui.render.config_files import config_name
 from dstui.render.jsontext import json_text
-from dstui.render.kubernetes import kubernetes
+from dstui.render.kubernetes import render_kubernetes
 from dstui.render.launch import RenderError
-from dstui.render.launch_script import script
+from dstui.render.launch_script import render_launch_script
 from dstui.render.quoting import FILES
-from dstui.render.sbatch import in_allocation, sbatch
+from dstui.render.sbatch import render_in_allocation, render_sbatch
 from dstui.render.spec import BIND
 from dstui.render.target import Target
 
@@ -42,7 +42,7 @@ class Artifact:
 
 
 def ds_configs(plan: Plan) -> list[Artifact]:
-    """ds_config.json, the Plan's `deepspeed:` section itself; of several models one for each."""
+    """Return ds_config.json, the Plan's `deepspeed:` section; with several models, one file for each."""
     return [
         Artifact(config_name(name), json_text(config), f"DeepSpeed's configuration{f' of {name}' if name else ''}: {_where(name)}")
         for name, config in plan.configurations.items()
@@ -58,22 +58,22 @@ def _texts(plan: Plan) -> dict[str, str]:
 
 
 def env_text(env: Mapping[str, str], launcher: str = "") -> str:
-    """.deepspeed_env: NAME=value lines. DeepSpeed's reader knows neither comments nor empty lines.
+    """Write .deepspeed_env as NAME=value lines. DeepSpeed's reader allows neither comments nor empty lines.
 
-    With pdsh a shell on each host reads the value within double quotes: what it would expand there is escaped.
+    With pdsh, a shell on each host reads the value within double quotes, so what it would expand is escaped.
     """
     texts = {name: SHELL.sub(ESCAPED, value) if launcher == "pdsh" else value for name, value in env.items() if FILES not in value}
     return "".join(f"{name}={text}\n" for name, text in texts.items())
 
 
 def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple[Artifact, ...]:
-    """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
+    """Return the files of a Plan, ds_config.json first. Raises RenderError where no command can be made."""
     if target.plan.job.command:
-        return (*ds_configs(target.plan), own_command(target.plan))
+        return (*ds_configs(target.plan), command_artifact(target.plan))
     plan, spec = target.plan, target.launch
     files = ds_configs(plan)
     if plan.job.integration == "accelerate" or spec.launcher == "accelerate":
-        files.append(for_accelerate(target))
+        files.append(accelerate_artifact(target))
     hosts = plan.cluster.hosts if plan.cluster.hosts is not None else target.pool
     if hosts is not None:
         files.append(Artifact("hostfile", hostfile_text(hosts), "the hosts and their slots, for the launcher"))
@@ -86,40 +86,40 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     nameless = spec.launcher == "slurm" and not spec.named
-    launch = in_allocation(plan, spec, _texts(plan)) if nameless else script(spec, ds_config_path)
+    launch = render_in_allocation(plan, spec, _texts(plan)) if nameless else render_launch_script(spec, ds_config_path)
     files.append(Artifact("launch.sh", launch, "the command that starts the ranks", executable=True, private=True))
     return tuple(files)
 
 
-def own_command(plan: Plan) -> Artifact:
-    """The command of a framework that starts its own ranks."""
-    env = [f"{name}={literal(value)}" for name, value in plan.cluster.env.items()]
-    words = shlex.join([*(["env", *env] if env else []), *map(literal, plan.job.command)])
-    text = f"#!/bin/sh\ncd {shlex.quote(plan.place(literal(plan.job.workdir)))} && exec {words}\n"
+def command_artifact(plan: Plan) -> Artifact:
+    """Render the command of a framework that starts its own ranks."""
+    env = [f"{name}={unescape_holes(value)}" for name, value in plan.cluster.env.items()]
+    words = shlex.join([*(["env", *env] if env else []), *map(unescape_holes, plan.job.command)])
+    text = f"#!/bin/sh\ncd {shlex.quote(plan.place(unescape_holes(plan.job.workdir)))} && exec {words}\n"
     return Artifact("launch.sh", text, "the command, which starts its ranks itself", executable=True, private=True)
 
 
-def for_slurm(target: Target) -> Artifact:
-    """job.sbatch. Raises RenderError."""
-    made = sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
+def slurm_artifact(target: Target) -> Artifact:
+    """Render job.sbatch. Raises RenderError."""
+    made = render_sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
     notes = (*made.notes, *_left_out(target))
     return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
 
 
-def for_kubernetes(target: Target) -> Artifact:
-    """job.yaml. Raises RenderError."""
-    made = kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
+def kubernetes_artifact(target: Target) -> Artifact:
+    """Render job.yaml. Raises RenderError."""
+    made = render_kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
     return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
 
 
 def _left_out(target: Target) -> list[str]:
-    """What lies on this machine and no job of a scheduler gets."""
+    """Note the files of this machine that a job of a scheduler does not get."""
     paths = target.env_files.paths
     return [f"left out: what stands in {' and '.join(paths)}: put what the ranks need into cluster.env"] if paths else []
 
 
-def for_accelerate(target: Target) -> Artifact:
-    """accelerate.yaml."""
+def accelerate_artifact(target: Target) -> Artifact:
+    """Render accelerate.yaml."""
     try:
         used = target.slots
     except RenderError:
@@ -127,6 +127,6 @@ def for_accelerate(target: Target) -> Artifact:
     return Artifact("accelerate.yaml", accelerate_yaml(target.plan, used), "the same for `accelerate launch --config_file accelerate.yaml`")
 
 
-def for_the_script(plan: Plan) -> Artifact:
-    """The lines that the script needs."""
-    return Artifact("script_lines.py", code(plan), "the lines that the training script needs for this Plan")
+def script_artifact(plan: Plan) -> Artifact:
+    """Render the lines that the training script needs."""
+    return Artifact("script_lines.py", render_code(plan), "the lines that the training script needs for this Plan")

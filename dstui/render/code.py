@@ -14,13 +14,13 @@ from dstui.plan import Plan
 from dstui.render.code_of_accelerate import lines_for_accelerate
 from dstui.render.code_of_deepspeed import lines_for_deepspeed
 from dstui.render.code_of_several import lines_for_several
-from dstui.render.code_parts import on_cpus, peft, stage_of
+from dstui.render.code_parts import peft, plan_uses_cpus, stage_of
 
 YOURS = re.compile(r"\b(?:build_\w+|load_data|loss_of|schedule)\b")
 """The functions that the printed lines use and do not define; `schedule` maps a step to a factor of the learning rate."""
 
 
-def code(plan: Plan) -> str:
+def render_code(plan: Plan) -> str:
     """Return the lines, with comments on what each is for."""
     name = sanitise(plan.job.script or plan.job.module or "the script")
     several = any(plan.configurations.keys())
@@ -32,10 +32,10 @@ def code(plan: Plan) -> str:
 
 
 def _trainer(plan: Plan) -> Iterator[str]:
-    if on_cpus(plan) and stage_of(plan, plan.deepspeed) == 3:
+    if plan_uses_cpus(plan) and stage_of(plan, plan.deepspeed) == 3:
         yield ON_CPUS
     parsed = any("{ds_config}" in word for word in plan.job.args)
-    yield TRAINER_PARSED if parsed else TRAINER_BUILT.replace("{more}", ", use_cpu=True" if on_cpus(plan) else "")
+    yield TRAINER_PARSED if parsed else TRAINER_BUILT.replace("{more}", ", use_cpu=True" if plan_uses_cpus(plan) else "")
     yield TRAINER_MODEL
     yield from peft(plan)
     yield TRAINER_TRAIN

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dstui.plan import Plan
-from dstui.render.code_parts import EPOCHS, accelerate_builds, data, dummies, gathers, on_cpus, peft, stage_of, whole_weights
+from dstui.render.code_parts import EPOCHS, accelerate_builds, data, dummies, full_weights_blocks, gathers, peft, plan_uses_cpus, stage_of
 
 GLOO = 'kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")]'
 """What every Accelerator of ranks without a GPU is told."""
 
 
 def lines_for_accelerate(plan: Plan) -> Iterator[str]:
-    """The blocks in their order: to train, or to infer where nothing is trained."""
+    """Yield the blocks in order: for training, or for inference where nothing is trained."""
     config, stage = plan.deepspeed, stage_of(plan, plan.deepspeed)
-    yield made(plan, dummies([config]), remark="  # before the model; it finds the configuration in its environment")
+    yield accelerator_block(plan, dummies([config]), remark="  # before the model; it finds the configuration in its environment")
     if not plan.trains():
         yield FIRST + IS_ZERO_3
         yield INFERENCE
@@ -28,15 +28,15 @@ def lines_for_accelerate(plan: Plan) -> Iterator[str]:
     if stage == 3:
         yield SAVE_GATHERED if gathers(config) else NOT_GATHERED
     yield SAVE_ZERO
-    yield from whole_weights(plan, "zero_checkpoint")
+    yield from full_weights_blocks(plan, "zero_checkpoint")
 
 
-def made(plan: Plan, utils: set[str], arguments: str = "", remark: str = "") -> str:
-    """The imports, also of `utils`, and the first Accelerator: ranks without a GPU must tell it the backend."""
-    names = sorted(utils | ({"InitProcessGroupKwargs"} if on_cpus(plan) else set()))
+def accelerator_block(plan: Plan, utils: set[str], arguments: str = "", remark: str = "") -> str:
+    """Return the imports, also of `utils`, and the first Accelerator. Ranks without a GPU must name the backend."""
+    names = sorted(utils | ({"InitProcessGroupKwargs"} if plan_uses_cpus(plan) else set()))
     lines = ["import torch", "from accelerate import Accelerator", *([f"from accelerate.utils import {', '.join(names)}"] if names else [])]
     comma = ", " if arguments else ""
-    if on_cpus(plan):
+    if plan_uses_cpus(plan):
         return "\n".join([*lines, "", f"accelerator = Accelerator({arguments}{comma}{GLOO}){remark}"])
     gloo = f"# on CPU ranks: Accelerator({arguments}{comma}{GLOO}), from accelerate.utils"
     return "\n".join([*lines, "", f"accelerator = Accelerator({arguments}){remark}", gloo])

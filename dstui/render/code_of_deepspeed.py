@@ -6,37 +6,38 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dstui.plan import Plan
-from dstui.render.code_parts import has, peft, stage_of, whole_weights
+from dstui.render.code_parts import builds, full_weights_blocks, peft, plan_uses_cpus, stage_of
 
 
 def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
-    """The blocks in their order."""
+    """Yield the blocks in order."""
     config, stage = plan.deepspeed, stage_of(plan, plan.deepspeed)
     yield INITIALIZE_ARGUMENTS if any("deepspeed_config" in word for word in plan.job.args) else INITIALIZE_VARIABLE
     yield DISTRIBUTED
     yield ZERO_INIT if stage == 3 else BUILD
     yield from peft(plan)
-    yield initialized(plan, config)
+    yield initialize_block(plan, config)
     yield TRAIN
-    yield from whole_weights(plan, "checkpoints")
-    yield LIGHTNING.replace("PRECISION", _lightning_precision(config))
+    yield from full_weights_blocks(plan, "checkpoints")
+    if not plan_uses_cpus(plan):
+        yield LIGHTNING.replace("PRECISION", _lightning_precision(config))
 
 
-def initialized(plan: Plan, config: Mapping[str, Any], name: str = "", *, data: bool = True) -> str:
-    """deepspeed.initialize with what the script builds: the optimizer and the scheduler that the configuration lacks.
+def initialize_block(plan: Plan, config: Mapping[str, Any], name: str = "", *, data: bool = True) -> str:
+    """Return the call of deepspeed.initialize, with the optimizer and scheduler that the configuration lacks.
 
     `name`: which of several models it is; `data`: whether it makes the loader too.
     """
     lines, given = [], ""
     model, before = name or "model", f"{name}_" if name else ""
-    if plan.job.optimizer == "script" or not has(config, "optimizer"):
+    if plan.job.optimizer == "script" or not builds(config, "optimizer"):
         kind = "torch.optim.AdamW"
         if _offloads(config):
             kind = "DeepSpeedCPUAdam"
             lines.append("from deepspeed.ops.adam import DeepSpeedCPUAdam  # the optimizer of a model whose states are offloaded\n")
         lines.append(f"{before}optimizer = {kind}({model}.parameters(), lr=1e-4)")
         given += f", optimizer={before}optimizer"
-    if plan.job.scheduler == "script" and not has(config, "scheduler"):
+    if plan.job.scheduler == "script" and not builds(config, "scheduler"):
         given += ", lr_scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, schedule)"
     given = f"{'training_data=dataset, ' if data else ''}config=" + (f'configs["{name}"]' if name else "config") + given
     result = "engine, optimizer, loader, scheduler" if not name else f"{name}, _, loader, _" if data else f"{name}, *_"
@@ -94,8 +95,26 @@ for step, batch in enumerate(loader, first):
         engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})
 engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})"""
 LIGHTNING = """\
-# ---- with Lightning, instead of the loop above ----
+# ---- with Lightning, instead of all from deepspeed.init_distributed() on; its strategy takes GPUs only ----
+import json
+import os
+from pathlib import Path
+
 from lightning.pytorch import Trainer
+from lightning.pytorch.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.strategies import DeepSpeedStrategy
 
-trainer = Trainer(strategy=DeepSpeedStrategy(config=config), precision="PRECISION")"""
+settings = json.loads(Path(config).read_text())
+accumulate = settings.pop("gradient_accumulation_steps", 1)  # Lightning refuses it there: it is an argument of the Trainer
+trainer = Trainer(
+    strategy=DeepSpeedStrategy(config=settings),
+    precision="PRECISION",
+    max_epochs=1,
+    accumulate_grad_batches=accumulate,
+    devices=int(os.environ["LOCAL_SIZE"]),  # the ranks of this host
+    num_nodes=int(os.environ["WORLD_SIZE"]) // int(os.environ["LOCAL_SIZE"]),
+    plugins=[TorchElasticEnvironment()],  # the ranks are there already: which one this is stands in RANK and LOCAL_RANK
+)
+module = build_lightning_module()  # an optimizer of the configuration takes the place of its configure_optimizers()
+trainer.fit(module, torch.utils.data.DataLoader(load_data(), batch_size=settings.get("train_micro_batch_size_per_gpu", 1)))
+trainer.save_checkpoint("lightning")  # on every rank: a folder that DeepSpeed writes"""

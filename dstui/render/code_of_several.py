@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dstui.plan import Plan
-from dstui.render.code_of_accelerate import FIRST, made
-from dstui.render.code_of_deepspeed import initialized
+from dstui.render.code_of_accelerate import FIRST, accelerator_block
+from dstui.render.code_of_deepspeed import initialize_block
 from dstui.render.code_parts import EPOCHS, accelerate_builds, data, dummies, stage_of
 
 
 def lines_for_several(plan: Plan) -> Iterator[str]:
-    """The blocks, for accelerate or for DeepSpeed itself; the Trainer trains one model, and leaves the others to the script."""
+    """Yield the blocks for accelerate or DeepSpeed. The Trainer trains one model and leaves the others to the script."""
     if plan.job.integration == "accelerate":
         yield from _accelerate(plan)
     else:
@@ -19,7 +19,7 @@ def lines_for_several(plan: Plan) -> Iterator[str]:
 
 
 def _roles(plan: Plan) -> tuple[list[str], list[str]]:
-    """The names of the models that are trained, and of those that only compute."""
+    """Return the names of the trained models, and of those that only compute."""
     names = [name for name in plan.configurations if name]
     return [n for n in names if plan.models[n].role == "train"], [n for n in names if plan.models[n].role == "inference"]
 
@@ -28,13 +28,13 @@ WHERE = "# dstui tells every rank where they are; an argument gets the same path
 
 
 def _configurations(plan: Plan) -> str:
-    """Where the script finds the file of each model."""
+    """Return the lines that find the file of each model."""
     each = [f'    "{name}": os.environ["DSTUI_DS_CONFIG_{name.upper()}"],' for name in plan.configurations if name]
     return "\n".join(["import os", "", WHERE, "configs = {", *each, "}"])
 
 
 def _computed(inference: list[str], batch: str) -> list[str]:
-    """The forward passes without gradients, in the loop."""
+    """Return the lines of the forward passes without gradients in the loop."""
     each = [f"        {name}_outputs = {name}({batch})  # every rank must take part" for name in inference]
     return ["    with torch.no_grad():", *each] if each else []
 
@@ -46,7 +46,7 @@ def _accelerate(plan: Plan) -> Iterator[str]:
     trained, inference = _roles(plan)
     yield _configurations(plan)
     utils = {"DeepSpeedPlugin"} | dummies(plan.configurations[name] for name in trained)
-    yield made(plan, utils, "deepspeed_plugins=plugins").replace("\n\n", f"\n\n{PLUGINS}\n", 1)
+    yield accelerator_block(plan, utils, "deepspeed_plugins=plugins").replace("\n\n", f"\n\n{PLUGINS}\n", 1)
     if trained:
         yield FIRST + f"{data(plan.configurations[trained[0]])}\n{EPOCHS}"
     for number, name in enumerate(trained):
@@ -77,7 +77,7 @@ SAVE = """\
 
 
 def _owner(name: str, number: int) -> str:
-    """The Accelerator of a trained model, by its place among them."""
+    """Return the name of the Accelerator of a trained model, by its place among them."""
     return f"accelerator_{name}" if number else "accelerator"
 
 
@@ -117,7 +117,7 @@ def _deepspeed(plan: Plan) -> Iterator[str]:
     for number, name in enumerate(trained):
         config = plan.configurations[name]
         build, split = f"{name} = build_{name}()", f'with deepspeed.zero.Init(config_dict_or_path=configs["{name}"]):\n    '
-        yield "\n".join([(split if stage_of(plan, config) == 3 else "") + build, initialized(plan, config, name, data=number == 0)])
+        yield "\n".join([(split if stage_of(plan, config) == 3 else "") + build, initialize_block(plan, config, name, data=number == 0)])
     for name in inference:
         yield INITIALIZE_INFERENCE.replace("NAME", name)
     if not trained:

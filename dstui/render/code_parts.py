@@ -25,23 +25,23 @@ def stage_of(plan: Plan, config: Mapping[str, Any]) -> int:
 
 
 def gathers(config: Mapping[str, Any]) -> bool:
-    """Whether whole weights are gathered when a model is saved at stage 3."""
+    """Return whether full weights are gathered when a model is saved at stage 3."""
     zero = config.get("zero_optimization")
     return isinstance(zero, Mapping) and zero.get("stage3_gather_16bit_weights_on_model_save") is True
 
 
-def has(config: Mapping[str, Any], section: str) -> bool:
-    """Whether the configuration builds this: its optimizer or its scheduler."""
+def builds(config: Mapping[str, Any], section: str) -> bool:
+    """Return whether the configuration builds this: its optimizer or its scheduler."""
     return bool(config.get(section))
 
 
-def on_cpus(plan: Plan) -> bool:
-    """Whether the Plan says that its ranks have no GPU."""
+def plan_uses_cpus(plan: Plan) -> bool:
+    """Return whether the Plan says that its ranks have no GPU."""
     return plan.cluster.env.get("DS_ACCELERATOR") == "cpu"
 
 
 def data(config: Mapping[str, Any]) -> str:
-    """The data loader, with the configuration's micro-batch."""
+    """Return the lines of the data loader, with the configuration's micro-batch."""
     micro = config.get("train_micro_batch_size_per_gpu")
     size = micro if isinstance(micro, int) else 8
     return f"loader = torch.utils.data.DataLoader(dataset, batch_size={size}, shuffle=True)"
@@ -49,17 +49,17 @@ def data(config: Mapping[str, Any]) -> str:
 
 def dummies(configs: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the names of accelerate's stand-ins for what these configurations build."""
-    sections = {section for config in configs for section in ("optimizer", "scheduler") if has(config, section)}
+    sections = {section for config in configs for section in ("optimizer", "scheduler") if builds(config, section)}
     return ({"DummyOptim"} if "optimizer" in sections else set()) | ({"DummyScheduler"} if sections else set())
 
 
 def accelerate_builds(config: Mapping[str, Any], owner: str = "accelerator", name: str = "", *, loader: bool = True) -> Iterator[str]:
-    """The lines that make optimizer and scheduler and prepare them with their model: one of accelerate's four combinations.
+    """Yield the lines that build optimizer and scheduler and prepare them with their model: one of accelerate's four combinations.
 
     `name`: which of several models it is; `owner`: the Accelerator that trains it.
     """
     model, before = name or "model", f"{name}_" if name else ""
-    optimizer, scheduler = has(config, "optimizer"), has(config, "scheduler")
+    optimizer, scheduler = builds(config, "optimizer"), builds(config, "scheduler")
     yield f"{before}trained = [p for p in {model}.parameters() if p.requires_grad]"
     if optimizer:
         yield f'{before}optimizer = DummyOptim({before}trained, lr=1e-4)  # the configuration builds it; this fills its "auto"'
@@ -85,8 +85,8 @@ def accelerate_builds(config: Mapping[str, Any], owner: str = "accelerator", nam
     yield f"{objects} = {owner}.prepare({objects})"
 
 
-def whole_weights(plan: Plan, folder: str) -> Iterator[str]:
-    """The blocks that read a whole model from a checkpoint of DeepSpeed's; it has one file of weights where nothing is split."""
+def full_weights_blocks(plan: Plan, folder: str) -> Iterator[str]:
+    """Yield the blocks that read the full weights from a DeepSpeed checkpoint; where nothing is split they are one file."""
     read, load = (FP32, LOAD_FP32) if stage_of(plan, plan.deepspeed) else (NOT_SPLIT, LOAD)
     yield f"{LATER}\n{read.replace('FOLDER', folder)}"
     yield "model = build_model()  # anew: into an engine nothing would be loaded, and nothing would say so"
@@ -113,7 +113,7 @@ LOAD = "model.load_state_dict(state_dict)"
 
 
 def peft(plan: Plan) -> Iterator[str]:
-    """The lines that add LoRA to a model, where the Plan's model has it."""
+    """Yield the lines that add LoRA to a model, where the Plan's model has it."""
     lora = plan.model.lora if plan.model is not None else None
     if lora is None:
         return

@@ -13,22 +13,22 @@ VARIABLE = "DSTUI_DS_CONFIG"
 
 
 def config_name(model: str) -> str:
-    """The name of the file of a configuration: ds_config.json, of one of several models ds_config_MODEL.json."""
+    """Return the file name of a configuration: ds_config.json, or ds_config_MODEL.json for one of several models."""
     return f"ds_config_{model}.json" if model else "ds_config.json"
 
 
 def config_variable(model: str) -> str:
-    """The variable in which every rank finds its path: DSTUI_DS_CONFIG, of one of several models DSTUI_DS_CONFIG_MODEL."""
+    """Return the variable that gives every rank its path: DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_MODEL for one of several models."""
     return f"{VARIABLE}_{model.upper()}" if model else VARIABLE
 
 
 def placeholder(model: str) -> str:
-    """What stands for its path until the place of the files is known."""
+    """Return the placeholder for its path, used until the place of the files is known."""
     return f"{{ds_config:{model}}}" if model else DS_CONFIG
 
 
 def with_paths(word: str, ds_config: str) -> str:
-    """A word with the paths of the rendered files in it; those of several models stand beside ds_config.json."""
+    """Replace placeholders in a word by the paths of the rendered files, which lie beside ds_config.json."""
 
     def path(match: re.Match[str]) -> str:
         return posixpath.join(posixpath.dirname(ds_config), config_name(match[1])) if match[1] else ds_config

@@ -20,12 +20,12 @@ class JsonLine:
 
 
 def json_lines(value: Any) -> list[JsonLine]:
-    """The lines of a JSON file: two spaces per level, lists of scalars on one line, numbers in their own spelling."""
+    """Return the lines of a JSON file: two spaces per level, lists of scalars on one line, numbers in their own spelling."""
     return list(_lines(value, "", "", "", ""))
 
 
 def json_text(value: Any) -> str:
-    """The whole file, with its last newline."""
+    """Return the whole JSON file with its last newline."""
     return "\n".join(line.text for line in json_lines(value)) + "\n"
 
 
@@ -46,7 +46,7 @@ def _lines(value: Any, path: str, indent: str, head: str, comma: str) -> Iterato
 
 
 def _scalar(value: Any) -> str:
-    """A scalar, an empty object, or a list of scalars."""
+    """Format a scalar, an empty object, or a list of scalars."""
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_scalar(item) for item in value) + "]"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -55,5 +55,5 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """A string, true, false or null, with the letters that are safe to show as they are."""
+    """Format a string, true, false or null; characters that are safe to show stay as they are."""
     return escaped(json.dumps(value, ensure_ascii=False))

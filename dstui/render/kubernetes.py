@@ -16,9 +16,9 @@ import yaml
 from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.render.accelerate import PORT, plain
-from dstui.render.quoting import quoted, variable
-from dstui.render.sbatch import Made, about, for_cluster, identifier
+from dstui.render.accelerate import PORT, without_spelling
+from dstui.render.quoting import quote_word, variable
+from dstui.render.sbatch import ClusterScript, for_cluster, header_comment, identifier
 from dstui.render.spec import LaunchSpec
 
 CONFIG = "/etc/deepspeed"
@@ -30,8 +30,8 @@ HEAD = """\
 """
 
 
-def kubernetes(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> Made:
-    """The manifest. `machine`: a node's, where a recorded one is at hand; `configs`: ds_config.json and the like. Raises RenderError."""
+def render_kubernetes(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
+    """Render the manifest. `machine`: a recorded node, where there is one; `configs`: the configuration files. Raises RenderError."""
     spec, slots, notes = for_cluster(plan, machine, pool)
     name, pods = identifier(plan, spec), len(spec.hosts)
     pod = _pod(plan, spec, name, slots)
@@ -46,12 +46,12 @@ def kubernetes(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, con
         "spec": {"runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": plan.run.restarts.max}, "pytorchReplicaSpecs": replicas},
     }
     configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-config"}, "data": dict(configs)}
-    body = yaml.dump_all(map(plain, (configmap, job)), Dumper=_Dumper, sort_keys=False, width=140)
-    return Made(f"{about(plan, notes)}\n{HEAD.replace('WORKDIR', sanitise(spec.workdir))}{body}", tuple(notes))
+    body = yaml.dump_all(map(without_spelling, (configmap, job)), Dumper=_Dumper, sort_keys=False, width=140)
+    return ClusterScript(f"{header_comment(plan, notes)}\n{HEAD.replace('WORKDIR', sanitise(spec.workdir))}{body}", tuple(notes))
 
 
 def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
-    """The pod of every replica."""
+    """Return the pod of every replica."""
     gpus = {} if spec.cpu else {"resources": {"limits": {"nvidia.com/gpu": slots}}}
     container = {
         "name": "pytorch",  # the operator looks for this name
@@ -67,7 +67,7 @@ def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
 
 
 def _command(plan: Plan, spec: LaunchSpec) -> str:
-    """torchrun, told by the operator's variables which pod it is."""
+    """Return the torchrun command, which learns from the operator's variables which pod it is in."""
     inside = replace(
         spec,
         launcher="torchrun",
@@ -79,11 +79,11 @@ def _command(plan: Plan, spec: LaunchSpec) -> str:
         master_port=variable("MASTER_PORT"),
     )
     words = inside.argv(f"{CONFIG}/ds_config.json", variable("RANK"))
-    return f"cd {quoted(spec.workdir)} && exec {' '.join(map(quoted, words))}"
+    return f"cd {quote_word(spec.workdir)} && exec {' '.join(map(quote_word, words))}"
 
 
 def _environment(plan: Plan, spec: LaunchSpec) -> Mapping[str, str]:
-    """Without what the operator or the node says."""
+    """Return the environment of the ranks without what the operator or the node sets."""
     theirs = ("LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
     env = spec.environment(f"{CONFIG}/ds_config.json")
     return {name: value for name, value in env.items() if name not in theirs or name in plan.cluster.env}

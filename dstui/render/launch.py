@@ -17,8 +17,8 @@ from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, SECTION
 from dstui.plan.env_file import ENV_FILE
-from dstui.plan.holes import literal
-from dstui.plan.hostfile import HostfileError, is_named, select, unnamed_hosts
+from dstui.plan.holes import unescape_holes
+from dstui.plan.hostfile import HostfileError, is_named, placeholder_hosts, select
 from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher, reads_env_files
 from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import PORT, accelerate_data
@@ -50,10 +50,10 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
     hosts = hosts_of(plan, pool)
     if hosts is None:
         if machine == Machine.unprobed():
-            count = cluster.num_gpus or (cluster.cpu_ranks if says_cpu(plan) else 0)
+            count = cluster.num_gpus or (cluster.cpu_ranks if asks_for_cpus(plan) else 0)
             return {"localhost": list(range(count))} if count else None
-        hosts = {"localhost": cluster.cpu_ranks if says_cpu(plan) else len(machine.gpus) or cluster.cpu_ranks}
-        chosen = says_cpu(plan) or any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
+        hosts = {"localhost": cluster.cpu_ranks if asks_for_cpus(plan) else len(machine.gpus) or cluster.cpu_ranks}
+        chosen = asks_for_cpus(plan) or any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
         if not chosen and (launcher_visible := launcher_slots(_as_started(plan, machine))):
             return {"localhost": [slot for slot in launcher_visible if slot < len(machine.gpus)]}
     try:
@@ -73,20 +73,20 @@ def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, 
         return cluster.hosts if cluster.hosts is not None else pool
     if cluster.hostfile is not None or (cluster.num_nodes or 1) < 2:
         return None
-    ranks = cluster.num_gpus or (cluster.cpu_ranks if says_cpu(plan) else None)
+    ranks = cluster.num_gpus or (cluster.cpu_ranks if asks_for_cpus(plan) else None)
     if ranks is None:
         message = f"num_nodes is {cluster.num_nodes} and no host is named: give num_gpus, the ranks on each host (or name them in hosts)"
         raise RenderError("cluster.num_gpus", message)
-    return dict.fromkeys(unnamed_hosts(int(cluster.num_nodes or 1)), ranks)
+    return dict.fromkeys(placeholder_hosts(int(cluster.num_nodes or 1)), ranks)
 
 
-def says_cpu(plan: Plan) -> bool:
-    """Whether the Plan itself says that its ranks run on CPUs."""
+def asks_for_cpus(plan: Plan) -> bool:
+    """Return whether the Plan itself says that its ranks run on CPUs."""
     return plan.cluster.env.get("DS_ACCELERATOR") == "cpu"
 
 
 def _as_started(plan: Plan, machine: Machine) -> Machine:
-    """The machine with the Plan's own CUDA_VISIBLE_DEVICES, which the launcher finds in place of the shell's."""
+    """Return the machine with the Plan's CUDA_VISIBLE_DEVICES, which replaces the shell's for the launcher."""
     given = plan.cluster.env.get("CUDA_VISIBLE_DEVICES")
     if given is None:
         return machine
@@ -119,7 +119,7 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
     _refuse(plan, launcher, used or {})
     local = launcher.name == "local"
     first = next(iter(used or ("localhost",)))
-    cpu = on_cpus(plan, machine, tuple(used or ())) if cpu is None else cpu
+    cpu = ranks_on_cpus(plan, machine, tuple(used or ())) if cpu is None else cpu
     read = found if found and reads_env_files(launcher) and not all(host in HERE for host in used or HERE) else {}
     return LaunchSpec(
         python=interpreter(plan),
@@ -128,9 +128,9 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
             *_common_options(plan, launcher),
             *cluster.launcher_args,
         ),
-        script=(_as_script(literal(job.script)),) if job.script else ("-m", str(job.module)),
-        script_args=tuple(map(literal, job.args)),
-        workdir=plan.place(literal(job.workdir)),
+        script=(_as_script(unescape_holes(job.script)),) if job.script else ("-m", str(job.module)),
+        script_args=tuple(map(unescape_holes, job.args)),
+        workdir=plan.place(unescape_holes(job.workdir)),
         env={**read, **_environment(plan, cpu, launcher, first)},
         ranks=dict(enumerate(host for host, chosen in (used or {}).items() for _ in chosen)),
         cpu=cpu,
@@ -146,7 +146,7 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
 
 
 def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> str:
-    """The Plan's launcher; where it names none, local for this machine, srun in a SLURM allocation, ssh elsewhere. Raises RenderError."""
+    """Return the Plan's launcher; where it names none, local for this machine, srun in a SLURM allocation, else ssh. Raises RenderError."""
     far = next((host for host in hosts if host not in HERE), None)
     named = all(map(is_named, hosts))
     launcher = chosen or ("local" if far is None else "slurm" if machine.host.scheduler == "slurm" else "ssh" if named else "torchrun")
@@ -159,7 +159,7 @@ def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> s
 
 
 def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -> None:
-    """What the launcher itself would refuse, or take for something else. Raises RenderError."""
+    """Refuse what the launcher would reject or misread. Raises RenderError."""
     cluster = plan.cluster
     filters = [name for name in ("include", "exclude", "num_nodes", "num_gpus") if getattr(cluster, name) is not None]
     if filters and not launcher.filters:
@@ -176,10 +176,10 @@ def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -
                 )
 
 
-def on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
-    """Whether the ranks run on CPUs: this machine has no GPU and is where they run, or the Plan says so.
+def ranks_on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
+    """Return whether the ranks run on CPUs: they run on this machine and it has no GPU, or the Plan says so.
 
-    A machine from which other hosts are started is often a login node without a GPU: it says nothing of them.
+    A machine that starts ranks on other hosts is often a login node without a GPU, which says nothing about those hosts.
     """
     says = plan.cluster.env.get("DS_ACCELERATOR")
     if says is not None:
@@ -190,17 +190,17 @@ def on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
 
 
 def runs_here(machine: Machine, hosts: Collection[str]) -> bool:
-    """Whether ranks run on this machine: no other host is named, or it is one of them."""
+    """Return whether ranks run on this machine: no other host is named, or it is one of them."""
     return all(host in HERE for host in hosts) or machine.host.name in {host.rpartition("@")[2] for host in hosts}
 
 
 def master_address(plan: Plan, first: str) -> str:
-    """Where the ranks meet: as the Plan says, else the first host's name (without a user's); of nameless hosts the environment does."""
+    """Return where the ranks meet: as the Plan says, else the first host's name without its user; for unnamed hosts, a variable."""
     return plan.cluster.master_addr or (first.rpartition("@")[2] if is_named(first) else variable("MASTER_ADDR"))
 
 
 def _common_options(plan: Plan, launcher: Launcher) -> list[str]:
-    """Options of DeepSpeed's launcher that do not depend on the hosts."""
+    """Return the options of DeepSpeed's launcher that do not depend on the hosts."""
     cluster = plan.cluster
     if launcher.name in ("torchrun", "accelerate"):
         return []
@@ -211,24 +211,24 @@ def _common_options(plan: Plan, launcher: Launcher) -> list[str]:
 
 
 def _bindings(machine: Machine, slots_of_a_host: list[int]) -> tuple[Binding, ...]:
-    """The CPUs of each rank of a host (the first stands for all); none where the machine does not tell."""
+    """Return the CPUs of each rank of a host, for which the first host stands; empty where the machine does not tell."""
     there = [slot for slot in slots_of_a_host if slot < len(machine.gpus)]
     return near_binding(machine, there) if there else even_binding(machine, len(slots_of_a_host))
 
 
 def _as_script(path: str) -> str:
-    """A path that no launcher takes for an option of its own, nor the shim for the wrapper that stands before the script."""
+    """Return a path that no launcher takes for an option, nor the shim for the wrapper before the script."""
     return f"./{path}" if path.startswith(("-", "bind:")) else path
 
 
 def interpreter(plan: Plan) -> str:
-    """The interpreter of the ranks: an absolute path, or the name of a program on the PATH."""
+    """Return the interpreter of the ranks: an absolute path, or the name of a program on the PATH."""
     python = plan.job.python or sys.executable
     return plan.place(python) if "/" in python else python
 
 
 def _local_options(plan: Plan, machine: Machine, used: Mapping[str, list[int]] | None) -> list[str]:
-    """One machine: the launcher counts its GPUs by itself, but not CPU ranks, and not what the Plan says otherwise."""
+    """Return the options for one machine. The launcher counts its GPUs itself, but not CPU ranks or what the Plan overrides."""
     cluster = plan.cluster
     if cluster.include or cluster.exclude:
         return _filters(plan)
@@ -247,7 +247,7 @@ def _filters(plan: Plan) -> list[str]:
 
 
 def _accelerate_file(plan: Plan, used: Mapping[str, list[int]] | None) -> AccelerateFile:
-    """What the rendered YAML leaves to the command. Raises RenderError."""
+    """Return what the rendered YAML leaves to the command line. Raises RenderError."""
     section = plan.accelerate.get(SECTION)
     multinode = str((section or {}).get("deepspeed_multinode_launcher") or "standard") if isinstance(section, Mapping) else "standard"
     path = f"accelerate.{SECTION}.deepspeed_multinode_launcher"
@@ -270,4 +270,4 @@ def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[
         env |= accelerate_environment(plan)
     elif plan.job.integration == "trainer" and launcher.name != "accelerate":
         env |= parallelism_variables(plan)  # the Trainer's own Accelerator reads them
-    return env | {name: literal(value) for name, value in plan.cluster.env.items()}
+    return env | {name: unescape_holes(value) for name, value in plan.cluster.env.items()}

@@ -23,7 +23,7 @@ RENDEZVOUS = ("rdzv-endpoint", "rdzv-id")
 
 
 def launcher_words(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
-    """From `-m` on. `folder`: where the generated files lie; `node`: the host's place, where each has a command of its own."""
+    """Return the words of the command from `-m` on. `folder`: of the generated files; `node`: the host, where each has its own command."""
     return SHAPES.get(spec.launcher, _backend if BY_NAME[spec.launcher].backend else _each_host)(spec, folder, node)
 
 
@@ -33,7 +33,7 @@ def _here(spec: LaunchSpec, _folder: str, _node: int | str) -> list[str]:
 
 
 def _backend(spec: LaunchSpec, folder: str, _node: int | str) -> list[str]:
-    """One command for all. Without --force_multi a filter that leaves one host would train on this machine instead."""
+    """Return one command for all hosts. Without --force_multi, a filter that leaves one host would train on this machine instead."""
     return [*DEEPSPEED, "--hostfile", f"{folder}/hostfile", "--launcher", spec.launcher, "--force_multi", *_meeting(spec), *_rest(spec)]
 
 
@@ -50,7 +50,7 @@ def _rest(spec: LaunchSpec) -> list[str]:
 
 
 def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
-    """Static, or by rendezvous where the Plan's own options ask for c10d."""
+    """Return torchrun's words: static, or by rendezvous where the Plan's options ask for c10d."""
     counts = ["--nnodes", str(len(spec.hosts)), "--nproc-per-node", str(len(spec.slots_of(node)) or "gpu")]
     options = spec.launcher_options if spec.named else (*spec.launcher_options, *_MEET_ANYWHERE)
     given = {word.lstrip("-").partition("=")[0].replace("_", "-") for word in options}
@@ -63,7 +63,7 @@ def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
 
 
 def _accelerate(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
-    """The YAML says the rest; paths in it would be relative to the job's folder, so they are said here."""
+    """Return accelerate's words. Paths in its YAML would be relative to the job folder, so they are options here."""
     words = [*ACCELERATE]
     if all(word.partition("=")[0] != ACCELERATE_OPTION for word in spec.launcher_options):  # the user's own YAML, else the rendered one
         words += ["--config_file", f"{folder}/accelerate.yaml"]

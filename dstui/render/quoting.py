@@ -11,7 +11,7 @@ _VARIABLE = re.compile(r"\0(\w+)\0")
 
 
 def variable(name: str) -> str:
-    """In a word: what the shell that runs it has in this variable. No word that a Plan can hold has a NUL."""
+    """Return a placeholder for a shell variable in a word. It uses NUL, which no word of a Plan can contain."""
     return f"\0{name}\0"
 
 
@@ -21,8 +21,8 @@ REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
 """What a terminal must not see; a line break within quotes may stay."""
 
 
-def quoted(word: str) -> str:
-    """A word as any shell takes it and any terminal shows it: what is unsafe to show is told to printf by its bytes."""
+def quote_word(word: str) -> str:
+    """Quote a word for any shell and any terminal. Bytes that are unsafe to show become escapes of printf."""
     parts = _VARIABLE.split(word)  # texts, and between them names of variables
     texts = [_quoted(part) if part or part == word else "" for part in parts[::2]]
     return texts[0] + "".join(f'"${name}"{text}' for name, text in zip(parts[1::2], texts[1:], strict=True))

@@ -34,8 +34,8 @@ class Reach:
     why: str
 
 
-def reaching(spec: LaunchSpec, shell: Iterable[str] = (), *, gpu_here: bool = False) -> tuple[Reach, ...]:
-    """The Plan's own variables, then those of the shell in which the job is started, each with whether the ranks find it.
+def trace_variables(spec: LaunchSpec, shell: Iterable[str] = (), *, gpu_here: bool = False) -> tuple[Reach, ...]:
+    """Return the Plan's variables, then those of the shell that starts the job, each with whether the ranks get it.
 
     `shell`: names that are set there; `gpu_here`: whether the machine that starts the ranks has a GPU.
     """
@@ -69,7 +69,7 @@ def _of_the_shell(name: str, launcher: Launcher, gpu_here: bool) -> Reach:
 
 
 def env_file_lines(target: Target) -> list[tuple[Severity, str]]:
-    """What becomes of the .deepspeed_env files that lie around, a sentence each. Nothing of what cannot be launched."""
+    """Describe what happens to the .deepspeed_env files that were found, one sentence each; empty where nothing can be launched."""
     found = target.env_files
     try:
         spec = target.launch
@@ -91,7 +91,7 @@ def env_file_lines(target: Target) -> list[tuple[Severity, str]]:
 
 
 def reach_lines(found: Iterable[Reach]) -> list[str]:
-    """`yes  NCCL_DEBUG  in .deepspeed_env`, aligned."""
+    """Format the variables as aligned lines: `yes  NCCL_DEBUG  in .deepspeed_env`."""
     rows = list(found)
     width = max((len(row.name) for row in rows), default=0)
     return [f"{'yes' if row.reaches else 'no ':3}  {row.name.ljust(width)}  {row.why}" for row in rows]

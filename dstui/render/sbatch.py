@@ -16,8 +16,8 @@ from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.render.accelerate import PORT
-from dstui.render.launch import RenderError, launch_spec, says_cpu, slots
-from dstui.render.quoting import FILES, quoted, variable
+from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots
+from dstui.render.quoting import FILES, quote_word, variable
 from dstui.render.spec import LaunchSpec
 
 CHECKPOINT = "{checkpoint}"
@@ -74,15 +74,15 @@ wait "$step"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ClusterScript:
     """A file for a cluster's scheduler, and what was assumed in it."""
 
     text: str
     notes: tuple[str, ...]
 
 
-def sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> Made:
-    """The script. `machine`: a node's, where a recorded one is at hand; `configs`: ds_config.json and the like. Raises RenderError."""
+def render_sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
+    """Render the script. `machine`: a recorded node, where there is one; `configs`: the configuration files. Raises RenderError."""
     spec, slots, notes = for_cluster(plan, machine, pool)
     name = identifier(plan, spec)
     cpus = _cpus_per_task(plan, machine, slots)
@@ -92,16 +92,16 @@ def sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs
         notes.append(f"to fill in: the line {FILL_IN} (or cluster.slurm.cpus_per_task): SLURM gives a node's ranks one CPU unless told")
     restarts = plan.run.restarts.max
     texts = {
-        "ABOUT": about(plan, notes),
+        "ABOUT": header_comment(plan, notes),
         "DIRECTIVES": "\n".join(_directives(plan, spec, name, slots, cpus)),
         "SETUP": "\n".join(plan.cluster.slurm.setup),
     }
     requeue = _filled(REQUEUE, {"MAX": str(restarts), "RESUME": _resume(plan)}) if restarts else ""
-    return Made(_filled(HEAD, texts) + _start(plan, spec, name, slots, configs) + requeue + TAIL, tuple(notes))
+    return ClusterScript(_filled(HEAD, texts) + _start(plan, spec, name, slots, configs) + requeue + TAIL, tuple(notes))
 
 
-def in_allocation(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
-    """launch.sh where SLURM chooses the hosts: started inside an allocation it takes that one's."""
+def render_in_allocation(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
+    """Render launch.sh for hosts that SLURM chooses; inside an allocation it uses that allocation's."""
     slots, name = len(next(iter(spec.slots.values()))), identifier(plan, spec)
     gpus = "" if spec.cpu else f" --gpus-per-node={slots}"
     head = f"#!/bin/bash\n# Inside an allocation: salloc --nodes={len(spec.hosts)} --ntasks-per-node=1{gpus} bash launch.sh\n"
@@ -109,11 +109,11 @@ def in_allocation(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> s
 
 
 def _start(plan: Plan, spec: LaunchSpec, name: str, slots: int, configs: Mapping[str, str]) -> str:
-    """From the folder to the files: what every node reads."""
+    """Return the lines that enter the folder and write the files that every node reads."""
     node = replace(spec, master_addr=variable("master"), master_port=variable("port"))
     command = node.command_of(variable("SLURM_NODEID"), f"{FILES}/ds_config.json")
     texts = {
-        "WORKDIR": quoted(spec.workdir),
+        "WORKDIR": quote_word(spec.workdir),
         "NAME": name,
         "PORT": str(plan.cluster.master_port or f"$(({PORT} + SLURM_JOB_ID % 3000))"),
         "SLOTS": str(slots),
@@ -123,11 +123,11 @@ def _start(plan: Plan, spec: LaunchSpec, name: str, slots: int, configs: Mapping
 
 
 def for_cluster(plan: Plan, machine: Machine, pool: Mapping[str, int] | None) -> tuple[LaunchSpec, int, list[str]]:
-    """How the nodes of a cluster start the Plan, the ranks on each of them, and what was assumed. Raises RenderError.
+    """Return how the nodes of a cluster start the Plan, the ranks on each of them, and what was assumed. Raises RenderError.
 
-    Nothing follows from the machine that renders, which is a laptop or a login node: what it lacks says nothing of the nodes.
+    The rendering machine is a laptop or a login node, so nothing about the nodes follows from it.
     """
-    cpu, cluster = says_cpu(plan), plan.cluster
+    cpu, cluster = asks_for_cpus(plan), plan.cluster
     if not machine.recorded:
         machine = Machine.unprobed()
     used = slots(plan, machine, pool)
@@ -140,10 +140,11 @@ def for_cluster(plan: Plan, machine: Machine, pool: Mapping[str, int] | None) ->
     spec = launch_spec(plan, machine, pool, "slurm", cpu=cpu)
     count, notes = counts.pop(), list[str]()
     if cpu:
-        notes.append(f"{ranks(count)} on CPUs on each node, as DS_ACCELERATOR: cpu says in cluster.env; no GPU is asked for")
+        notes.append(f"{format_ranks(count)} on CPUs on each node, as DS_ACCELERATOR: cpu says in cluster.env; no GPU is asked for")
     else:
         notes.append(
-            f"assumed: each node has {count} GPU{'s' * (count > 1)} for its {ranks(count)} (cluster.env.DS_ACCELERATOR: cpu says CPUs)"
+            f"assumed: each node has {count} GPU{'s' * (count > 1)} for its {format_ranks(count)} "
+            "(cluster.env.DS_ACCELERATOR: cpu says CPUs)"
         )
     if cluster.launcher in ("torchrun", "accelerate") and cluster.launcher_args:
         spec = replace(spec, launcher_options=tuple(word for word in spec.launcher_options if word not in cluster.launcher_args))
@@ -153,18 +154,18 @@ def for_cluster(plan: Plan, machine: Machine, pool: Mapping[str, int] | None) ->
     return replace(spec, bindings=(), filters=()), count, notes
 
 
-def ranks(count: int) -> str:
-    """`1 rank`, `8 ranks`."""
+def format_ranks(count: int) -> str:
+    """Format a number of ranks: `1 rank`, `8 ranks`."""
     return f"{count} rank{'s' * (count > 1)}"
 
 
-def about(plan: Plan, notes: Sequence[str]) -> str:
-    """The comment at the head of a generated file."""
+def header_comment(plan: Plan, notes: Sequence[str]) -> str:
+    """Return the comment at the head of a generated file."""
     return "\n".join(f"# {sanitise(line)}" for line in (f"Made by dstui from {plan.source}.", *notes))
 
 
 def _directives(plan: Plan, spec: LaunchSpec, name: str, slots: int, cpus: int | None) -> Iterator[str]:
-    """The lines of #SBATCH."""
+    """Yield the #SBATCH lines."""
     asked, restarts = plan.cluster.slurm, plan.run.restarts.max
     options: dict[str, str | None] = {
         "job-name": name,
@@ -186,7 +187,7 @@ def _directives(plan: Plan, spec: LaunchSpec, name: str, slots: int, cpus: int |
 
 
 def _cpus_per_task(plan: Plan, machine: Machine, slots: int) -> int | None:
-    """The CPUs of a node's ranks: of the Plan, else of a recorded node; 0 where all are the job's, None where not known."""
+    """Return the CPUs for a node's ranks, from the Plan or a recorded node; 0 for all of a node, None where not known."""
     asked = plan.cluster.slurm
     if asked.cpus_per_task is not None or asked.exclusive or any(word.startswith("--cpus-per-") for word in asked.extra):
         return asked.cpus_per_task or 0
@@ -197,21 +198,21 @@ def _cpus_per_task(plan: Plan, machine: Machine, slots: int) -> int | None:
 
 
 def identifier(plan: Plan, spec: LaunchSpec) -> str:
-    """A name that SLURM and Kubernetes take: letters, digits and '-'."""
+    """Return a name that SLURM and Kubernetes accept: letters, digits and '-'."""
     words = re.sub(r"[^a-z0-9]+", "-", (plan.name or spec.script[-1].rpartition("/")[2].removesuffix(".py")).lower()).strip("-")
     return words[:40].strip("-") or "job"
 
 
 def _resume(plan: Plan) -> str:
-    """What a further attempt appends to the script's arguments."""
+    """Return what a further attempt appends to the script's arguments."""
     args = plan.run.restarts.args
     if not args:
         return "# run.restarts.args of the Plan would be appended to the script's arguments here, after a requeue."
     if any(CHECKPOINT in word for word in args):
         return f"# After a requeue the script must find its checkpoint itself: {CHECKPOINT} in run.restarts.args is known to dstui alone."
-    return f'[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] || set -- {" ".join(map(quoted, args))}'
+    return f'[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] || set -- {" ".join(map(quote_word, args))}'
 
 
 def _filled(template: str, texts: Mapping[str, str]) -> str:
-    """The template with its words in capitals replaced, in one pass: what a text holds is not looked at again."""
+    """Replace the words in capitals of a template in one pass, so that inserted text is not replaced again."""
     return re.sub(r"\b(?:" + "|".join(texts) + r")\b", lambda match: texts[match[0]], template)

@@ -12,7 +12,7 @@ from dstui.plan.hostfile import is_named
 from dstui.plan.launchers import BY_NAME, Start
 from dstui.render.config_files import with_paths
 from dstui.render.launcher_words import launcher_words
-from dstui.render.quoting import FILES, quoted, variable
+from dstui.render.quoting import FILES, quote_word, variable
 
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
@@ -32,7 +32,7 @@ class AccelerateFile:
 
     @property
     def hostfile(self) -> bool:
-        """Whether DeepSpeed's launcher is underneath, which reads a hostfile."""
+        """Return whether DeepSpeed's launcher, which reads a hostfile, is underneath."""
         return self.multinode != "standard"
 
 
@@ -73,59 +73,61 @@ class LaunchSpec:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """As the hostfile names them, rank 0's first."""
+        """The hosts as the hostfile names them, rank 0's first."""
         return tuple(self.slots) or ("localhost",)
 
     @property
     def local(self) -> bool:
-        """Whether every rank runs on this machine, started by DeepSpeed's own launcher."""
+        """Return whether every rank runs on this machine, started by DeepSpeed's own launcher."""
         return self.launcher == "local"
 
     @property
     def only_here(self) -> bool:
-        """Whether no other host is named, whoever starts the ranks."""
+        """Return whether no other host is named, whoever starts the ranks."""
         return all(host in HERE for host in self.hosts)
 
     @property
     def named(self) -> bool:
-        """Whether the hosts are known by name, or only their number is."""
+        """Return whether the hosts are known by name, or only their number is."""
         return all(map(is_named, self.hosts))
 
     @property
     def meets_by_name(self) -> bool:
-        """Whether the ranks must find the first host by its name: nodes of SLURM have none but known ones, and a rendezvous by c10d is
-        held by the host that finds itself under the name."""
+        """Return whether the ranks must find the first host by name.
+
+        SLURM's nodes have known names, and a c10d rendezvous is held by the host that finds itself under the name.
+        """
         return self.launcher == "slurm" or "c10d" in " ".join(self.launcher_options)
 
     @property
     def names_needed(self) -> tuple[str, ...]:
-        """The hosts' names that every host must be able to resolve, without a user's."""
+        """The host names, without users, that every host must be able to resolve."""
         if self.meets_by_name or BY_NAME[self.launcher].launches_by_mpi:
             return tuple(host.rpartition("@")[2] for host in self.hosts)
         return ()
 
     @property
     def start(self) -> Start:
-        """One command here for ranks here, one on each host, or one here that starts all hosts."""
+        """Where commands are given: one here for ranks here, one on each host, or one here that starts all hosts."""
         if self.launcher == "accelerate":
             return "login" if self.accelerate.multinode == "pdsh" else "hosts"
         return BY_NAME[self.launcher].start
 
     @property
     def by_file(self) -> bool:
-        """Whether the ranks' environment goes through .deepspeed_env, as DeepSpeed's launcher for several hosts takes it."""
+        """Return whether the ranks' environment goes through .deepspeed_env, as DeepSpeed's launcher for several hosts takes it."""
         return BY_NAME[self.launcher].backend
 
     def slots_of(self, node: int | str) -> tuple[int, ...]:
-        """The slots of a host; those of the first where a variable says which host it is. Empty where they are not known yet."""
+        """Return the slots of a host; those of the first where a variable says which host it is. Empty where not known yet."""
         return list(self.slots.values())[node if isinstance(node, int) else 0] if self.slots else ()
 
     def options(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> list[str]:
-        """Between `python -m LAUNCHER` and the script; those of one host, where each has a command of its own."""
+        """Return the words between `python -m LAUNCHER` and the script; of one host, where each has its own command."""
         return launcher_words(self, _folder(ds_config), node)[2:]
 
     def argv(self, ds_config: str = "./ds_config.json", node: int | str = 0, wrapper: Sequence[str] = ()) -> list[str]:
-        """The command as a list of words.
+        """Return the command as a list of words.
 
         `wrapper`: a Python program with its own first arguments that gets interpreter-less the script and its arguments, as if it were
         the script (dstui's shim); it also does what bind.sh would.
@@ -140,7 +142,7 @@ class LaunchSpec:
         return [*launcher, *(["--module"] if self.script[0] == "-m" else []), self.script[-1], *args]
 
     def environment(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> dict[str, str]:
-        """What the ranks of a host are to find in their environment."""
+        """Return the variables that the ranks of a host must have."""
         absolute = self._absolute(ds_config)
         env = {name: with_paths(value, absolute) for name, value in self.env.items()}
         chosen = self.slots_of(node)
@@ -149,13 +151,13 @@ class LaunchSpec:
         return env
 
     def launcher_environment(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> dict[str, str]:
-        """What is set where the command is started: the ranks' own, or the name of the file that DeepSpeed's launcher hands to them."""
+        """Return the environment of the command: the ranks' own, or the name of the file that DeepSpeed's launcher gives them."""
         if not self.by_file:
             return self.environment(ds_config, node)
         return {"DS_ENV_FILE": self._absolute(f"{_folder(ds_config)}/{self.env_file}{WITH_PATHS if FILES in ds_config else ''}")}
 
     def command(self, ds_config: str = "./ds_config.json") -> str:
-        """What a person pastes into a shell: one command, or one for each host where the launcher wants that."""
+        """Return the text to paste into a shell: one command, or one for each host where the launcher needs that."""
         if self.start != "hosts" or self.only_here:
             return self.command_of(0, ds_config)
         if not self.named:
@@ -166,25 +168,25 @@ class LaunchSpec:
         return "\n\n".join(f"# on {host}\n{self.command_of(node, ds_config)}" for node, host in enumerate(self.hosts))
 
     def command_of(self, node: int | str, ds_config: str = "./ds_config.json") -> str:
-        """One host's command, or that for all."""
+        """Return the command of one host, or the one for all."""
         return "\n".join(self._lines(ds_config, node))
 
     def _absolute(self, path: str) -> str:
         return path if FILES in path else posixpath.normpath(posixpath.join(self.workdir, path))
 
     def _lines(self, ds_config: str, node: int | str) -> Iterator[str]:
-        yield f"cd {quoted(self.workdir)} &&"
+        yield f"cd {quote_word(self.workdir)} &&"
         folder = posixpath.dirname(self.python)
         if folder:  # ninja, pdsh and the like of a virtual environment are found beside its python
-            yield f'PATH={quoted(folder)}:"$PATH" \\'
+            yield f'PATH={quote_word(folder)}:"$PATH" \\'
         for name, value in self.launcher_environment(ds_config, node).items():
-            yield f"{name}={quoted(value)} \\"
+            yield f"{name}={quote_word(value)} \\"
         words = self.argv(ds_config, node)
         script = len(words) - len(self.script_args) - (3 + len(self.script) if self.bindings else 1)
-        yield " ".join(map(quoted, words[:script])) + " \\"
-        yield "  " + " ".join(map(quoted, words[script:]))
+        yield " ".join(map(quote_word, words[:script])) + " \\"
+        yield "  " + " ".join(map(quote_word, words[script:]))
 
 
 def _folder(ds_config: str) -> str:
-    """Where the generated files lie."""
+    """Return the folder of the generated files."""
     return posixpath.dirname(ds_config) or "."

@@ -9,7 +9,7 @@ from functools import cached_property
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
-from dstui.plan.hostfile import unnamed_hosts
+from dstui.plan.hostfile import placeholder_hosts
 from dstui.render.launch import RenderError, hosts_of, launch_spec, runs_here, slots
 from dstui.render.spec import LaunchSpec
 
@@ -27,12 +27,12 @@ class Target:
 
     @cached_property
     def slots(self) -> Mapping[str, list[int]] | None:
-        """Host -> the slots that are used; None where it depends on GPUs that nobody has looked for. Raises RenderError."""
+        """Host -> the slots that are used; None where it depends on GPUs that nobody has probed. Raises RenderError."""
         return slots(self.plan, self.machine, self.pool)
 
     @cached_property
     def world_size(self) -> int | None:
-        """The number of ranks; None where it is not known: no GPU was looked for, or DeepSpeed refuses a filter."""
+        """The number of ranks; None where it is not known: no GPU was probed, or DeepSpeed refuses a filter."""
         try:
             return sum(map(len, self.slots.values())) if self.slots is not None else None
         except RenderError:
@@ -40,15 +40,14 @@ class Target:
 
     @cached_property
     def hosts_machine(self) -> Machine | None:
-        """What is known of the machines where the ranks run: `machine`, where they run there or where it is a recorded one, which
-        stands for them; None where it only starts them."""
+        """The machine that describes the hosts of the ranks: `machine`, where they run on it or it is recorded; else None."""
         try:
             named: Mapping[str, int] = hosts_of(self.plan, self.pool) or {}
         except RenderError:
-            named = dict.fromkeys(unnamed_hosts(1), 1)  # several hosts, of which nobody says how many ranks each has
+            named = dict.fromkeys(placeholder_hosts(1), 1)  # several hosts, of which nobody says how many ranks each has
         return self.machine if self.machine.recorded or runs_here(self.machine, named) else None
 
     @cached_property
     def launch(self) -> LaunchSpec:
-        """How the ranks are started. Raises RenderError."""
+        """The launch spec of the Plan. Raises RenderError."""
         return launch_spec(self.plan, self.machine, self.pool, found=self.env_files.variables)

@@ -17,7 +17,7 @@ from dstui.adopt.shell.recognise import recognise
 from dstui.adopt.shell.shell_state import Launch
 from dstui.base.files import FileProblem, write_atomic
 from dstui.base.output import begin, flush, remark, say
-from dstui.documents import file_reader, script_facts, script_facts_of
+from dstui.documents.open import file_reader, script_facts, script_facts_of
 from dstui.plan import Plan, PlanError, load
 from dstui.stand_ins.run_session import LET_THROUGH, SESSION, RunSession
 
@@ -140,15 +140,15 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
 def _started(plan: Plan, session: RunSession) -> int:
     """Check and start a launch, and wait for its end."""
     from dstui import headless
-    from dstui.check import check
-    from dstui.jobs.supervise.start import LaunchError, start
+    from dstui.check import check_plan
+    from dstui.jobs.control.start import LaunchError, start
     from dstui.machine.probe import probe
     from dstui.render.target import Target
 
     target = Target(plan, probe(), None)
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding
-        for finding in check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))
+        for finding in check_plan(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))
         if finding.code != OF_THE_CONFIGURATION
         and finding.severity != "info"
         and (plan.deepspeed or not finding.path.startswith("deepspeed"))  # an empty section: the script has a configuration of its own

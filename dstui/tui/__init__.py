@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dstui.documents import Opened
+    from dstui.documents.open import Opened
     from dstui.jobs.store.folder import JobFolder
     from dstui.machine.snapshot import Machine
 
@@ -24,7 +24,7 @@ def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool =
 def attach_tui(folder: JobFolder) -> int:
     """Look at a job that was started before, with the Plan that it was started from; the exit status."""
     from dstui.base.files import FileProblem
-    from dstui.documents import Opened
+    from dstui.documents.open import Opened
     from dstui.jobs.store.plan_diff import plan_of
     from dstui.plan import PlanError
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
     from textual.widget import AwaitMount
 
-    from dstui.documents import Opened
+    from dstui.documents.open import Opened
     from dstui.jobs.store.folder import JobFolder
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
@@ -216,10 +216,10 @@ class DstuiApp(TerminalApp):
 
     @on(messages.GpusRefreshed)
     def _gpus_refreshed(self, event: messages.GpusRefreshed) -> None:
-        from dstui.machine.live import refreshed
+        from dstui.machine.live import update_states
 
         if (machine := self.session.state.machine) is not None:
-            self.session.machine_probed(refreshed(machine, event.states))
+            self.session.machine_probed(update_states(machine, event.states))
 
     def _follow_gpus(self) -> None:
         machine = self.session.state.machine

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dstui.base.output import say
-from dstui.base.regular import append_regular
+from dstui.base.regular_files import append_regular
 from dstui.tui.terminal_app import TerminalApp
 
 KEPT = 20

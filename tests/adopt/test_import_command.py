@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dstui.base.files import FileProblem
-from dstui.documents import open_document, plan_of_both
+from dstui.documents.open import open_document, plan_of_both
 from dstui.plan import load
 from tests.adopt.plain_loops import FLAT
 

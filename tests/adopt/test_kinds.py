@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dstui.adopt.signs import kind_of
-from dstui.documents import open_document
+from dstui.documents.open import open_document
 from tests.command import dstui
 
 PLAN = """\

@@ -8,7 +8,7 @@ import pytest
 
 from dstui.adopt.recipes import Script, recipes
 from dstui.adopt.script import inspect_script
-from dstui.check import check
+from dstui.check import check_plan
 from dstui.machine.snapshot import GIB, Host, Machine
 from dstui.plan import load
 from dstui.render.target import Target
@@ -41,7 +41,7 @@ def test_every_recipe_is_a_plan_without_errors_on_its_machine(kind: str, gpus: i
         plan = load(recipe.text)
         ranks = Target(plan, here).world_size
         assert ranks == (gpus or 2)
-        assert [f.message for f in check(plan, here, world_size=ranks) if f.severity == "error"] == []
+        assert [f.message for f in check_plan(plan, here, world_size=ranks) if f.severity == "error"] == []
         assert plan.name == "train"
 
 
@@ -63,7 +63,7 @@ def test_a_recipe_for_a_script_that_builds_its_own_optimizer_says_so_and_does_no
         plan = load(recipe.text)
         assert plan.job.optimizer == "script"
         assert "optimizer" not in plan.deepspeed
-        found = check(plan, here, world_size=Target(plan, here).world_size, script=facts)
+        found = check_plan(plan, here, world_size=Target(plan, here).world_size, script=facts)
         assert [f.message for f in found if f.severity != "info"] == []
 
 
@@ -77,7 +77,7 @@ def test_a_recipe_for_the_trainer_leaves_to_its_arguments_what_must_be_theirs(gp
         plan = load(recipe.text)
         assert plan.job.args == ("--deepspeed", "{ds_config}", "--bf16", *(("--use_cpu",) if not gpus else ()))
         assert plan.get("deepspeed.bf16.enabled") == plan.get("deepspeed.gradient_clipping") == "auto" and "optimizer" not in plan.deepspeed
-        found = check(plan, here, world_size=Target(plan, here).world_size, script=facts)
+        found = check_plan(plan, here, world_size=Target(plan, here).world_size, script=facts)
         assert [f.message for f in found if f.severity != "info"] == []
 
 

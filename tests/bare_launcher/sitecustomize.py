@@ -27,7 +27,7 @@ def _hand_over(path, words):
 
 
 _program = sys.orig_argv[1:]
-_FILES = ("/dstui/oracle/", "/tests/forecast/ranks.py", "/tests/adopt/real_accelerate.py")
+_FILES = ("/dstui/reference/", "/tests/forecast/ranks.py", "/tests/adopt/real_accelerate.py")
 """Of the programs that are run by file path."""
 _BEGINNING = "# asks DeepSpeed\n"
 """Of programs (`python -c`): the doctor's, and those of the tests that want to be forked."""

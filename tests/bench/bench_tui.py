@@ -143,8 +143,8 @@ def test_the_preview_follows_a_key_within_two_frames(plan: Path) -> None:
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
     """A Plan whose ds_config.json has a hundred lines: the quickstart's keys, and further sections with DeepSpeed's defaults."""
+    from dstui.documents.plan_files import find_plan
     from dstui.plan.catalogue import KEYS
-    from dstui.plan_files import find_plan
 
     sections: dict[str, list[str]] = {}
     for path, key in KEYS.items():

@@ -12,5 +12,5 @@ from dstui.check.reference import ReferenceChecker
 @pytest.fixture(scope="session")
 def deepspeed() -> Iterator[ReferenceChecker]:
     """The installed DeepSpeed's parser."""
-    with ReferenceChecker() as oracle:
-        yield oracle
+    with ReferenceChecker() as reference:
+        yield reference

@@ -15,7 +15,7 @@ from dstui.check import check_config
 from dstui.check.reference import ReferenceChecker
 from tests.machines import NO_GPU
 
-EXTRACT = Path(dstui.__file__).parent / "oracle" / "extract.py"
+EXTRACT = Path(dstui.__file__).parent / "reference" / "extract.py"
 
 
 @dataclass
@@ -32,9 +32,9 @@ class Tally:
         return f"{self.taken} taken by both, {self.refused} refused by both, {ours} refused by us only, {theirs} by DeepSpeed only"
 
 
-def compare(config: dict[str, Any], ranks: int, version: str, oracle: ReferenceChecker, tally: Tally) -> None:
+def compare(config: dict[str, Any], ranks: int, version: str, reference: ReferenceChecker, tally: Tally) -> None:
     """One configuration, both verdicts."""
-    theirs = oracle.validate(config, ranks)
+    theirs = reference.validate(config, ranks)
     findings = check_config(config, NO_GPU, world_size=ranks, deepspeed_version=version)
     refused = [f for f in findings if f.severity == "error" and f.when == "parse"]
     if theirs.ok and not refused:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs import put
 from dstui.check import check_config
-from dstui.check.reference import ReferenceChecker, with_types
+from dstui.check.reference import ReferenceChecker, add_float_types
 from tests.machines import NO_GPU
 
 KEYS = {
@@ -108,7 +108,7 @@ def difference(config: dict[str, object], engine: ReferenceChecker) -> str:
         return ""  # the word of this processor, which another would not give; it says nothing of the configuration
     ours = [
         f
-        for f in check_config(config, with_types(NO_GPU, engine.types()), world_size=2)
+        for f in check_config(config, add_float_types(NO_GPU, engine.types()), world_size=2)
         if f.severity == "error" and f.when in ("parse", "initialize")
     ]
     if theirs.ok == (not ours):

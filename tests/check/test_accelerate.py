@@ -12,7 +12,7 @@ from test_fixes import errors, patched
 from dstui.adopt.accelerate import read_accelerate
 from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.signs import is_accelerate
-from dstui.check import check
+from dstui.check import check_plan
 from dstui.check.accelerate import RULES, check_accelerate
 from dstui.plan import load
 from tests import command
@@ -161,13 +161,13 @@ def test_a_file_as_a_web_page_shows_it_is_one_error_with_the_whole_text_as_its_f
 
 def test_the_accelerate_section_of_a_plan_is_judged_as_the_yaml_is() -> None:
     plan = load("version: 1\njob: {script: t.py, integration: accelerate}\naccelerate:\n  mixed_precision: fp32\n  zzz: 1\ndeepspeed: {}\n")
-    found = {f.code: f for f in check(plan)}
+    found = {f.code: f for f in check_plan(plan)}
     assert (found["AC010"].path, found["AC010"].line, found["AC004"].path) == ("accelerate.mixed_precision", 4, "accelerate.zzz")
     for code in ("AC010", "AC004"):
         fix = found[code].fix
         assert fix is not None and fix.patch is not None
         plan = plan.patch(fix.patch)
-    assert not {"AC010", "AC004"} & {f.code for f in check(plan)}
+    assert not {"AC010", "AC004"} & {f.code for f in check_plan(plan)}
 
 
 def test_auto_with_launch_flags_is_resolved_as_accelerate_does() -> None:
@@ -180,7 +180,7 @@ def test_auto_with_launch_flags_is_resolved_as_accelerate_does() -> None:
         f"version: 1\njob: {{script: t.py, integration: accelerate}}\naccelerate: {{deepspeed_config: {flags}}}\n"
         f"deepspeed: {{train_micro_batch_size_per_gpu: 1, zero_optimization: {zero}}}\n"
     )
-    found = {f.path.removeprefix("deepspeed.zero_optimization."): f.message for f in check(plan) if f.code == "DS331"}
+    found = {f.path.removeprefix("deepspeed.zero_optimization."): f.message for f in check_plan(plan) if f.code == "DS331"}
     assert found == {
         "stage": '"auto" becomes 3',
         "offload_param.device": '"auto" becomes cpu',
@@ -197,7 +197,7 @@ MOE = {"model_type": "mixtral", "num_local_experts": 8, "hidden_size": 32}
 )
 def test_a_mixture_of_experts_at_stage_3_is_judged_by_what_the_release_gathers_whole(version: str, model: str, severity: str) -> None:
     plan = load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2, zero_optimization: {stage: 3}}\n")
-    found = [f for f in check(plan, deepspeed_version=version, model={**MOE, "model_type": model}) if f.code == "DS334"]
+    found = [f for f in check_plan(plan, deepspeed_version=version, model={**MOE, "model_type": model}) if f.code == "DS334"]
     assert [f.severity for f in found] == [severity]
 
 
@@ -206,8 +206,8 @@ def test_a_number_that_follows_from_the_model_is_told_and_one_that_cannot_is_an_
         "version: 1\njob: {script: t.py, integration: accelerate}\n"
         "deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3, reduce_bucket_size: auto}}\n"
     )
-    told = next(f for f in check(plan, model={"hidden_size": 32}) if f.code == "DS306")
+    told = next(f for f in check_plan(plan, model={"hidden_size": 32}) if f.code == "DS306")
     assert told.severity == "info" and told.message.endswith("= 1,024")
     multimodal = {"text_config": {"hidden_size": 32}}
-    assert [f.severity for f in check(plan, model=multimodal) if f.code == "DS306"] == ["error"]
-    assert [f.severity for f in check(plan, model=multimodal, integration="trainer") if f.code == "DS306"] == ["info"]
+    assert [f.severity for f in check_plan(plan, model=multimodal) if f.code == "DS306"] == ["error"]
+    assert [f.severity for f in check_plan(plan, model=multimodal, integration="trainer") if f.code == "DS306"] == ["info"]

@@ -186,7 +186,7 @@ def test_people_see_the_line_the_reason_and_what_to_do(tmp_path: Path, capsys: p
     assert "stage: 9" in out and f"{file}:10" in out and "fix: write 3" in out and "why: " in out and "\033" not in out
 
 
-def test_the_oracle_confirms_and_says_what_no_rule_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reference_confirms_and_says_what_no_rule_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = write(tmp_path, "good.json", GOOD), write(tmp_path, "bad.json", GOOD.replace('"stage": 2', '"stage": 9'))
     code, found = report(capsys, good, bad, "--oracle", "parse")
     assert code == 1
@@ -194,7 +194,7 @@ def test_the_oracle_confirms_and_says_what_no_rule_explains(tmp_path: Path, caps
     assert "reads this configuration" in found["files"][0]["diagnostics"][-1]["message"]
 
 
-def test_the_oracle_can_call_initialize_for_a_few_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reference_can_call_initialize_for_a_few_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     adam = '"optimizer": {"type": "AdamW", "params": {"lr": 0.001, "torch_adam": true}}'
     file = write(tmp_path, "ds.json", GOOD.replace("{", "{" + adam + ", ", 1))
     code, found = report(capsys, file, "--oracle", "init", "--world-size", "2")

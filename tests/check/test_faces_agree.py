@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dstui.commands.check import installed_deepspeed
+from dstui.documents.plan_files import read_plan
 from dstui.machine.snapshot import Machine, Software
 from dstui.plan import Plan
-from dstui.plan_files import read_plan
 from dstui.tui.session.file_lookups import resolve_all
 from dstui.tui.session.session import Session
 from tests import machines

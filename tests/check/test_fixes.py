@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from configs import configs
-from dstui.check import check, check_config
+from dstui.check import check_config, check_plan
 from dstui.plan import Plan, load
 from dstui.plan.catalogue import DATA, NEWEST
 from dstui.plan.finding import Finding, Operation
@@ -85,10 +85,10 @@ def test_the_fix_of_a_rule_removes_its_finding_and_adds_no_error(case: Case) -> 
 @pytest.mark.parametrize("case", [case for case in CASES if case.plan], ids=str)
 def test_the_fix_of_a_plan_is_a_patch_that_the_plan_takes(case: Case) -> None:
     plan: Plan = load(f"version: 1\n{case.plan}\ndeepspeed: {json.dumps(case.config('fires'))}\n")
-    before = check(plan, case.machine, world_size=case.ranks, script=case.facts("fires"), model=case.model)
+    before = check_plan(plan, case.machine, world_size=case.ranks, script=case.facts("fires"), model=case.model)
     for finding in (f for f in before if f.code == case.code and f.fix and f.fix.patch):
         assert finding.fix and finding.fix.patch
-        after = check(plan.patch(finding.fix.patch), case.machine, world_size=case.ranks, script=case.facts("fires"), model=case.model)
+        after = check_plan(plan.patch(finding.fix.patch), case.machine, world_size=case.ranks, script=case.facts("fires"), model=case.model)
         assert not any(same(finding, other) for other in after), finding
         assert not errors(after) - errors(before), finding
 
@@ -113,6 +113,6 @@ def test_the_batch_size_that_was_asked_for_is_kept_where_whole_numbers_give_it(
 def test_a_key_that_a_fix_renames_keeps_its_place_and_its_comment() -> None:
     text = "version: 1\njob: {script: a}\ndeepspeed:\n  optimzer: {type: AdamW}   # ours\n  train_batch_size: 2\n"
     plan = load(text)
-    (found,) = (f for f in check(plan, world_size=1) if f.path == "deepspeed.optimzer")
+    (found,) = (f for f in check_plan(plan, world_size=1) if f.path == "deepspeed.optimzer")
     assert found.fix and found.fix.patch
     assert plan.patch(found.fix.patch).text == text.replace("optimzer", "optimizer")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dstui.check import check
+from dstui.check import check_plan
 from dstui.machine.snapshot import GIB, Host, Machine, NvLink
 from dstui.machine.topology import islands
 from dstui.plan import Plan, load
@@ -30,7 +30,7 @@ def two_pairs(**changes: object) -> Machine:
 
 
 def about_the_machine(plan: Plan, machine: Machine) -> list[Finding]:
-    return [finding for finding in check(plan, machine) if finding.code.startswith("MC")]
+    return [finding for finding in check_plan(plan, machine) if finding.code.startswith("MC")]
 
 
 def test_a_worse_choice_of_gpus_is_a_finding_with_its_line_and_a_fix_that_applies() -> None:
@@ -79,7 +79,7 @@ def test_a_port_that_is_taken_is_said_where_rank_0_is_here() -> None:
 
 def test_a_machine_that_nobody_has_looked_at_gives_no_findings() -> None:
     assert about_the_machine(load(PLAN), Machine.unprobed()) == []
-    assert [f for f in check(load(PLAN)) if f.code.startswith("MC")] == []
+    assert [f for f in check_plan(load(PLAN)) if f.code.startswith("MC")] == []
 
 
 def test_a_busy_gpu_of_the_machine_that_only_starts_the_ranks_is_no_finding() -> None:

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from dstui.check import check
+from dstui.check import check_plan
 from dstui.check.regressions import AS_OF, REGRESSIONS, Regression
 from dstui.machine.snapshot import Machine, Software
 from dstui.plan import Plan, load
@@ -59,7 +59,7 @@ def plan(model: str, config: str) -> Plan:
 
 def told(given: Plan, version: str) -> list[Finding]:
     """What is said of an interpreter that has this release."""
-    return [f for f in check(given, Machine(source="a test", software=Software(deepspeed=version))) if f.code == "KR001"]
+    return [f for f in check_plan(given, Machine(source="a test", software=Software(deepspeed=version))) if f.code == "KR001"]
 
 
 @pytest.mark.parametrize("known", REGRESSIONS, ids=lambda known: known.link.rpartition("com/")[2])
@@ -80,4 +80,4 @@ def test_the_table_is_dated_and_its_releases_are_in_order() -> None:
 
 def test_without_a_release_nothing_is_claimed() -> None:
     meets = MEETS["issues/7718"][0]
-    assert [f for f in check(plan(*meets), Machine(source="a test")) if f.code == "KR001"] == []
+    assert [f for f in check_plan(plan(*meets), Machine(source="a test")) if f.code == "KR001"] == []

@@ -9,7 +9,7 @@ import pytest
 from cases import CASES, Case
 from zenflow import FLOWS, MOMENTS, our_moment
 
-from dstui.check import check, check_config
+from dstui.check import check_config, check_plan
 from dstui.check.reference import ReferenceChecker
 from dstui.check.rules.all_rules import RULES
 from dstui.machine.snapshot import Software
@@ -32,7 +32,7 @@ def findings(case: Case, which: str) -> list[Finding]:
         plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n")
         more = {"script": case.facts(which), "model": case.model, "pool": getattr(case, "pool_passes" if which == "passes" else "pool")}
         more["env_files"] = case.env_files if which == "fires" else case.env_files_passes
-        return check(plan, machine, world_size=case.ranks, deepspeed_version=case.version, **more)
+        return check_plan(plan, machine, world_size=case.ranks, deepspeed_version=case.version, **more)
     return check_config(config, machine, world_size=case.ranks, integration=case.reader, deepspeed_version=case.version)
 
 
@@ -76,7 +76,7 @@ def test_what_render_refuses_does_not_pass(cluster: str, path: str) -> None:
     )
     with pytest.raises(RenderError):
         launch_spec(plan, NO_GPU)
-    errors = [finding for finding in check(plan) if finding.severity == "error"]
+    errors = [finding for finding in check_plan(plan) if finding.severity == "error"]
     assert [(finding.path, finding.when) for finding in errors] == [(path, "launch")]
 
 

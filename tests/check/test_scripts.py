@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check import check
-from dstui.documents import script_facts_of
+from dstui.check import check_plan
+from dstui.documents.open import script_facts_of
 from dstui.plan import Plan, load
 
 PLAN = (
@@ -20,7 +20,7 @@ def findings_of(folder: Path, script: str | None) -> tuple[Plan, dict[str, objec
     if script is not None:
         (folder / "train.py").write_text(script)
     plan = load(PLAN, base=str(folder))
-    return plan, {f.path: f for f in check(plan, world_size=1, script=script_facts_of(plan)) if f.path.startswith("job")}
+    return plan, {f.path: f for f in check_plan(plan, world_size=1, script=script_facts_of(plan)) if f.path.startswith("job")}
 
 
 def test_the_argument_that_the_script_itself_takes_is_offered(tmp_path: Path) -> None:
@@ -47,11 +47,11 @@ def test_an_accelerate_script_that_builds_its_optimizer_is_the_plans_to_say(tmp_
     plan = plan.patch(found["job.integration"].fix.patch)
     both = plan.set("deepspeed.optimizer", {"type": "AdamW", "params": {"lr": 1e-4}})
     for before, optimizer in ((plan, None), (both, None)):
-        finding = next(f for f in check(before, world_size=1, script=script_facts_of(plan)) if f.code == "PL025")
+        finding = next(f for f in check_plan(before, world_size=1, script=script_facts_of(plan)) if f.code == "PL025")
         assert "line 3: torch.optim.AdamW" in finding.message
         after = before.patch(finding.fix.patch)
         assert (after.job.optimizer, after.get("deepspeed.optimizer")) == ("script", optimizer)
-        codes = {f.code for f in check(after, world_size=1, script=script_facts_of(plan))}
+        codes = {f.code for f in check_plan(after, world_size=1, script=script_facts_of(plan))}
         assert not codes & {"PL025", "DS326", "DS327", "DS075"}
 
 
@@ -72,10 +72,10 @@ def test_a_script_that_gives_its_own_plugins_needs_no_deepspeed_section(tmp_path
     plugins += "Accelerator(deepspeed_plugins={'a': DeepSpeedPlugin(hf_ds_config={'zero_optimization': {'stage': 2}})})\n"
     (tmp_path / "train.py").write_text(plugins)
     plan = load("version: 1\njob: {script: train.py, integration: accelerate}\n", base=str(tmp_path))
-    (told,) = check(plan, world_size=2, script=script_facts_of(plan))
+    (told,) = check_plan(plan, world_size=2, script=script_facts_of(plan))
     assert (told.code, told.severity) == ("PL028", "info") and "nothing of it is checked here" in told.message
     (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
-    assert "DS320" in {f.code for f in check(plan, world_size=2, script=script_facts_of(plan))}
+    assert "DS320" in {f.code for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
 
 
 PLAIN = "import torch\noptimizer = torch.optim.SGD(model.parameters(), 1)\nloss.backward()\noptimizer.step()\n"
@@ -106,7 +106,7 @@ def test_a_plain_loop_is_an_error_where_that_is_sure(tmp_path: Path, more: str, 
     (tmp_path / "pkg" / "wheel.py").write_text("import deepspeed\nsetup = lambda m: deepspeed.initialize(model=m, config={})\n")
     (tmp_path / "train.py").write_text(more + PLAIN)
     plan = load(PLAN, base=str(tmp_path))
-    found = {f.code: f for f in check(plan, world_size=2, script=script_facts_of(plan))}
+    found = {f.code: f for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
     assert (found["PL027"].severity if "PL027" in found else None) == severity
     assert "PL027" not in found or "PL001" not in found  # which would offer an argument that nobody reads
     if severity == "error":
@@ -124,12 +124,12 @@ def test_a_module_that_changed_is_looked_into_again(tmp_path: Path) -> None:
     severities = []
     for text in ("import deepspeed\ndeepspeed.initialize(config={})\n", "import math\n"):
         (tmp_path / "engine.py").write_text(text)
-        severities.append([f.severity for f in check(plan, world_size=2, script=script_facts_of(plan)) if f.code == "PL027"])
+        severities.append([f.severity for f in check_plan(plan, world_size=2, script=script_facts_of(plan)) if f.code == "PL027"])
     assert severities == [[], ["error"]]
 
 
 def test_a_plan_that_asks_for_no_deepspeed_starts_a_plain_script_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PLAIN)
     plan = load("version: 1\njob: {script: train.py}\n", base=str(tmp_path))
-    found = {f.code: f.severity for f in check(plan, world_size=2, script=script_facts_of(plan))}
+    found = {f.code: f.severity for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
     assert found["PL027"] == "warning" and "error" not in found.values() and "DS001" not in found

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check.arrival import as_it_arrives, ranks_that_fit
+from dstui.check.arrival import config_for_deepspeed, fitting_world_size
 from dstui.check.context import flatten
 from dstui.check.reference import ReferenceChecker
 from dstui.cli import main
 from dstui.commands.checked_file import Asked, check_file
-from dstui.documents import open_document
+from dstui.documents.open import open_document
+from dstui.documents.plan_files import SHIPPED, find_plan
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
 from dstui.machine.snapshot import GIB
-from dstui.model_files import read_models
-from dstui.plan_files import SHIPPED, find_plan
-from dstui.render.code import code
+from dstui.render.code import render_code
 from tests.machines import gpus, machine
 
 GPUS = machine(*gpus(8, name="A100", compute_capability="8.0", memory_total=80 * GIB))
@@ -35,7 +35,7 @@ def test_a_shipped_plan_is_right_and_explained(name: str, tmp_path: Path, monkey
     lines = plan.text.splitlines()
     assert plan.name == name and lines[0].startswith("# ") and sum("#" in line for line in lines) >= 4
     assert all(len(line) <= 150 for line in lines)
-    assert code(plan)
+    assert render_code(plan)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -66,6 +66,6 @@ def test_the_page_of_a_shipped_plan_says_what_it_is_for_and_what_each_of_its_key
 def test_deepspeeds_own_parser_takes_a_shipped_plan(name: str, deepspeed: ReferenceChecker) -> None:
     plan = open_document(name).plan
     for written in plan.configurations.values():
-        config = as_it_arrives(written, plan.job.integration)
-        verdict = deepspeed.validate(config, 8 if "sequence_parallel_size" in config else ranks_that_fit(config))
+        config = config_for_deepspeed(written, plan.job.integration)
+        verdict = deepspeed.validate(config, 8 if "sequence_parallel_size" in config else fitting_world_size(config))
         assert verdict.ok, verdict.message

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check import check, check_config
+from dstui.check import check_config, check_plan
 from dstui.check.accelerate import check_accelerate
 from dstui.commands.ask_reference import ask
 from dstui.commands.checked_file import Asked, CheckedFile, check_file
-from dstui.documents import script_facts_of
+from dstui.documents.open import script_facts_of
 from dstui.plan import load
 from dstui.plan.finding import Finding
-from dstui.render.code import code
+from dstui.render.code import render_code
 from tests import releases
 
 ZENFLOW = {
@@ -123,7 +123,7 @@ models:
 def codes(folder: Path, plan: str, script: str) -> dict[str, Finding]:
     (folder / "t.py").write_text(script)
     loaded = load(plan, base=str(folder))
-    return {f.code: f for f in check(loaded, world_size=2, script=script_facts_of(loaded))}
+    return {f.code: f for f in check_plan(loaded, world_size=2, script=script_facts_of(loaded))}
 
 
 def test_the_trainer_under_accelerate_misses_no_argument(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_trainer_under_accelerate_misses_no_argument(tmp_path: Path) -> None
 @pytest.mark.parametrize("integration", ["accelerate", "deepspeed"])
 def test_the_code_that_dstui_prints_for_several_models_reads_their_configurations(integration: str, tmp_path: Path) -> None:
     plan = SEVERAL.replace("INTEGRATION", integration)
-    assert not {"PL001", "PL023", "DS338"} & set(codes(tmp_path, plan, code(load(plan))))
+    assert not {"PL001", "PL023", "DS338"} & set(codes(tmp_path, plan, render_code(load(plan))))
 
 
 def test_nothing_dies_of_an_empty_section_that_nobody_reads(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from dstui.base.files import FileProblem
 from dstui.checkpoints import convert as conversion
+from dstui.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from dstui.checkpoints.convert import Conversion, convert
-from dstui.checkpoints.look import Checkpoint, read_checkpoint
-from dstui.checkpoints.resume import can_resume
+from dstui.checkpoints.resume import resume_findings
 from dstui.cli import main
 from dstui.plan import load
 
@@ -188,5 +188,5 @@ def test_it_gets_its_name_only_when_it_is_whole_and_progress_is_told(tmp_path: P
 def test_what_keeps_a_plan_from_going_on_is_told_before_it_starts(
     change: dict[str, Any], plan: str, ranks: int | None, code: str | None, tmp_path: Path
 ) -> None:
-    found = list(can_resume(replace(some(tmp_path), **change), load(f"version: 1\ndeepspeed: {plan}\n"), ranks))
+    found = list(resume_findings(replace(some(tmp_path), **change), load(f"version: 1\ndeepspeed: {plan}\n"), ranks))
     assert [f.code for f in found] == ([code] if code else [])

@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.checkpoints import convert as conversion
-from dstui.plan_files import read_plan
+from dstui.documents.plan_files import read_plan
 from dstui.tui.app import DstuiApp
 from tests.machines import NO_GPU
 from tests.tui.conftest import PLAN, screen, until

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from dstui.checkpoints import torch_file
+from dstui.checkpoints.checkpoint import read_checkpoint
 from dstui.checkpoints.convert import SAFE
-from dstui.checkpoints.look import read_checkpoint
-from dstui.checkpoints.torch_file import TorchFileProblem, elements, read_torch_file
+from dstui.checkpoints.torch_file import TorchFileProblem, count_elements, read_torch_file
 from dstui.cli import main
 
 Made = Callable[[int], Path]
@@ -196,7 +196,7 @@ def shape(*sizes: object) -> object:
     ("sizes", "count"), [((4, 5), 20), ((), 1), ((2**40, 2**40), 0), ((-4, -5), 0), (("a", 2), 0), ((1,) * 100, 0), ((2.5,), 0)]
 )
 def test_a_shape_that_no_tensor_has_counts_nothing(sizes: tuple[object, ...], count: int) -> None:
-    assert elements(shape(*sizes)) == count
+    assert count_elements(shape(*sizes)) == count
 
 
 @pytest.mark.parametrize("ranks", [10**30, -5, 10**7, "many"])

@@ -18,16 +18,16 @@ import pytest
 
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.doctor import ready as ready_program
-from dstui.doctor.case import CHECKS, Case, Judgement
+from dstui.doctor.case import CHECKS, Case, Outcome
 from dstui.doctor.checks import ORDER
-from dstui.doctor.examine import examine, ready
+from dstui.doctor.examine import examine, is_ready
 from dstui.doctor.ready import hub as look_at_hub
 from dstui.doctor.ready import keys, xids
 from dstui.doctor.ready import model as look_at_model
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
 from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
-from dstui.model_files import read_models
 from dstui.plan import Plan, load
 from tests import machines
 from tests.machines import gpu
@@ -55,7 +55,7 @@ def verdicts(id: str, case: Case) -> list[str]:
     return [judgement.verdict for judgement in CHECKS[id].evaluate(case)]
 
 
-def one(id: str, case: Case) -> Judgement:
+def one(id: str, case: Case) -> Outcome:
     found = list(CHECKS[id].evaluate(case))
     assert len(found) == 1, found
     assert found[0].fix is None or found[0].verdict != "ok"
@@ -437,7 +437,7 @@ def hub_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_hub(hub_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def verdict(name: str) -> Judgement:
+    def verdict(name: str) -> Outcome:
         return one("hub", case(plan=plan(f"model: {{source: {name}}}\n"), ready={"hub": look_at_hub(name)}))
 
     assert one("hub", case()).verdict == "skipped"
@@ -530,7 +530,7 @@ def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() ->
     assert [result.id for result in results if result.verdict == "fail"] == ["reach"]
     once = {check.id for check in ORDER if check.once}
     assert {result.verdict for result in results if result.id not in {"reach", *once}} == {"skipped"}
-    assert not ready(results)
+    assert not is_ready(results)
 
 
 def test_what_does_not_reach_the_ranks_is_told_also_where_no_host_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

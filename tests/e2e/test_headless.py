@@ -233,6 +233,6 @@ def test_a_job_of_this_machine_imports_nothing_that_is_for_other_hosts(job: Path
     program += "print('MODULES', *sys.modules); sys.exit(code)"
     done = subprocess.run([sys.executable, "-c", program], cwd=job, capture_output=True, text=True, check=True)
     modules = done.stdout.rpartition("MODULES")[2].split()
-    assert "rank 1 is up" in done.stdout and "dstui.jobs.supervise.start" in modules
-    for_other_hosts = ("dstui.doctor", "dstui.hosts", "dstui.jobs.hosts", "dstui.machine.remote", "dstui.jobs.supervise.host_orders")
+    assert "rank 1 is up" in done.stdout and "dstui.jobs.control.start" in modules
+    for_other_hosts = ("dstui.doctor", "dstui.hosts", "dstui.jobs.hosts", "dstui.machine.remote", "dstui.jobs.supervisor.host_orders")
     assert [name for name in modules if name.startswith(for_other_hosts)] == []

@@ -90,42 +90,47 @@ def test_python_m_dstui_imports_no_module_of_the_folder(cloned: Path) -> None:
 
 
 def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.base import looking
+    from dstui.base import child_python
 
     (cloned / "lib").mkdir()
     monkeypatch.chdir(cloned)
     elsewhere = str(cloned.parent / "elsewhere")
     for path, kept in (("", None), (f":{elsewhere}:", elsewhere), (f".:lib:{cloned}:{elsewhere}", elsewhere)):
         monkeypatch.setenv("PYTHONPATH", path)
-        env = looking.environment()
+        env = child_python.environment()
         assert env.get("PYTHONPATH") == kept
         shown = subprocess.run(
-            [sys.executable, "-c", "import sys; print(sys.path)"], cwd=looking.NEUTRAL, env=env, capture_output=True, text=True, check=True
+            [sys.executable, "-c", "import sys; print(sys.path)"],
+            cwd=child_python.NEUTRAL,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         assert str(cloned) not in shown
 
 
-def test_a_relative_path_of_the_users_own_leads_no_oracle_into_the_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_of_the_users_own_leads_no_reference_into_the_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dstui.check.reference import ReferenceChecker
 
     monkeypatch.chdir(cloned)
     monkeypatch.setenv("PYTHONPATH", f":.:{cloned}")
-    with ReferenceChecker() as oracle:
-        assert oracle.validate({"train_micro_batch_size_per_gpu": 1}, 1).ok
+    with ReferenceChecker() as reference:
+        assert reference.validate({"train_micro_batch_size_per_gpu": 1}, 1).ok
     assert harmed(cloned) == []
 
 
 def test_a_command_says_who_judged_and_how_to_have_the_other_and_remembers_the_yes(run: Run, cloned: Path) -> None:
-    def oracle(*more: str, path: str | None = None) -> tuple[str, list[str]]:
+    def reference(*more: str, path: str | None = None) -> tuple[str, list[str]]:
         told = json.loads(run("check", "plan.yaml", "--oracle", "parse", "--json", *more, path=path).stdout)["files"][0]
         return told["oracle"]["python"], [d["message"] for d in told["diagnostics"] if d["path"] == "job.python"]
 
-    python, said = oracle()
+    python, said = reference()
     assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python judged, not ./evil.sh" in said[0]
     assert harmed(cloned) == []
-    assert oracle("--trust-python") == (str(cloned / "evil.sh"), [])
+    assert reference("--trust-python") == (str(cloned / "evil.sh"), [])
     assert harmed(cloned) == ["evil.sh"], "it was asked, and still imports nothing of the folder"
-    remembered = oracle(path=BARE_LAUNCHER)  # with which the interpreter may be a forked one: what it imports was seen above
+    remembered = reference(path=BARE_LAUNCHER)  # with which the interpreter may be a forked one: what it imports was seen above
     assert remembered == (str(cloned / "evil.sh"), [])
 
 

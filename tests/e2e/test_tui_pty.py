@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from dstui.documents.plan_files import find_plan, read_plan
 from dstui.jobs.store.folder import JobFolder
-from dstui.plan_files import find_plan, read_plan
 from tests.terminal import Terminal
 from tests.waiting import PATIENCE, wait_for
 

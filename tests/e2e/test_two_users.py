@@ -170,7 +170,7 @@ class Running:
 def supervisors(folder: Path) -> int:
     """How many look after a folder."""
     lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
-    return sum("dstui.jobs.supervise.supervisor" in line and str(folder) in line for line in lines)
+    return sum("dstui.jobs.supervisor" in line and str(folder) in line for line in lines)
 
 
 @pytest.fixture(scope="module")

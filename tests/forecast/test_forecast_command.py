@@ -68,7 +68,7 @@ def test_a_size_stands_in_for_a_machine(tmp_path: Path) -> None:
 
 
 def test_a_row_of_the_json_can_be_applied_as_a_json_patch(tmp_path: Path) -> None:
-    from dstui.plan_files import read_plan
+    from dstui.documents.plan_files import read_plan
 
     path = written(tmp_path, stage=0)
     done = dstui("forecast", path, "--machine", saved(EIGHT_H100, tmp_path), "--recommend", "--json", home=tmp_path)
@@ -122,7 +122,7 @@ def test_check_and_headless_say_what_does_not_fit_before_a_launch(tmp_path: Path
 
 
 def test_the_measured_rates_of_this_machine_are_remembered_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui import calibration
+    from dstui.facts import calibration
     from dstui.forecast.rates import Rates, with_measured
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -11,7 +11,7 @@ from targets import EIGHT_H100
 
 from dstui.adopt.model_options import model_section
 from dstui.adopt.script_options import options_of, options_of_yamls
-from dstui.documents import open_document
+from dstui.documents.open import open_document
 from dstui.plan import load
 from tests.command import dstui
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shapes import SMALL
 
-from dstui.model_files import read_model, read_models
+from dstui.facts.model_files import read_model, read_models
 from dstui.plan import load
 
 CONFIG = {"model_type": "llama", **SMALL}

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from targets import EIGHT_H100, EIGHT_H200, FOUR_A100, GB, NO_GPU, ONE_4090, TWO_4090, TWO_NODES, facts, plan
 
-from dstui.check import check
+from dstui.check import check_plan
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_params, unknown_model
@@ -102,7 +102,7 @@ def test_a_row_that_is_applied_gives_a_plan_without_errors_that_needs_what_the_r
         assert again.gpu.bytes == pytest.approx(row.gpu_bytes, rel=1e-6), row.why
         assert again.verdict == row.verdict
         assert again.setup and again.setup.samples == SAMPLES
-        assert [f.message for f in check(applied, where) if f.severity == "error"] == [], row.why
+        assert [f.message for f in check_plan(applied, where) if f.severity == "error"] == [], row.why
         assert "# the wizard's" in applied.text
 
 

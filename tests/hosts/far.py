@@ -21,7 +21,7 @@ from dstui.logs.log_folder import FINAL
 from tests.job_json import status_json
 from tests.waiting import wait_for
 
-BEHAVE = Path(__file__).parent.parent / "run/behave.py"
+BEHAVE = Path(__file__).parent.parent / "jobs/behave.py"
 
 
 class Far:
@@ -45,7 +45,7 @@ class Far:
         env: Mapping[str, str] = MappingProxyType({}),
         words: Sequence[str] = (),
     ) -> None:
-        """`dstui --headless` on login, with ranks that behave as said (tests/run/behave.py)."""
+        """`dstui --headless` on login, with ranks that behave as said (tests/jobs/behave.py)."""
         texts = ", ".join(json.dumps(word) for word in behaviour)
         plan = {
             "job": job or f"{{script: {BEHAVE}, args: [{texts}], workdir: {self.path}}}",
@@ -138,7 +138,7 @@ class Far:
 
     def silence(self) -> None:
         """Let the host that looks after the job be gone: its dstui processes, its network, and its heartbeat for two minutes."""
-        self.kill_on("login", "dstui.jobs.supervise.supervisor", str(self.folder.path))
+        self.kill_on("login", "dstui.jobs.supervisor", str(self.folder.path))
         self.farm.cable("login", plugged=False)
         self.silence_since(time.time() - 120)
 

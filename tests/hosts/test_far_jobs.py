@@ -125,7 +125,7 @@ def test_a_supervisor_that_is_killed_is_replaced_and_nothing_is_lost(far: Far) -
     far.start("all:count 800 0.01")
     far.ready()
     first = far.status["supervisor"]["ticks"]
-    assert far.kill_on("login", "dstui.jobs.supervise.supervisor", str(far.folder.path)) == 1
+    assert far.kill_on("login", "dstui.jobs.supervisor", str(far.folder.path)) == 1
     code, out, err = far.wait()
     assert code == 0, out + err + far.words()
     assert far.status["supervisor"]["ticks"] != first
@@ -291,9 +291,7 @@ def test_a_folder_that_another_user_has_made_on_a_host_is_refused(far: Far) -> N
     far.start("all:hang", words=("--detach",))
     far.wait()
     far.ready()
-    (supervisor,) = [
-        pid for pid in far.farm.pids("login") if b"dstui.jobs.supervise.supervisor" in read_bytes(Path(f"/proc/{pid}/cmdline"))
-    ]
+    (supervisor,) = [pid for pid in far.farm.pids("login") if b"dstui.jobs.supervisor" in read_bytes(Path(f"/proc/{pid}/cmdline"))]
     far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}-h2")
     os.kill(supervisor, signal.SIGKILL)
     stopped = far.run("stop", str(far.folder.path))

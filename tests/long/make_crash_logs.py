@@ -1,4 +1,4 @@
-"""Make tests/run/crash_logs anew: real launchers, real ranks on the CPU, real failures. `python tests/long/make_crash_logs.py [NAME…]`
+"""Make tests/diagnosis/crash_logs anew: real launchers, real ranks on the CPU, real failures. `python tests/long/make_crash_logs.py [NAME…]`
 
 Each takes 10 to 30 s, the first run minutes more, for DeepSpeed compiles an op. Paths of this machine are replaced; nothing else is.
 """
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-LOGS = HERE.parent / "run" / "crash_logs"
+LOGS = HERE.parent / "diagnosis" / "crash_logs"
 BIN = Path(sys.executable).parent
 PORT = "29877"
 DEEPSPEED = [str(BIN / "deepspeed"), "--master_port", PORT, "--num_gpus", "2"]

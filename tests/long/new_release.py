@@ -4,7 +4,7 @@
     python tests/long/new_release.py 0.20.0 --against 0.18.9   # against any other release
     python tests/long/new_release.py 0.20.0 --write            # write its catalogue too
 
-It installs the release beside the environment (tests/releases.py), reads its keys (dstui/oracle/extract.py), compares them with those of
+It installs the release beside the environment (tests/releases.py), reads its keys (dstui/reference/extract.py), compares them with those of
 the other release, and gives generated configurations to its parser and to the rules, as if its catalogue were taken in already. The
 status is 1 where the two verdicts differ: each difference is a rule to write or to mend.
 """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dstui.checkpoints.checkpoint import read_checkpoint
 from dstui.checkpoints.convert import SAFE
-from dstui.checkpoints.look import read_checkpoint
 from tests.checkpoints.conftest import checkpoint
 from tests.checkpoints.test_hostile_checkpoints import calls, write
 

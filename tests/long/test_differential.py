@@ -38,9 +38,9 @@ def test_our_verdict_is_the_parsers(version: str, source: str) -> None:
     @settings(max_examples=count, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(configs(facts["keys"], list(facts["removed"])), st.integers(1, 16))
     def agree(config: dict[str, object], ranks: int) -> None:
-        compare(config, ranks, version, oracle, tally)
+        compare(config, ranks, version, reference, tally)
 
-    with ReferenceChecker(path=path) as oracle:
+    with ReferenceChecker(path=path) as reference:
         agree()
     print(f"\nDeepSpeed {version}, keys from the {source}: {tally}")
     for one in tally.differ[:20]:

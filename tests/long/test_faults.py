@@ -22,13 +22,10 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
-from lab import memory_cgroup
-
+from dstui.jobs.control.start import start
+from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.status import ranks_of
-from dstui.jobs.supervise.start import start
-from dstui.jobs.supervise.stop import stop
 from dstui.logs.log_folder import FINAL
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
@@ -37,6 +34,7 @@ from dstui.tui.app import DstuiApp
 from dstui.tui.dialogs.text_viewer import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json
+from tests.jobs.lab import memory_cgroup
 from tests.tui.conftest import screen, text_of
 
 HERE = Path(__file__).parent

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from dstui.jobs.rank import shim
 from dstui.jobs.store.events import Event, Exited, Line
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.supervise import shim
 from dstui.jobs.watch.follow import Follower
 from dstui.logs.log_file import LogFile
 from tests.flood import Numbers, end, lines_of_each, running_job, shown, start_flood

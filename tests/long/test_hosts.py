@@ -144,7 +144,7 @@ def test_after_a_kill_the_next_command_releases_what_srun_has_allocated(far: Far
     far.start("all:hang", cluster=LAUNCHERS["slurm"], env={"OMP_NUM_THREADS": "1"})
     far.ready()
     assert cluster.jobs() == [f"dstui-{far.status['tag']}"] * 2
-    for words in (("dstui", "--headless"), ("dstui.jobs.supervise.supervisor", str(far.folder.path)), ("srun", far.status["tag"])):
+    for words in (("dstui", "--headless"), ("dstui.jobs.supervisor", str(far.folder.path)), ("srun", far.status["tag"])):
         assert far.kill_on("login", *words) > 0
     assert cluster.jobs() == [f"dstui-{far.status['tag']}"] * 2
     far.run("runs")
@@ -179,7 +179,7 @@ def session(far: Far) -> str:
 
 def supervisor(far: Far) -> str:
     """The supervisor is killed."""
-    assert far.kill_on("login", "dstui.jobs.supervise.supervisor", str(far.folder.path)) == 1
+    assert far.kill_on("login", "dstui.jobs.supervisor", str(far.folder.path)) == 1
     return ""
 
 

@@ -19,14 +19,12 @@ from typing import Any
 import psutil
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
-from lab import Lab, gone, of_job, ready
-from scenarios import LAUNCHER, NODE, buffers
-
+from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.supervise.stop import stop
 from dstui.logs.log_folder import FINAL
 from tests.job_json import refreshed_json, status_json
+from tests.jobs.lab import Lab, gone, of_job, ready
+from tests.jobs.scenarios import LAUNCHER, NODE, buffers
 from tests.terminal import Terminal
 
 KILLS = int(os.environ.get("DSTUI_KILLS", "200"))

@@ -129,7 +129,7 @@ def test_ranks_of_a_login_node_are_ended_from_another_one(tmp_path: Path) -> Non
         far.start("all:hang", hosts="localhost: 2", words=("--detach",))
         assert far.wait()[0] == 0
         far.ready()
-        far.kill_on("login", "dstui.jobs.supervise.supervisor", str(far.folder.path))
+        far.kill_on("login", "dstui.jobs.supervisor", str(far.folder.path))
         far.silence_since(time.time() - 120)
         stopped = far.run("stop", str(far.folder.path), "--take-over", host="h3")
         assert stopped.returncode == 0, stopped

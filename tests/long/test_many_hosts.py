@@ -68,7 +68,7 @@ def test_64_hosts_of_8_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for rank in range(HOSTS * SLOTS):
             assert [line.split()[0] for line in folder.log(rank).read_text().splitlines()] == [str(n) for n in range(LINES * SECONDS)]
         agents = lambda: processes(lambda words: b"sys.stdin.buffer.read" in words and b"python" in words.split(b"\0")[0])  # noqa: E731
-        own = lambda: processes(lambda words: b"dstui.jobs.supervise.supervisor\0" in words and str(folder.path).encode() in words)  # noqa: E731
+        own = lambda: processes(lambda words: b"dstui.jobs.supervisor\0" in words and str(folder.path).encode() in words)  # noqa: E731
         before, supervisor = agents(), own()
         time.sleep(IDLE)
         spent = [seconds - before[pid] for pid, seconds in agents().items() if pid in before]

@@ -186,3 +186,28 @@ def test_several_models(case: str, integration: str, tmp_path: Path) -> None:
         assert (found["critic"]["steps"], found["kept"]) == (2, True)
         if integration == "accelerate":
             assert found["critic"]["lr"] == pytest.approx(1e-4 / 5 if "b" in case else 1e-2 / 3), "its scheduler moved"
+
+
+LIGHTNING = {
+    "the script's optimizer, stage 2": ("zero_optimization: {stage: 2}", 2, 1e-4),
+    "the configuration's optimizer, stage 3": (f"{ADAM}, {WARM}, zero_optimization: {{stage: 3}}", 3, 2e-3),
+}
+
+
+@pytest.mark.parametrize("case", LIGHTNING)
+def test_lightning(case: str, tmp_path: Path) -> None:
+    config, stage, lr = LIGHTNING[case]
+    config = f"{BATCH}, gradient_clipping: 0.5, {config}"
+    plan = plan_of("deepspeed", config).replace("DS_ACCELERATOR: cpu, ", "")
+    after = """
+engine = trainer.strategy.deepspeed_engine
+found = told_of(engine)
+found["clipping"] = engine.gradient_clipping()
+found["saved"] = os.path.isdir("lightning/checkpoint")
+tell(**found)
+"""
+    (tmp_path / "train.py").write_text(printed_code.lightning_script(printed(tmp_path, plan), after))
+    env = environment(tmp_path)
+    env["PYTHONPATH"] = os.pathsep.join([str(releases.lightning()), env["PYTHONPATH"]])
+    found = told(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, env)
+    assert found == {"steps": 2, "micro": 8, "lr": pytest.approx(lr), "stage": stage, "clipping": 0.5, "saved": True}

@@ -28,12 +28,12 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("ops")))
         patch.setenv("DS_ACCELERATOR", "cpu")
         subprocess.run([sys.executable, "-c", COMPILE], env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True)
-        with ReferenceChecker(how="initialize", path=path) as oracle:
-            yield request.param, oracle
+        with ReferenceChecker(how="initialize", path=path) as reference:
+            yield request.param, reference
 
 
 @pytest.mark.parametrize("name", FLOWS)
 def test_zenflow_dies_when_it_is_said_to(name: str, release: tuple[str, ReferenceChecker]) -> None:
-    version, oracle = release
-    died = oracle.validate(FLOWS[name], 1, steps=2)
+    version, reference = release
+    died = reference.validate(FLOWS[name], 1, steps=2)
     assert (died.when, died.ok) == (MOMENTS[version][name], MOMENTS[version][name] is None), died

@@ -33,15 +33,15 @@ def look(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look
         monkeypatch.setenv("FAKENVML_PROFILE", str(profile))
         return probe(deadline, serials=serials)
 
-    monkeypatch.setattr("dstui.machine.probe.lines_of", _lines_of)
+    monkeypatch.setattr("dstui.machine.probe.run_lookup", _lines_of)
     return probe_host
 
 
 def _lines_of(program: str, deadline: float, *args: str, **more: Any) -> list[Line]:
     """The tests with GPUs are about NVML: what else there is to find is looked up once."""
-    return child.lines_of(program, deadline, *args, **more) if program == "nvml" else _beside_nvml(program)
+    return child.run_lookup(program, deadline, *args, **more) if program == "nvml" else _beside_nvml(program)
 
 
 @cache
 def _beside_nvml(program: str) -> list[Line]:
-    return child.lines_of(program, 20.0)
+    return child.run_lookup(program, 20.0)

@@ -13,7 +13,7 @@ import pytest
 
 from dstui.machine import host
 from dstui.machine.assemble import machine_from
-from dstui.machine.child import lines_of
+from dstui.machine.child import run_lookup
 from dstui.machine.snapshot import Driver, Host, Unknown
 
 GIB = 1 << 30
@@ -33,7 +33,7 @@ class Tree:
 
     def look(self, **environment: str) -> tuple[Host, Driver]:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM", "NCCL", "CUDA", "KUBERNETES"))}
-        lines = lines_of("host", 10.0, env={**clean, "DSTUI_HOST_ROOT": str(self.root), **environment})
+        lines = run_lookup("host", 10.0, env={**clean, "DSTUI_HOST_ROOT": str(self.root), **environment})
         assert lines[-1] == ("done", None), lines[-1]
         machine = machine_from([], lines, [], "a tree")
         return machine.host, machine.driver

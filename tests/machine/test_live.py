@@ -15,7 +15,7 @@ import psutil
 import pytest
 from fakenvml import Look
 
-from dstui.machine.live import GpuState, Live, refreshed
+from dstui.machine.live import GpuState, Live, update_states
 from dstui.machine.snapshot import Unknown
 from tests.waiting import wait_for
 
@@ -39,7 +39,7 @@ def test_states_come_by_themselves_and_refresh_the_machine(live: Live, look: Loo
     states = wait_for(live.poll)
     assert isinstance(states, dict) and sorted(states) == [0, 1]
     assert isinstance(states[1], GpuState) and states[1].memory_used == 601 * MIB and states[1].power == 87.5
-    again = refreshed(machine, states)
+    again = update_states(machine, states)
     assert (machine.gpus[0].temperature, again.gpus[0].temperature) == (99, 35)
     assert again.gpus[0].name == machine.gpus[0].name and again.links == machine.links
     assert wait_for(live.poll), "there is no end to them"

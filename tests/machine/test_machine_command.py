@@ -10,7 +10,7 @@ import fakenvml
 import pytest
 
 from dstui.cli import main
-from dstui.machine.discreet import without_names
+from dstui.machine.anonymise import mask_names
 from tests import command
 
 
@@ -97,5 +97,5 @@ def test_a_snapshot_names_no_user() -> None:
         "disks": [{"mount": "/home/jo"}, {"free": 7}],
     }
     expected = {"environment": {"HF_HOME": "~/hf", "TMP": "/scratch/USER/tmp", "X": "/home/jones"}, "disks": [{"mount": "~"}, {"free": 7}]}
-    assert without_names(data, "jo", "/home/jo") == expected
-    assert without_names("/root/hf", "root", "/root") == "/root/hf"
+    assert mask_names(data, "jo", "/home/jo") == expected
+    assert mask_names("/root/hf", "root", "/root") == "/root/hf"

@@ -14,8 +14,8 @@ import pytest
 from fakenvml import Look, rows_of
 
 from dstui.machine.child import HERE
+from dstui.machine.descriptions import summarise
 from dstui.machine.snapshot import Machine, Unknown
-from dstui.machine.words import summary
 
 LOST, RESET, NO_PERMISSION, MISMATCH, NOT_SUPPORTED, UNKNOWN_ERROR = 15, 16, 4, 18, 3, 999
 OLD_DRIVER = {
@@ -88,7 +88,7 @@ def test_serial_numbers_are_left_out_unless_asked_for(look: Look) -> None:
     ],
 )
 def test_a_machine_is_said_in_one_line(look: Look, system: str, words: str) -> None:
-    assert summary(look(system)) == words
+    assert summarise(look(system)) == words
 
 
 def test_a_gpu_with_unified_memory_has_no_memory_of_its_own(look: Look) -> None:
@@ -101,7 +101,7 @@ def test_a_lost_gpu_leaves_the_others_and_the_islands_of_the_rest(look: Look) ->
     assert [gpu.problem for gpu in machine.gpus if gpu.index != 3] == [None] * 7
     assert machine.islands[0].gpus == (0, 1, 2, 4, 5, 6, 7)
     assert machine.links[0][3] == machine.links[3][0] == "?"
-    assert summary(machine) == "7 x H100 80GB, one NVSwitch island, GPU 3 not usable"
+    assert summarise(machine) == "7 x H100 80GB, one NVSwitch island, GPU 3 not usable"
 
 
 def test_a_gpu_that_dies_while_the_others_are_looked_at_is_named(look: Look) -> None:

@@ -9,9 +9,9 @@ import pytest
 from fakenvml import rows_of
 
 from dstui.base.files import FileProblem
+from dstui.machine.descriptions import summarise
 from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine, Unknown
-from dstui.machine.words import summary
 
 LEGEND = """
 Legend:
@@ -112,7 +112,7 @@ def test_the_table_of_nvlink_alone_tells_which_pairs_it_joins(paste) -> None:
     )
     assert rows_of(machine.links)[0] == "X NV? ? ?"
     assert [island.gpus for island in machine.islands] == [(0, 1), (2, 3)]
-    assert summary(machine) == "4 x GPU, 2 NVLink pairs" and machine.islands[0].width is None
+    assert summarise(machine) == "4 x GPU, 2 NVLink pairs" and machine.islands[0].width is None
 
 
 def test_a_peer_to_peer_table_without_its_command_line_is_the_one_for_nvlink(paste) -> None:
@@ -127,7 +127,7 @@ def test_names_and_speeds_of_nvlink_s_are_taken_along(paste) -> None:
         f"GPU {gpu}: NVIDIA GeForce RTX 3090 (UUID: GPU-{gpu})\n{links}" for gpu in (0, 1)
     )
     machine = paste(text)
-    assert summary(machine) == "2 x RTX 3090, one NVLink pair"
+    assert summarise(machine) == "2 x RTX 3090, one NVLink pair"
     assert machine.islands[0].bandwidth == 4 * 14062
 
 

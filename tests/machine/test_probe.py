@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dstui.machine import software
-from dstui.machine.child import output_of
+from dstui.machine.child import run_command
 from dstui.machine.codec import known
 from dstui.machine.probe import probe
 from dstui.machine.snapshot import Machine, Unknown
@@ -93,7 +93,7 @@ def test_torch_tells_its_cuda_without_being_imported(tmp_path: Path) -> None:
 
 
 def run(code: str, deadline: float = 10.0, stdin: bytes = b"") -> list[tuple[str, object]]:
-    return output_of([sys.executable, "-c", code], deadline, stdin=stdin)
+    return run_command([sys.executable, "-c", code], deadline, stdin=stdin)
 
 
 def test_a_program_that_fails_says_why_in_its_last_line() -> None:

@@ -11,9 +11,9 @@ from fakenvml import Look
 
 from dstui.base.files import FileProblem
 from dstui.machine.codec import encode
+from dstui.machine.descriptions import summarise
 from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine, Unknown
-from dstui.machine.words import summary
 
 
 def saved(tmp_path: Path, data: Any) -> Path:
@@ -84,7 +84,7 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_machine_nobody_looked_at_says_so_and_survives_the_round_trip() -> None:
     machine = Machine.unprobed()
-    assert summary(machine) == "machine not looked at yet"
+    assert summarise(machine) == "machine not looked at yet"
     assert machine.accelerator == "cpu"
     assert Machine.from_json(machine.to_json()) == machine
     assert not machine.host.memory and str(machine.host.memory) == "unknown"

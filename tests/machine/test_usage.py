@@ -10,10 +10,10 @@ from pathlib import Path
 import fakenvml
 import pytest
 
+from dstui.jobs.control.start import start
+from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder, read_json
 from dstui.jobs.store.status import initial
-from dstui.jobs.supervise.start import start
-from dstui.jobs.supervise.stop import stop
 from dstui.jobs.watch.usage import Sampler, Usage, together
 from dstui.machine.probe import probe
 from dstui.machine.snapshot import Machine

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dstui.check import check
+from dstui.check import check_plan
 from dstui.plan import load
-from dstui.plan.another_model import no_name, with_model
+from dstui.plan.another_model import add_model, name_problem
 
 PLAN = """\
 version: 1
@@ -25,7 +25,7 @@ cluster: {hosts: {localhost: 2}}   # here
 
 
 def test_the_configuration_becomes_that_of_the_present_model_with_its_comments() -> None:
-    plan = with_model(load(PLAN), "teacher", "inference", "student")
+    plan = add_model(load(PLAN), "teacher", "inference", "student")
     indented = "".join(
         f"    {line}\n" if line else "\n"
         for line in PLAN.split("# what DeepSpeed reads\n")[1].split("cluster:", maxsplit=1)[0].splitlines()
@@ -54,16 +54,21 @@ def test_the_configuration_becomes_that_of_the_present_model_with_its_comments()
     ],
 )
 def test_what_comes_of_it_has_no_error_and_takes_another_model(text: str, role: str) -> None:
-    plan = with_model(with_model(load(text), "b", role, "a"), "c", "train", "")
-    assert list(plan.models) == ["a", "b", "c"] and not plan.whole.deepspeed
-    assert [f.message for f in check(plan, world_size=2) if f.severity == "error"] == []
+    plan = add_model(add_model(load(text), "b", role, "a"), "c", "train", "")
+    assert list(plan.models) == ["a", "b", "c"] and not plan.unfocused.deepspeed
+    assert [f.message for f in check_plan(plan, world_size=2) if f.severity == "error"] == []
 
 
 def test_a_model_that_only_computes_is_not_told_of_clipping() -> None:
-    plan = with_model(load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2}\n"), "teacher", "inference", "student")
-    assert [f.path for f in check(plan, world_size=2) if f.code == "DS111"] == ["models.student.deepspeed.gradient_clipping"]
+    plan = add_model(load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2}\n"), "teacher", "inference", "student")
+    assert [f.path for f in check_plan(plan, world_size=2) if f.code == "DS111"] == ["models.student.deepspeed.gradient_clipping"]
 
 
 def test_a_name_that_cannot_be_one_is_told() -> None:
-    assert no_name("", {}) and no_name("2nd", {}) and no_name("a b", {}) and "already" in no_name("Teacher", {"teacher": 1})
-    assert no_name("critic_2", {"teacher": 1}) == ""
+    assert (
+        name_problem("", {})
+        and name_problem("2nd", {})
+        and name_problem("a b", {})
+        and "already" in name_problem("Teacher", {"teacher": 1})
+    )
+    assert name_problem("critic_2", {"teacher": 1}) == ""

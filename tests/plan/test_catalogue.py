@@ -14,7 +14,7 @@ import dstui
 from dstui.plan import catalogue
 from dstui.plan.catalogue import DATA, NEWEST, RELEASES, lookup, nearest_release, release
 
-EXTRACT = Path(dstui.__file__).parent / "oracle" / "extract.py"
+EXTRACT = Path(dstui.__file__).parent / "reference" / "extract.py"
 
 
 def test_a_key_says_type_default_choices_help_and_where_it_stands() -> None:
@@ -83,7 +83,7 @@ def test_the_catalogue_is_what_the_installed_deepspeed_says(declared: tuple[dict
     found = declared[0]
     if found["version"] not in RELEASES:
         pytest.fail(
-            f"DeepSpeed {found['version']} has no catalogue: dstui/oracle/extract.py > dstui/plan/data/deepspeed-{found['version']}.json"
+            f"DeepSpeed {found['version']} has no catalogue: dstui/reference/extract.py > dstui/plan/data/deepspeed-{found['version']}.json"
         )
     kept = json.loads((DATA / f"deepspeed-{found['version']}.json").read_text())
     for name in ("removed", "schedulers", "optimizer_types"):

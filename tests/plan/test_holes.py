@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dstui.plan import load
-from dstui.plan.holes import filled, holes_of
+from dstui.plan.holes import fill_holes, find_holes
 
 PLAN = """\
 version: 1
@@ -25,7 +25,7 @@ ENVIRONMENT = {"STEPS": "7", "HOME_OF_X": "/x", "LR": "1e-4"}
 
 
 def test_holes_are_found_where_a_shell_has_no_business() -> None:
-    assert [(hole.path, hole.name) for hole in holes_of(load(PLAN))] == [
+    assert [(hole.path, hole.name) for hole in find_holes(load(PLAN))] == [
         ("job.args.0", "STEPS"),
         ("job.args.2", "STEPS"),
         ("cluster.env.OUT", "HOME_OF_X"),
@@ -34,12 +34,12 @@ def test_holes_are_found_where_a_shell_has_no_business() -> None:
 
 
 def test_holes_are_filled_and_a_number_alone_is_one() -> None:
-    plan = filled(load(PLAN), ENVIRONMENT)
-    assert not holes_of(plan) and plan.job.args == ("7", "$${literal}", "a/7/b")
+    plan = fill_holes(load(PLAN), ENVIRONMENT)
+    assert not find_holes(plan) and plan.job.args == ("7", "$${literal}", "a/7/b")
     assert plan.cluster.env["OUT"] == "/x/out" and plan.deepspeed["optimizer"]["params"]["lr"] == 1e-4
     assert plan.run.on_end == "echo ${DSTUI_STATE}"
-    some = filled(load(PLAN), {"STEPS": "${not a hole}"})
-    assert some.job.args[0] == "$${not a hole}" and [hole.name for hole in holes_of(some)] == ["HOME_OF_X", "LR"]
+    some = fill_holes(load(PLAN), {"STEPS": "${not a hole}"})
+    assert some.job.args[0] == "$${not a hole}" and [hole.name for hole in find_holes(some)] == ["HOME_OF_X", "LR"]
 
 
 @pytest.mark.launcher
@@ -62,4 +62,4 @@ def test_a_launch_fills_holes_from_its_environment_or_is_refused_with_their_list
     done = launch(**ENVIRONMENT)
     assert done.returncode == 0 and "['7', '${literal}', 'a/7/b'] /x/out" in done.stdout
     resolved = load((tmp_path / "run" / "plan.yaml").read_text())
-    assert resolved.job.args == ("7", "$${literal}", "a/7/b") and not holes_of(resolved)
+    assert resolved.job.args == ("7", "$${literal}", "a/7/b") and not find_holes(resolved)

@@ -1,4 +1,4 @@
-"""The hostfile and the filters follow DeepSpeed's own grammar: DeepSpeed's reader is the oracle."""
+"""The hostfile and the filters follow DeepSpeed's own grammar: DeepSpeed's reader is the reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = [
     "user@a slots=2 max_slots=8\n", "a slots=-1\n", "a max_slots=8 slots=4\n", "fe80::1 slots=1\n", "a Slots=2\n",
 ]  # fmt: skip
 
-ORACLE = """# asks the launcher
+REFERENCE = """# asks the launcher
 import json, sys
 from deepspeed.launcher.runner import _parse_hostfile, parse_resource_filter
 files, filters, pool = json.loads(sys.stdin.read())
@@ -45,7 +45,7 @@ def test_hosts_and_slots_equal_what_deepspeed_reads() -> None:
     import json
 
     child = subprocess.run(
-        [sys.executable, "-c", ORACLE],
+        [sys.executable, "-c", REFERENCE],
         input=json.dumps([FILES, FILTERS, POOL]),
         text=True,
         capture_output=True,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from dstui.documents.plan_files import SHIPPED, find_plan
 from dstui.plan import load
 from dstui.plan.catalogue import release
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
-from dstui.plan_files import SHIPPED, find_plan
 
 pytestmark = pytest.mark.xdist_group("schema")
 """A validator of it takes a second to make."""

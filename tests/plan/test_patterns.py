@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dstui.jobs.metrics.line_patterns import PATTERNS
 from dstui.plan import PlanError, load
-from dstui.plan.patterns import METRICS, compiled, wrong_with
+from dstui.plan.patterns import METRICS, compile_pattern, metric_problem
 
 PLAN = "version: 1\njob: {script: train.py}\nrun:\n  silence: 60\n  metrics:\n    reward: 'reward[=: ]+([-+0-9.e]+)'\n"
 
@@ -62,7 +62,7 @@ def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
     ],
 )
 def test_a_pattern_that_gives_no_number_or_that_re2_cannot_match_is_refused(pattern: str, said: str) -> None:
-    assert said in wrong_with("reward", pattern)
+    assert said in metric_problem("reward", pattern)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_a_pattern_that_gives_no_number_or_that_re2_cannot_match_is_refused(patt
     ],
 )
 def test_an_ordinary_pattern_is_taken(pattern: str) -> None:
-    assert wrong_with("reward", pattern) == ""
+    assert metric_problem("reward", pattern) == ""
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "x" * 41, "step"])
 def test_a_name_is_a_word_that_is_free(name: str) -> None:
-    assert wrong_with(name, "(1)")
+    assert metric_problem(name, "(1)")
 
 
 def test_every_metric_that_is_found_has_a_name_that_is_taken_and_said() -> None:
@@ -113,9 +113,9 @@ ADVERSARIAL = ("a" * 1000, "ab" * 500, "é" * 1000, "a" * 999 + "!", "".join("ab
 @given(pattern=PATTERNS_OF_ANYBODY)
 def test_no_pattern_that_is_taken_hangs_on_any_line(pattern: str) -> None:
     pattern = f"{pattern}(x)"
-    if wrong_with("reward", pattern):
+    if metric_problem("reward", pattern):
         return
-    for expression, encoding in ((compiled(pattern), None), (compiled(pattern, in_bytes=True), "utf-8")):
+    for expression, encoding in ((compile_pattern(pattern), None), (compile_pattern(pattern, in_bytes=True), "utf-8")):
         for line in ADVERSARIAL:
             then = time.thread_time()
             expression.search(line.encode(encoding) if encoding else line)

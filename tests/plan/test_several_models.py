@@ -63,7 +63,7 @@ def test_a_model_that_is_gone_is_focused_on_no_more() -> None:
     assert plan.focus == "student"
     assert load(BOTH).focused_on("nobody").focus == "student"
     assert load(BOTH + "deepspeed: {train_batch_size: 2}\n").focused_on("nobody").focus == ""
-    assert load(BOTH).focused_on("teacher").whole == load(BOTH)
+    assert load(BOTH).focused_on("teacher").unfocused == load(BOTH)
 
 
 @pytest.mark.parametrize(

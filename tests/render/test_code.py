@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from dstui.plan import load
-from dstui.render.code import code
+from dstui.render.code import render_code
 
 CONFIGS = {
     "": "{zero_optimization: {stage: 2}}",
@@ -55,14 +55,14 @@ SHOWN: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     ),
     "the Trainer": ("trainer", "", "", ('TrainingArguments(output_dir="out", deepspeed=os.environ["DSTUI_DS_CONFIG"])', "trainer.train(")),
     "zero.Init": ("deepspeed", "optimizer", "", ("with deepspeed.zero.Init(config_dict_or_path=config):",)),
-    "Lightning": ("deepspeed", "optimizer", "", ("DeepSpeedStrategy(config=config)",)),
+    "Lightning": ("deepspeed", "optimizer", "", ("DeepSpeedStrategy(config=settings)", "accumulate_grad_batches=accumulate", "trainer.fit(")),
     "gloo": ("accelerate", "", "", ('Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])',)),
 }  # fmt: skip
 """What the field's guides show -> integration, configuration, more of the job, and the parts in their order."""
 
 
 def lines(integration: str, config: str, more: str = "") -> str:
-    return code(
+    return render_code(
         load(f"version: 1\njob: {{script: train.py, integration: {integration}{more}}}\nmodel: {{lora: {LORA}}}\ndeepspeed: {config}\n")
     )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dstui.documents.plan_files import env_files_of, read_plan
 from dstui.plan.env_file import parse_env_file
-from dstui.plan_files import env_files_of, read_plan
 from dstui.render.target import Target
 from tests.command import dstui
 from tests.machines import NO_GPU

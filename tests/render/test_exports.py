@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dstui.plan import Plan, PlanError, load
-from dstui.render.artifacts import Artifact, for_kubernetes, for_slurm
+from dstui.render.artifacts import Artifact, kubernetes_artifact, slurm_artifact
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
 from tests import machines
@@ -27,7 +27,7 @@ def plan(cluster: str, more: str = "", job: str = "{script: train.py, args: [--c
 
 
 def test_the_slurm_script_asks_for_the_plans_nodes_and_gpus_and_is_whole() -> None:
-    text = for_slurm(Target(plan("{hosts: {a: 8, b: 8}, env: {NCCL_DEBUG: INFO}, include: a@b}"), GPUS)).text
+    text = slurm_artifact(Target(plan("{hosts: {a: 8, b: 8}, env: {NCCL_DEBUG: INFO}, include: a@b}"), GPUS)).text
     directives = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", text, re.M))
     assert (directives["nodes"], directives["gpus-per-node"], directives["ntasks-per-node"]) == ("2", "8", "1")
     assert directives["job-name"] == "llama-2-sft" and "no-requeue" in directives
@@ -46,12 +46,12 @@ def test_the_slurm_script_asks_for_the_plans_nodes_and_gpus_and_is_whole() -> No
     ],
 )
 def test_after_a_requeue_the_script_is_told_to_resume(run: str, words: str) -> None:
-    text = for_slurm(Target(plan("{hosts: {a: 2}}", run), GPUS)).text
+    text = slurm_artifact(Target(plan("{hosts: {a: 2}}", run), GPUS)).text
     assert words in text and "trap requeue USR1\n" in text and "#SBATCH --requeue\n#" in text
 
 
 def test_without_restarts_a_job_is_never_queued_again() -> None:
-    text = for_slurm(Target(plan("{hosts: {a: 2}}"), GPUS)).text
+    text = slurm_artifact(Target(plan("{hosts: {a: 2}}"), GPUS)).text
     assert "#SBATCH --no-requeue\n" in text
     assert not any(word in text for word in ("trap", "USR1", "scontrol requeue", "#SBATCH --requeue"))
 
@@ -60,7 +60,7 @@ NAMED = "{hosts: {localhost: 8}}"
 NUMBERED = "{num_nodes: 2, num_gpus: 8}"
 
 
-@pytest.mark.parametrize("made", [for_slurm, for_kubernetes])
+@pytest.mark.parametrize("made", [slurm_artifact, kubernetes_artifact])
 @pytest.mark.parametrize("cluster", [NAMED, NUMBERED, "{num_gpus: 8}"])
 def test_the_machine_that_renders_changes_nothing(made: Callable[[Target], Artifact], cluster: str) -> None:
     found = {made(Target(plan(cluster), machine)).text for machine in (NO_GPU, GPUS)}
@@ -71,7 +71,7 @@ def test_the_machine_that_renders_changes_nothing(made: Callable[[Target], Artif
     assert "# assumed: each node has 8 GPUs" in text, "what was assumed stands at the top"
 
 
-@pytest.mark.parametrize("made", [for_slurm, for_kubernetes])
+@pytest.mark.parametrize("made", [slurm_artifact, kubernetes_artifact])
 def test_cpu_ranks_are_those_that_the_plan_asks_for(made: Callable[[Target], Artifact]) -> None:
     artifact = made(Target(plan("{cpu_ranks: 3, env: {DS_ACCELERATOR: cpu}}"), GPUS))
     assert "gpus-per-node" not in artifact.text and "nvidia.com/gpu" not in artifact.text
@@ -80,7 +80,7 @@ def test_cpu_ranks_are_those_that_the_plan_asks_for(made: Callable[[Target], Art
 
 def test_the_slurm_section_becomes_options_of_sbatch() -> None:
     slurm = "{partition: gpu, time: 2-12:00:00, gres: gpu:a100:8, cpus_per_task: 64, extra: [--mail-type=END], setup: [module load cuda]}"
-    text = for_slurm(Target(plan(f"{{num_nodes: 2, num_gpus: 8, slurm: {slurm}}}"), NO_GPU)).text
+    text = slurm_artifact(Target(plan(f"{{num_nodes: 2, num_gpus: 8, slurm: {slurm}}}"), NO_GPU)).text
     options = {"partition=gpu", "time=2-12:00:00", "gres=gpu:a100:8", "cpus-per-task=64", "mail-type=END"}
     assert options <= set(re.findall(r"^#SBATCH --(\S+)$", text, re.M))
     assert "gpus-per-node" not in text and "##SBATCH" not in text
@@ -93,14 +93,14 @@ def test_the_slurm_section_becomes_options_of_sbatch() -> None:
 
 def test_cpus_come_from_the_plan_or_a_recorded_node_else_a_line_is_left_to_fill_in() -> None:
     node = replace(GPUS, recorded=True, host=replace(GPUS.host, cpus=128))
-    assert "#SBATCH --cpus-per-task=64\n" in for_slurm(Target(plan("{num_gpus: 2}"), node)).text
-    unknown = for_slurm(Target(plan("{num_gpus: 2}"), GPUS))
+    assert "#SBATCH --cpus-per-task=64\n" in slurm_artifact(Target(plan("{num_gpus: 2}"), node)).text
+    unknown = slurm_artifact(Target(plan("{num_gpus: 2}"), GPUS))
     assert "\n##SBATCH --cpus-per-task=N\n" in unknown.text
     assert any(note.startswith("to fill in: the line ##SBATCH --cpus-per-task=N") for note in unknown.notes)
 
 
 def test_what_slurm_and_kubernetes_cannot_say_is_refused() -> None:
-    for made in (for_slurm, for_kubernetes):
+    for made in (slurm_artifact, kubernetes_artifact):
         with pytest.raises(RenderError, match="same number of slots"):
             made(Target(plan("{hosts: {a: 2, b: 4}}"), GPUS))
         with pytest.raises(RenderError, match=r"give cluster\.num_gpus"):
@@ -109,7 +109,7 @@ def test_what_slurm_and_kubernetes_cannot_say_is_refused() -> None:
 
 def manifest(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
     """The ConfigMap and the PyTorchJob."""
-    configmap, job = yaml.safe_load_all(for_kubernetes(target).text)
+    configmap, job = yaml.safe_load_all(kubernetes_artifact(target).text)
     return configmap, job
 
 

@@ -1,4 +1,4 @@
-"""The command line is DeepSpeed's own, right to paste; DeepSpeed's argument parser is the oracle."""
+"""The command line is DeepSpeed's own, right to paste; DeepSpeed's argument parser is the reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, launch_spec, slots
-from dstui.render.quoting import quoted
+from dstui.render.quoting import quote_word
 from dstui.render.target import Target
 from tests import machines
 from tests.machines import NO_GPU, gpus
@@ -203,7 +203,7 @@ def test_the_plans_own_visible_devices_count_as_the_launcher_takes_them() -> Non
 )
 @settings(max_examples=60)
 def test_any_word_is_pasted_as_it_is_and_shown_without_a_control_character(word: str) -> None:
-    shown = quoted(word)
+    shown = quote_word(word)
     assert escaped(shown) == shown
     said = subprocess.run(["/bin/sh", "-c", f"printf %s {shown}"], capture_output=True, check=True).stdout
     assert said == word.encode("utf-8", "surrogateescape")

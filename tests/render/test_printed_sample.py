@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dstui.plan import load
-from dstui.render.code import code
+from dstui.render.code import render_code
 from tests import printed_code, releases
 
 BATCH = "train_micro_batch_size_per_gpu: 4, gradient_accumulation_steps: 8"
@@ -41,7 +41,7 @@ def told(script: str, folder: Path, configs: dict[str, Any]) -> dict[str, Any]:
 
 def test_plain_deepspeed_trains_and_its_weights_are_read_again(tmp_path: Path) -> None:
     plan = load(f"version: 1\njob: {{script: t.py}}\ndeepspeed: {{{BATCH}, {ADAM}, {WARM}, zero_optimization: {{stage: 2}}}}\n")
-    script, later = printed_code.scripts(code(plan), kind="ReturnsTheLoss")
+    script, later = printed_code.scripts(render_code(plan), kind="ReturnsTheLoss")
     first = told(script, tmp_path, {"": plan.deepspeed})
     assert first == {"steps": 2, "micro": 16, "lr": pytest.approx(2e-3), "stage": 2}
     assert told(later, tmp_path, {}) == {"equal": True, "in the file": True, "changed": True}
@@ -52,7 +52,7 @@ def test_two_models_of_accelerate_step_and_their_schedulers_move(tmp_path: Path)
     models += f"  critic: {{deepspeed: {{{BATCH}, {ADAM}, zero_optimization: {{stage: 2}}}}}}\n"
     cluster = "cluster: {hosts: {localhost: 1}, env: {DS_ACCELERATOR: cpu}}"
     plan = load(f"version: 1\njob: {{script: t.py, integration: accelerate}}\n{cluster}\nmodels:\n  {models}")
-    script, _ = printed_code.scripts(code(plan), "tell(student=told_of(student), critic=told_of(critic))")
+    script, _ = printed_code.scripts(render_code(plan), "tell(student=told_of(student), critic=told_of(critic))")
     found = told(script, tmp_path, {name: config for name, config in plan.configurations.items() if name})
     assert {name: one["steps"] for name, one in found.items()} == {"student": 2, "critic": 2}
     assert found["student"]["lr"] == pytest.approx(2e-3) and found["critic"]["lr"] == pytest.approx(1e-2 / 3)

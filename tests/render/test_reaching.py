@@ -6,7 +6,7 @@ import pytest
 
 from dstui.plan import load
 from dstui.render.launch import launch_spec
-from dstui.render.reaching import reach_lines, reaching
+from dstui.render.reaching import reach_lines, trace_variables
 from tests.machines import NO_GPU
 
 SHELL = ("NCCL_DEBUG", "HF_HOME", "MLFLOW_X", "PYTHONPATH", "RANK")
@@ -26,14 +26,16 @@ def test_of_the_shell_reaches_the_ranks_what_the_launcher_carries(launcher: str)
         f"version: 1\njob: {{script: t.py}}\ncluster: {{hosts: {{h1: 1, h2: 1}}, launcher: {launcher}, env: {{MINE: x, MASTER_ADDR: y}}}}\n"
     )
     spec = launch_spec(plan, NO_GPU)
-    found = {each.name: each.reaches for each in reaching(spec, SHELL)}
+    found = {each.name: each.reaches for each in trace_variables(spec, SHELL)}
     assert {name: found[name] for name in SHELL} == SEEN[launcher]
     assert found["MINE"] and found["DSTUI_DS_CONFIG"]
     assert found["MASTER_ADDR"] is (launcher == "openmpi")
-    assert {each.name: each.reaches for each in reaching(spec, SHELL, gpu_here=True)}["NCCL_DEBUG"] is (launcher not in ("ssh", "torchrun"))
-    assert any(line.startswith("yes  MINE ") for line in reach_lines(reaching(spec)))
+    assert {each.name: each.reaches for each in trace_variables(spec, SHELL, gpu_here=True)}["NCCL_DEBUG"] is (
+        launcher not in ("ssh", "torchrun")
+    )
+    assert any(line.startswith("yes  MINE ") for line in reach_lines(trace_variables(spec)))
 
 
 def test_on_this_machine_the_ranks_have_the_shells_own() -> None:
     spec = launch_spec(load("version: 1\njob: {script: t.py}\ncluster: {env: {MINE: x}}\n"), NO_GPU)
-    assert {each.name for each in reaching(spec, SHELL) if not each.reaches} == {"RANK"}
+    assert {each.name for each in trace_variables(spec, SHELL) if not each.reaches} == {"RANK"}

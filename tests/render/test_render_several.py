@@ -12,7 +12,7 @@ from dstui.jobs.metrics.measurements import Measure, RankView
 from dstui.jobs.metrics.per_model import metrics_of
 from dstui.plan import load
 from dstui.render.artifacts import artifacts
-from dstui.render.code import code
+from dstui.render.code import render_code
 from dstui.render.target import Target
 from tests.machines import NO_GPU
 
@@ -58,13 +58,13 @@ def test_with_accelerate_each_plugin_knows_its_stage_itself() -> None:
 
 @pytest.mark.parametrize("integration", ["accelerate", "deepspeed", "trainer"])
 def test_the_lines_that_are_shown_are_python_and_name_every_model(integration: str) -> None:
-    found = code(target(integration).plan)
+    found = render_code(target(integration).plan)
     ast.parse(found)
     assert "student" in found and "teacher.eval()" in found and "teacher_optimizer" not in found
 
 
 def test_accelerate_selects_each_plugin_and_a_second_trained_model_has_an_accelerator_of_its_own() -> None:
-    lines = code(target().plan).splitlines()
+    lines = render_code(target().plan).splitlines()
     at = [n for n, line in enumerate(lines) if "select_deepspeed_plugin" in line or ".prepare(" in line]
     assert [lines[n].split("  #")[0] for n in at] == [
         'accelerator.state.select_deepspeed_plugin("student")',
@@ -72,7 +72,7 @@ def test_accelerate_selects_each_plugin_and_a_second_trained_model_has_an_accele
         'accelerator.state.select_deepspeed_plugin("teacher")',
         "teacher = accelerator.prepare(teacher)",
     ]
-    both = code(load(PLAN.format("accelerate").replace("role: inference, ", "")))
+    both = render_code(load(PLAN.format("accelerate").replace("role: inference, ", "")))
     assert "accelerator_teacher = Accelerator()" in both and "accelerator_teacher.backward(teacher_loss)" in both
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from dstui.documents.plan_files import read_plan
 from dstui.jobs.store.folder import JobFolder
 from dstui.machine.snapshot import Machine
-from dstui.plan_files import read_plan
 from dstui.tui.app import DstuiApp
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.job_view import JobView

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check import check
+from dstui.check import check_plan
 from dstui.plan import load
 from dstui.tui.session.auto_lookup import ModelConfigsOf
 from tests.tui.conftest import Open, store, until
@@ -28,7 +28,7 @@ def said(folder: Path, config: str | None) -> dict[str, tuple[str, str]]:
         (folder / "model").mkdir()
         (folder / "model" / "config.json").write_text(config)
     plan = load(PLAN, base=str(folder))
-    found = check(plan, world_size=2, models=ModelConfigsOf.of(plan).resolve())
+    found = check_plan(plan, world_size=2, models=ModelConfigsOf.of(plan).resolve())
     return {f.path.rpartition(".")[2]: (f.severity, f.message) for f in found if f.code == "DS306"}
 
 

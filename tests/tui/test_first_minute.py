@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.documents import open_document
+from dstui.documents.open import open_document
 from dstui.tui.app import DstuiApp
 from dstui.tui.flows.launching import Launching
 from dstui.tui.forms.steps import STEPS

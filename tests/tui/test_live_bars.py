@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from dstui.jobs.metrics.measurements import RankView
 from dstui.tui.run.live_bars import bar_rows, live_bars
+from tests.logs.made_logs import MadeJob
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, until
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
-from made_logs import MadeJob
 
 BAR = "Epoch 1:  {}%|████▉     | {}/300 [00:12<00:13, 11.90it/s, loss=0.5]"
 

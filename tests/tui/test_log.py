@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -11,11 +10,9 @@ from textual.pilot import Pilot
 
 from dstui.jobs.store.folder import JobFolder
 from tests.job_json import status_json, write_status_json
+from tests.logs.made_logs import BEGAN, MadeJob
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
-from made_logs import BEGAN, MadeJob
 
 TRACE = [
     "Traceback (most recent call last):",

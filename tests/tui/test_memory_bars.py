@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dstui.facts.measured import Taken, remember
 from dstui.forecast.choices import Choice
 from dstui.machine.snapshot import GIB, Host, Machine
-from dstui.measured import Taken, remember
 from tests.machines import gpus, joined
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 

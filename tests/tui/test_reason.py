@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -13,16 +12,14 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.supervise.stop import stop
 from dstui.jobs.watch.stacks import find_program
 from dstui.tui.dialogs.text_viewer import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json, write_status_json
+from tests.jobs.lab import Lab, kills_by_the_kernel, ready
 from tests.tui.conftest import PLAN, Open, attach, job_view, screen, store, text_of, until, value
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
-from lab import Lab, kills_by_the_kernel, ready
 
 OOM = "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
 CLOSED = "Traceback (most recent call last):\nRuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:2\n"

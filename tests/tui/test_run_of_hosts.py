@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,14 @@ import pytest
 from dstui.jobs.metrics.measurements import RankView
 from dstui.jobs.store.records import HostStatus
 from dstui.jobs.watch.usage import Usage
-from dstui.logs.time_parsing import iso
+from dstui.logs.time_parsing import format_iso
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.host_names import short_names
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.strip_layout import Selection, StripLine, strip
+from tests.logs.made_logs import MadeJob
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
-from made_logs import MadeJob
 
 NOW = 1_760_000_600.0
 ALL = Selection()
@@ -137,15 +134,15 @@ def test_a_host_of_which_nothing_is_known_yet_stands_with_what_ssh_says_of_it() 
 
 async def test_of_a_job_that_was_stopped_nobody_knows_what_became_of_a_rank_that_left_no_word(open_app: Open, job: MadeJob) -> None:
     status = json.loads(job.folder.status_file.read_text())
-    status["hosts"] = {"worker-0": {"state": "ended"}, "worker-1": {"state": "unreachable", "since": iso(time.time())}}
-    job.folder.status_file.write_text(json.dumps({**status, "state": "stopped", "ended": iso(time.time()), "exit_code": 143}))
+    status["hosts"] = {"worker-0": {"state": "ended"}, "worker-1": {"state": "unreachable", "since": format_iso(time.time())}}
+    job.folder.status_file.write_text(json.dumps({**status, "state": "stopped", "ended": format_iso(time.time()), "exit_code": 143}))
     async with open_app() as pilot:
         await attach(pilot, job.folder)
         await until(
             pilot, lambda: "▲ worker-1  unreachable" in text_of(pilot, "#ranks") and "· worker-0  unknown" in text_of(pilot, "#ranks")
         )
         status["hosts"]["worker-1"]["state"] = "ended"
-        job.folder.status_file.write_text(json.dumps({**status, "state": "stopped", "ended": iso(time.time()), "exit_code": 143}))
+        job.folder.status_file.write_text(json.dumps({**status, "state": "stopped", "ended": format_iso(time.time()), "exit_code": 143}))
         await until(pilot, lambda: "unreachable" not in text_of(pilot, "#ranks") and "3 · unknown" in text_of(pilot, "#ranks"))
 
 
@@ -212,7 +209,7 @@ async def test_a_host_that_gets_lost_is_seen_with_since_when_and_what_it_says_is
     async with open_app(size=(80, 24)) as pilot:
         await attach(pilot, job.folder)
         job.folder.append_event(time.time(), "host", host="worker-0", state="unreachable", text="worker-0 is unreachable: timed out")
-        running(job, **{"worker-0": {"state": "unreachable", "since": iso(time.time() - 12), "problem": "timed out"}})
+        running(job, **{"worker-0": {"state": "unreachable", "since": format_iso(time.time() - 12), "problem": "timed out"}})
         lost = re.compile(r"▲ worker-0  unreachable for \d+ (s|min): timed out")
         await until(pilot, lambda: lost.search(text_of(pilot, "#ranks").splitlines()[0]))
         await until(pilot, lambda: "• worker-0 is unreachable: timed out" in screen(pilot))
@@ -233,7 +230,7 @@ async def test_who_is_waited_for_is_said_until_all_have_started(open_app: Open, 
 
 async def test_of_many_hosts_h_lists_all_and_a_part_of_a_name_leads_into_one_and_escape_back(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 512, hosts=64)
-    running(made, **{"worker-63": {"state": "unreachable", "since": iso(time.time() - 12), "problem": None}})
+    running(made, **{"worker-63": {"state": "unreachable", "since": format_iso(time.time() - 12), "problem": None}})
     made.say(300, "here")
     async with open_app() as pilot:
         await attach(pilot, made.folder)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
+from dstui.documents.plan_files import read_plan
 from dstui.jobs.store.folder import JobFolder
 from dstui.machine.snapshot import Machine
-from dstui.plan_files import read_plan
 from dstui.tui.app import DstuiApp
 from dstui.tui.kit.text_row import row
 from dstui.tui.run_screen import RunScreen
+from tests.logs.made_logs import MadeJob
 from tests.own import owned
 from tests.tui.conftest import PLAN, Open, attach, job_view, machine, screen, text_of, until
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
-from made_logs import MadeJob
 
 OTHER = PLAN.replace("stage: 2", "stage: 3").replace("bf16", "fp16").replace("name: small", "name: other")
 

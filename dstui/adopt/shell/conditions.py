@@ -63,7 +63,7 @@ class Conditions:
         raise Undecidable
 
     def _joined(self, operator: str, left: Callable[[], bool], right: Callable[[], bool]) -> bool:
-        """`&&` and `||`, where one side that is known may decide."""
+        """Evaluate `&&` and `||`, where one known side may decide."""
         decisive = operator == "||"
         try:
             first: bool | None = left()

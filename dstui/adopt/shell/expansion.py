@@ -155,7 +155,7 @@ class Expander:
         return [Segment(text, quoted, starts=number > 0) for number, text in enumerate(value)] or [Segment("", quoted=False)]
 
     def _chosen(self, part: Node, name: str) -> Value | None:
-        """The value that the name and its index stand for."""
+        """Return the value of the name and its index."""
         if name in self.state.associative and part.get("Index"):
             return self.state.variables.get(self.element(name, part["Index"]), "")
         value = self.value_of(name)
@@ -245,7 +245,7 @@ def _unknown() -> str:
 
 
 def _subscript(part: Node) -> str | None:
-    """What stands in the brackets of ${NAME[…]}, where that is one literal."""
+    """Return the index in ${NAME[…]}, where it is one literal."""
     index = part.get("Index")
     if not index:
         return None
@@ -299,7 +299,7 @@ def _split(segments: Sequence[Segment], separators: str) -> list[str]:
 
 
 def _braces(node: Node) -> Iterator[Node]:
-    """The words that `{a,b}` and `{1..3}` stand for. Only what is written literally is expanded, as in bash."""
+    """Yield the words of `{a,b}` and `{1..3}`. Only literal text is expanded, as in bash."""
     parts = node.get("Parts", ())
     for at, part in enumerate(parts):
         if part["Type"] != "Lit":

@@ -124,7 +124,7 @@ def _counting(reader: ShellReader, node: Node, state: ShellState, streams: Strea
 
 
 def _turn(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool:
-    """One turn of a loop; whether another one may follow."""
+    """Run one turn of a loop; return whether another may follow."""
     reader.step(line_of(node))
     reader.run(node.get("Do", ()), state, streams)
     if state.ended in ("break", "continue"):
@@ -134,7 +134,7 @@ def _turn(reader: ShellReader, node: Node, state: ShellState, streams: Streams) 
 
 
 def _perhaps(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    """A loop of which nobody knows how often it turns: once, and not at all."""
+    """Follow a loop with an unknown number of turns: once, and not at all."""
     return alternatives(reader, [lambda one: _turn(reader, node, one, streams), _nothing], state, line_of(node))
 
 
@@ -165,11 +165,11 @@ def alternatives(reader: ShellReader, ways: Sequence[Way], state: ShellState, li
 
 
 def _nothing(_state: ShellState) -> None:
-    """The way of a branch that is not taken."""
+    """Do nothing: the branch that is not taken."""
 
 
 def _captured(streams: Streams) -> Streams:
-    """What a condition prints goes nowhere; a program in it decides by its status, which only the run tells."""
+    """Return streams that drop a condition's output. A program in it decides by its status, known only when it runs."""
     return type(streams)(streams.given, None)
 
 

@@ -174,7 +174,7 @@ class ShellReader:
         return self._other(replace(command, words=words), state, streams)
 
     def _other(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
-        """A command that starts no training: the shell's own, a function, a program whose output is known."""
+        """Follow a command that starts no training: a builtin, a function, a program whose output is known."""
         name, *rest = command.words
         if body := state.functions.get(name):
             return self._function(body, rest, state, streams)
@@ -264,7 +264,7 @@ class ShellReader:
         return self.again(text, state, streams, line)
 
     def _redirections(self, statement: Node, state: ShellState) -> tuple[str | None, str]:
-        """Standard input where the text gives it, and the file that standard output is written to."""
+        """Return standard input where the text contains it, and the file that standard output goes to."""
         given, target, expander = None, "", self.expander(state)
         for redirection in statement.get("Redirs", ()):
             operator, word = redirection["Op"], redirection["Word"]
@@ -282,7 +282,7 @@ class ShellReader:
         return given, target
 
     def _output_of(self, node: Node, state: ShellState) -> str:
-        """What a command substitution prints. Raises Undecidable where a program prints it."""
+        """Return the output of a command substitution. Raises Undecidable where a program prints it."""
         if COUNTS_GPUS.search(self._source_of(node)):
             raise Undecidable
         printed: list[str] = []
@@ -310,7 +310,7 @@ def path_in(state: ShellState, path: str) -> str:
 
 
 def _document(expander: Expander, body: Node | None, *, quoted: bool) -> str:
-    """A here-document; with a quoted end its text stands as it is."""
+    """Return a here-document; with a quoted end its text is literal."""
     parts = (body or {}).get("Parts", ())
     if quoted:
         return "".join(part.get("Value", "") for part in parts)
@@ -318,7 +318,7 @@ def _document(expander: Expander, body: Node | None, *, quoted: bool) -> str:
 
 
 def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
-    """Statements of a text that another line runs: they are said to stand there."""
+    """Give statements of a text the number of the line that runs them."""
     for statement in statements:
         for node in (statement, statement.get("Cmd") or {}):
             if "Pos" in node:
@@ -330,7 +330,7 @@ def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
 
 
 def _unknown(_reader: ShellReader, _node: Node, _state: ShellState, _streams: Streams) -> bool | None:
-    """A command that is not followed: coproc, select, and what shfmt may learn."""
+    """Ignore a command that is not followed: coproc, select, and what shfmt may learn."""
     return None
 
 

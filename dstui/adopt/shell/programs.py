@@ -89,7 +89,7 @@ def _shift(_reading: ShellReader, words: list[str], state: ShellState, _given: s
 
 
 def _read(_reading: ShellReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
-    """`read NAME`, `read -r -d '' NAME`, `read -a NAME`, from a here-document."""
+    """Follow `read NAME`, `read -r -d '' NAME` and `read -a NAME` from a here-document."""
     options, names, rest = set[str](), list[str](), list(words)
     whole = False
     while rest:
@@ -137,7 +137,7 @@ def _mapfile(_reader: ShellReader, words: list[str], state: ShellState, given: s
 
 
 def _export(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
-    """`export` whose words come from an expansion: `export $OPTIONS`."""
+    """Follow `export` with words from an expansion: `export $OPTIONS`."""
     for word in words:
         name, equals, value = word.partition("=")
         if equals:

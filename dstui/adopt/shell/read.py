@@ -80,7 +80,7 @@ def _followed(tree: Node, text: str, around: ShellContext, *, arguments_are_open
 
 
 def _tree(text: str, parse: Parse) -> tuple[Node, str, list[str]]:
-    """The tree of a text; a line of a paste that is no shell text is left out, and that is said."""
+    """Parse a text; lines of a paste that are no shell text are left out and noted."""
     notes: list[str] = []
     lines = text.split("\n")
     while True:
@@ -96,7 +96,7 @@ def _tree(text: str, parse: Parse) -> tuple[Node, str, list[str]]:
 
 
 def _distinct(launches: list[Launch]) -> list[Launch]:
-    """Without those that say the same as one before."""
+    """Drop launches that repeat an earlier one."""
     found: list[Launch] = []
     for launch in launches:
         if not any(

@@ -109,7 +109,7 @@ def _name(word: str) -> str:
 
 
 def _start_after(words: Sequence[str]) -> int | None:
-    """Where the command of a wrapper begins: at the first word that starts a launch or another wrapper."""
+    """Return where the command of a wrapper begins: the first word that starts a launch or another wrapper."""
     for at in range(1, len(words)):
         name = _name(words[at])
         set_by_env = _name(words[0]) == "env" and ASSIGNMENT.fullmatch(words[at])
@@ -132,7 +132,7 @@ def _launcher(words: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _shell_text(rest: list[str]) -> str | None:
-    """The text of `bash -c TEXT`, also as -lc, -xc."""
+    """Return the text of `bash -c TEXT`, also as -lc, -xc."""
     for at, word in enumerate(rest):
         if re.fullmatch(r"-[a-z]*c", word):
             return rest[at + 1] if at + 1 < len(rest) else None
@@ -142,7 +142,7 @@ def _shell_text(rest: list[str]) -> str | None:
 
 
 def _python(rest: list[str]) -> tuple[str, list[str]] | None:
-    """What python starts; None for -c, a prompt, standard input."""
+    """Return what python starts; None for -c, a prompt, or standard input."""
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
         rest = rest[2:] if rest[0] in ("-X", "-W") else rest[1:]
     if rest[:1] == ["-m"] and len(rest) > 1:

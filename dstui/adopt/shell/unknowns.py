@@ -43,7 +43,7 @@ class Unknowns:
             self.assumptions.append(sentence)
 
     def unset(self, name: str, folder: str) -> str:
-        """The hole of a variable that nobody sets, or the value that the shell itself gives it."""
+        """Return the hole of a variable that nothing sets, or the value that the shell itself gives it."""
         if name in ("HOME", "PWD", "OLDPWD"):
             return hole("computed", "HOME") if name == "HOME" else folder
         if name in ("0", "BASH_SOURCE"):

@@ -10,7 +10,7 @@ from dstui.check.accelerate.book import DS, RULES
 from dstui.check.context import Context
 from dstui.plan.accelerate_keys import FILE
 from dstui.plan.catalogue import release
-from dstui.plan.finding import Finding, ranked
+from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
     from dstui.plan import Plan
@@ -21,13 +21,13 @@ IN_A_PLAN = ("AC004", "AC007", "AC009", "AC010", "AC014", "AC024", "AC028", "AC0
 
 
 def check_accelerate(config: Mapping[str, Any], lines: Callable[[str], int | None] = lambda _path: None) -> list[Finding]:
-    """What is wrong with an accelerate configuration, the worst first."""
+    """Return the findings on an accelerate configuration, the worst first."""
     context = Context(config, release(), lines=lines)
-    return ranked([finding for one in RULES.values() for finding in one.findings(context)])
+    return sort_findings([finding for one in RULES.values() for finding in one.findings(context)])
 
 
 def check_section(plan: Plan) -> list[Finding]:
-    """What is wrong with the `accelerate:` section of a Plan."""
+    """Return the findings on the `accelerate:` section of a Plan."""
     if not plan.accelerate:
         return []
     zero = plan.deepspeed.get("zero_optimization")

@@ -13,28 +13,28 @@ RULES: dict[str, Rule] = {}
 DS = SECTION
 
 
-def inside(c: Context, name: str) -> Any:
-    """A value of deepspeed_config."""
+def plugin_value(c: Context, name: str) -> Any:
+    """Return a value of deepspeed_config."""
     return c.section(DS).get(name)
 
 
 def uses_deepspeed(c: Context) -> bool:
-    """Whether accelerate launches DeepSpeed from this file."""
+    """Return whether accelerate launches DeepSpeed from this file."""
     return bool(c.written("distributed_type") == "DEEPSPEED")
 
 
 def stage(c: Context) -> int | None:
-    """The ZeRO stage, None where the file leaves it to a ds_config.json."""
-    value = inside(c, "zero_stage")
-    return value if isinstance(value, int) else None if inside(c, FILE) else 2
+    """Return the ZeRO stage, None where the file leaves it to a ds_config.json."""
+    value = plugin_value(c, "zero_stage")
+    return value if isinstance(value, int) else None if plugin_value(c, FILE) else 2
 
 
 def device(c: Context, what: str) -> str:
-    """Where `optimizer` or `param` is kept, as accelerate spells it: in lower case."""
-    return str(inside(c, f"offload_{what}_device") or "none").lower()
+    """Return where `optimizer` or `param` is kept, in lower case as accelerate spells it."""
+    return str(plugin_value(c, f"offload_{what}_device") or "none").lower()
 
 
 def machines(c: Context) -> int:
-    """How many machines take part."""
+    """Return the number of machines."""
     value = c.written("num_machines")
     return value if isinstance(value, int) else 1

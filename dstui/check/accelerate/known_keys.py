@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dstui.check.accelerate.book import DS, RULES, device, inside, machines, stage, uses_deepspeed
+from dstui.check.accelerate.book import DS, RULES, device, machines, plugin_value, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PLUGIN, TOP, TYPES
@@ -69,7 +69,7 @@ def deepspeed_is_not_used(c: Context) -> Problems:
 )
 def beside_a_file(c: Context) -> Problems:
     """Values beside deepspeed_config_file that belong into that file."""
-    if not uses_deepspeed(c) or not inside(c, "deepspeed_config_file"):
+    if not uses_deepspeed(c) or not plugin_value(c, "deepspeed_config_file"):
         return
     for name in ALONE:
         if name in c.section(DS):
@@ -118,7 +118,7 @@ def unknown_parallelism(c: Context) -> Problems:
 @rule("AC014", "warning", source="utils/dataclasses.py", book=RULES)
 def init_flag(c: Context) -> Problems:
     """zero3_init_flag does not do what its name says."""
-    path, value, zero = f"{DS}.zero3_init_flag", inside(c, "zero3_init_flag"), stage(c)
+    path, value, zero = f"{DS}.zero3_init_flag", plugin_value(c, "zero3_init_flag"), stage(c)
     if value is True and zero is not None and zero < 3:
         yield c.problem(path, "zero3_init_flag is for stage 3", severity="info", fix=c.put(path, False, "write false"))
     elif value is False and zero == 3:
@@ -129,7 +129,7 @@ def init_flag(c: Context) -> Problems:
 @rule("AC016", "info", source="accelerator.py (get_state_dict)", book=RULES)
 def whole_weights_on_save(c: Context) -> Problems:
     """Whole 16-bit weights are asked for where there is no need, or not where nothing else gives them."""
-    path, value, zero = f"{DS}.zero3_save_16bit_model", inside(c, "zero3_save_16bit_model"), stage(c)
+    path, value, zero = f"{DS}.zero3_save_16bit_model", plugin_value(c, "zero3_save_16bit_model"), stage(c)
     if value is True and zero is not None and zero < 3:
         yield c.problem(
             path, f"zero3_save_16bit_model is for stage 3, and has no effect at stage {zero}", fix=c.put(path, False, "write false")
@@ -142,7 +142,7 @@ def whole_weights_on_save(c: Context) -> Problems:
 @rule("AC028", "error", when="initialize", says="Could not find a transformer layer class", source="utils/dataclasses.py", book=RULES)
 def blank_in_the_classes(c: Context) -> Problems:
     """A blank after a comma belongs to the name of the next class."""
-    path, value = f"{DS}.deepspeed_moe_layer_cls_names", inside(c, "deepspeed_moe_layer_cls_names")
+    path, value = f"{DS}.deepspeed_moe_layer_cls_names", plugin_value(c, "deepspeed_moe_layer_cls_names")
     if isinstance(value, str) and any(name != name.strip() for name in value.split(",")):
         right = ",".join(name.strip() for name in value.split(","))
         why = "accelerate splits at the comma alone, and looks for a class whose name begins with a blank"
@@ -162,7 +162,7 @@ def parameters_stay(c: Context) -> Problems:
 def nvme_path_is_lost(c: Context) -> Problems:
     """A path on NVMe in the YAML never reaches the ranks."""
     for name in ("offload_optimizer_nvme_path", "offload_param_nvme_path"):
-        if inside(c, name) not in (None, "none"):
+        if plugin_value(c, name) not in (None, "none"):
             why = "accelerate launch does not export it: files go to ./none"
             message = f"{name} is lost on the way: name it in a ds_config.json"
             yield c.problem(f"{DS}.{name}", message, why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}, and use deepspeed_config_file"))
@@ -171,18 +171,18 @@ def nvme_path_is_lost(c: Context) -> Problems:
 @rule("AC021", "error", when="launch", says="backend does not support limiting num nodes/gpus", source="utils/launch.py", book=RULES)
 def mpi_launcher(c: Context) -> Problems:
     """A launcher of DeepSpeed that accelerate's own options break."""
-    path, value = f"{DS}.deepspeed_multinode_launcher", inside(c, "deepspeed_multinode_launcher")
+    path, value = f"{DS}.deepspeed_multinode_launcher", plugin_value(c, "deepspeed_multinode_launcher")
     if machines(c) < 2 or value is None:
         return
     if value in ("openmpi", "mpich", "mvapich", "impi"):
-        filters = inside(c, "deepspeed_exclusion_filter") or inside(c, "deepspeed_inclusion_filter")
+        filters = plugin_value(c, "deepspeed_exclusion_filter") or plugin_value(c, "deepspeed_inclusion_filter")
         limit, added = ("worker include/exclusion", "the filter") if filters else ("limiting num nodes/gpus", "--num_gpus")
         why = f"DeepSpeed: {value} backend does not support {limit} (accelerate adds {added})"
         yield c.problem(path, f"{value} does not work through accelerate", why=why, fix=c.put(path, "pdsh", "use pdsh"))
     elif value not in LAUNCHERS:
         message = f"deepspeed_multinode_launcher is {value!r}: {', '.join(LAUNCHERS)}"
         why = f"DeepSpeed: Unknown launcher {value}"
-        read = inside(c, "deepspeed_hostfile")  # without one DeepSpeed starts no launcher: it trains on this machine alone
+        read = plugin_value(c, "deepspeed_hostfile")  # without one DeepSpeed starts no launcher: it trains on this machine alone
         yield c.problem(path, message, why=why, severity=None if read else "warning", fix=c.put(path, "standard", "use standard"))
 
 
@@ -199,8 +199,8 @@ def uneven_processes(c: Context) -> Problems:
 @rule("AC023", "warning", source="utils/launch.py", book=RULES)
 def no_hostfile(c: Context) -> Problems:
     """Several machines with a launcher that needs a hostfile, and none."""
-    launcher = inside(c, "deepspeed_multinode_launcher")
-    if machines(c) > 1 and launcher not in (None, "standard") and not inside(c, "deepspeed_hostfile"):
+    launcher = plugin_value(c, "deepspeed_multinode_launcher")
+    if machines(c) > 1 and launcher not in (None, "standard") and not plugin_value(c, "deepspeed_hostfile"):
         why = "DeepSpeed warns, trains on this machine alone, and ends with 0"
         path = f"{DS}.deepspeed_hostfile"
         yield c.problem(path, f"{launcher} needs deepspeed_hostfile", why=why, fix=c.put(path, "hostfile", "name a hostfile"))
@@ -210,7 +210,7 @@ def no_hostfile(c: Context) -> Problems:
 def both_filters(c: Context) -> Problems:
     """Inclusion and exclusion filter: only the exclusion is passed on."""
     path = f"{DS}.deepspeed_inclusion_filter"
-    if inside(c, "deepspeed_inclusion_filter") and inside(c, "deepspeed_exclusion_filter"):
+    if plugin_value(c, "deepspeed_inclusion_filter") and plugin_value(c, "deepspeed_exclusion_filter"):
         yield c.problem(path, "only deepspeed_exclusion_filter is passed on", fix=c.drop(path, "remove the inclusion filter"))
 
 
@@ -228,7 +228,7 @@ def ignored_by_launch(c: Context) -> Problems:
 def clipping_cannot_be_off(c: Context) -> Problems:
     """gradient_clipping 0 in the YAML is left out, and DeepSpeed clips at 1.0."""
     path = f"{DS}.gradient_clipping"
-    if uses_deepspeed(c) and inside(c, "gradient_clipping") in (0, 0.0) and "gradient_clipping" in c.section(DS):
+    if uses_deepspeed(c) and plugin_value(c, "gradient_clipping") in (0, 0.0) and "gradient_clipping" in c.section(DS):
         why = "accelerate leaves a 0 out, and DeepSpeed's default is 1.0"
         yield c.problem(
             path, "gradient_clipping 0 becomes 1.0: only a ds_config.json can switch it off", why=why, fix=c.drop(path, "remove it")
@@ -266,7 +266,7 @@ def no_processes(c: Context) -> Problems:
 @rule("AC057", "error", when="launch", source="utils/launch.py", book=RULES)
 def no_meeting_point(c: Context) -> Problems:
     """Several machines without the address of the first."""
-    launcher = inside(c, "deepspeed_multinode_launcher")
+    launcher = plugin_value(c, "deepspeed_multinode_launcher")
     if machines(c) > 1 and launcher in (None, "standard", "nossh") and not c.flat.get("main_process_ip"):
         why = "the ranks wait at None until they give up"
         yield c.problem("main_process_ip", f"{machines(c)} machines need main_process_ip, the address of the first", why=why)
@@ -287,8 +287,8 @@ def rank_of_the_machine(c: Context) -> Problems:
 
 
 def _each_machine_is_launched(c: Context) -> bool:
-    """Whether the command is given on every machine, so that each must say which one it is."""
-    return not uses_deepspeed(c) or inside(c, "deepspeed_multinode_launcher") in ("standard", "nossh")
+    """Return whether the command is given on every machine, so that each needs its own rank."""
+    return not uses_deepspeed(c) or plugin_value(c, "deepspeed_multinode_launcher") in ("standard", "nossh")
 
 
 def _first(c: Context) -> Fix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.accelerate.book import DS, RULES, device, inside, stage, uses_deepspeed
+from dstui.check.accelerate.book import DS, RULES, device, plugin_value, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.accelerate_keys import FILE, PLUGIN, TOP, AccelerateKey
@@ -33,28 +33,28 @@ def value(c: Context) -> Problems:
     """A value that its key cannot have."""
     for path, key in [(name, key) for name, key in TOP.items()] + [(f"{DS}.{name}", key) for name, key in PLUGIN.items()]:
         given = c.flat.get(path)
-        if given is None or path in ("distributed_type", "deepspeed_config.deepspeed_multinode_launcher") or fits(key, given):
+        if given is None or path in ("distributed_type", "deepspeed_config.deepspeed_multinode_launcher") or is_accepted(key, given):
             continue
         if key.name == "mixed_precision" and given is False:
             continue  # an unquoted no, which has a rule of its own
         when, says = SAYS.get(key.name, (None, ""))
         fix = _instead(c, path, key, given)
-        message = f"{key.name} is {shown(given)}: it must be {expected(key)}"
+        message = f"{key.name} is {describe_value(given)}: it must be {describe_expected(key)}"
         fatal = when is not None and uses_deepspeed(c)
         why = says.format(value=given) if fatal else "accelerate takes it as it stands, and nothing good comes of it"
         yield c.problem(path, message, why=why, severity="error" if fatal else "warning", when=when or "launch", fix=fix)
 
 
 def _instead(c: Context, path: str, key: AccelerateKey, given: Any) -> Fix:
-    """The same word as it is spelt, else what is usual, else nothing."""
+    """Return a fix: the same word in its valid spelling, else the usual value, else the key removed."""
     meant = given.strip().lower() if isinstance(given, str) else None
     usual = key.choices[2 if key.name == "zero_stage" else 0] if key.choices else 1 if key.kind == "int" else None
     new = meant if meant in key.choices else usual
     return c.put(path, new, f"write {new}") if new is not None else c.drop(path, f"remove {key.name}")
 
 
-def fits(key: AccelerateKey, given: Any) -> bool:
-    """Whether accelerate and DeepSpeed can work with a value."""
+def is_accepted(key: AccelerateKey, given: Any) -> bool:
+    """Return whether accelerate and DeepSpeed accept a value."""
     if key.name in LEFT_OPEN and given == "auto":
         return True
     if key.kind == "int":
@@ -70,8 +70,8 @@ def fits(key: AccelerateKey, given: Any) -> bool:
     return not (key.kind == "section" and not isinstance(given, Mapping))
 
 
-def expected(key: AccelerateKey) -> str:
-    """What belongs there, in words."""
+def describe_expected(key: AccelerateKey) -> str:
+    """Describe the values that a key accepts."""
     if key.choices:
         return "one of " + ", ".join(map(str, key.choices))
     if key.name == "gradient_accumulation_steps":
@@ -79,22 +79,22 @@ def expected(key: AccelerateKey) -> str:
     return {"int": "a whole number", "number": "a number", "bool": "true or false", "section": "keys and values"}.get(key.kind, "a word")
 
 
-def shown(given: Any) -> str:
-    """A value as it stands in a message."""
+def describe_value(given: Any) -> str:
+    """Describe a value in a message."""
     return repr(given)[:60] if not isinstance(given, (dict, list)) else "a list" if isinstance(given, list) else "a section"
 
 
 @rule("AC011", "error", when="initialize", says="nvme_path", source="runtime/zero/offload_config.py", book=RULES)
 def nvme_without_a_path(c: Context) -> Problems:
     """Offload to NVMe, and no folder for it."""
-    if not uses_deepspeed(c) or inside(c, FILE):
+    if not uses_deepspeed(c) or plugin_value(c, FILE):
         return
     for what in ("optimizer", "param"):
         path = f"{DS}.offload_{what}_device"
         if device(c, what) != "nvme":
             continue
         if stage(c) == 3:
-            if inside(c, f"offload_{what}_nvme_path") not in (None, "none"):
+            if plugin_value(c, f"offload_{what}_nvme_path") not in (None, "none"):
                 continue
             why = "DeepSpeed builds the path from nothing and dies of a TypeError"
             fix = c.put(f"{DS}.offload_{what}_nvme_path", "/local_nvme", "name a folder on the NVMe disk")

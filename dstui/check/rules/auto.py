@@ -26,7 +26,7 @@ INSTEAD: Mapping[str, Any] = {
 
 
 def autos(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The paths whose value is "auto"."""
+    """Yield the paths whose value is "auto"."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from autos(value, f"{prefix}{name}.")

@@ -36,8 +36,8 @@ class BatchVerdict(NamedTuple):
     triple: Triple
 
 
-def given(c: Context) -> Triple:
-    """The three values as written, None where a key is missing or null. A reader that fills "auto" brings a micro-batch of its own."""
+def written_batch(c: Context) -> Triple:
+    """Return the three values as written, None for a missing or null key. A reader that fills "auto" brings its own micro-batch."""
     values = (c.written(key) for key in KEYS)
     train, micro, steps = (None if value is MISSING else value for value in values)
     if c.integration != "deepspeed" and train is None and micro is None:
@@ -46,7 +46,7 @@ def given(c: Context) -> Triple:
 
 
 def ranks(c: Context) -> Any:
-    """The ranks that see different samples, a fraction where they cannot be divided; None where the world size is not known."""
+    """Return the ranks that see different samples, as a fraction where they do not divide; None where the world size is not known."""
     parts = c.written(PARTS)
     if parts is MISSING and (size := sp_size(c.plan)) > 1:  # accelerate hands DeepSpeed an mpu that says so
         parts = size
@@ -57,8 +57,8 @@ def ranks(c: Context) -> Any:
     return c.world_size / parts
 
 
-def filled(written: Triple, ranks: Any) -> Triple:
-    """What DeepSpeed makes of the three, with its own arithmetic. Raises TypeError, ZeroDivisionError, …"""
+def complete_batch(written: Triple, ranks: Any) -> Triple:
+    """Compute the missing values with DeepSpeed's own arithmetic. Raises what that raises: TypeError, ZeroDivisionError."""
     train, micro, steps = written
     if train is not None and micro is not None:
         return Triple(train, micro, train // micro // ranks if steps is None else steps)
@@ -68,13 +68,13 @@ def filled(written: Triple, ranks: Any) -> Triple:
     return Triple(micro * steps * ranks, micro, steps)
 
 
-def verdict(written: Triple, ranks: Any) -> BatchVerdict:
-    """Which of DeepSpeed's checks fails first."""
+def evaluate_batch(written: Triple, ranks: Any) -> BatchVerdict:
+    """Return which of DeepSpeed's checks fails first."""
     if written.train is None and written.micro is None:
         return BatchVerdict("missing", written)
     triple = written
     try:
-        triple = filled(written, ranks)
+        triple = complete_batch(written, ranks)
         for name in triple._fields:
             if not getattr(triple, name) > 0:
                 return BatchVerdict(name, triple)
@@ -85,35 +85,37 @@ def verdict(written: Triple, ranks: Any) -> BatchVerdict:
 
 
 def batch_verdict(c: Context) -> BatchVerdict:
-    """The verdict for the planned ranks; for one rank where they are not known and the product is left open."""
+    """Return the verdict for the planned ranks; for one rank where they are not known and the product is left open."""
     if elastic(c):
-        return BatchVerdict("", given(c))
+        return BatchVerdict("", written_batch(c))
     known = ranks(c)
-    found = verdict(given(c), 1 if known is None else known)
-    if known is None and (found.fails == "product" or (found.fails in ("micro", "steps") and getattr(given(c), found.fails) is None)):
+    found = evaluate_batch(written_batch(c), 1 if known is None else known)
+    if known is None and (
+        found.fails == "product" or (found.fails in ("micro", "steps") and getattr(written_batch(c), found.fails) is None)
+    ):
         return BatchVerdict("", found.triple)
     return found
 
 
-def whole(value: Any) -> bool:
-    """Whether a value is a positive whole number."""
+def is_positive_integer(value: Any) -> bool:
+    """Return whether a value is a positive whole number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0 and value % 1 == 0
 
 
-def fits(written: Triple, known: Any) -> bool:
-    """Whether DeepSpeed takes the triple; where the ranks are not known, for some number of them."""
-    found = verdict(written, 1 if known is None else known).fails
+def accepts_batch(written: Triple, known: Any) -> bool:
+    """Return whether DeepSpeed accepts the three values, for some number of ranks where that is not known."""
+    found = evaluate_batch(written, 1 if known is None else known).fails
     if found == "product" and known is None and written.train is not None:
         return not written.train % ((written.micro or 1) * (written.steps or 1))
     return not found
 
 
-def mended(c: Context, *attempts: tuple[str, dict[str, Any]]) -> Fix | None:
-    """The first of these changes (key -> new value, None removes it) after which the triple fits; as a last resort all three anew."""
-    written, known = given(c), ranks(c)
+def suggest_batch(c: Context, *attempts: tuple[str, dict[str, Any]]) -> Fix | None:
+    """Return the first of these changes (key -> new value, None removes it) that makes the values fit; at last, all three anew."""
+    written, known = written_batch(c), ranks(c)
     for text, changes in (*attempts, ("write a micro-batch of 1 alone", {TRAIN: None, MICRO: 1, STEPS: None})):
         new = Triple(*(changes.get(key, value) for key, value in zip(KEYS, written, strict=True)))
-        if fits(new, known):
+        if accepts_batch(new, known):
             steps = [c.put(k, v, "") if v is not None else c.drop(k, "") for k, v in changes.items() if v is not None or k in c.raw]
             return c.steps(text, *steps)
     return None
@@ -123,21 +125,25 @@ WITHOUT_TRAIN: tuple[str, dict[str, Any]] = ("remove train_batch_size: it follow
 
 
 def other_factors(c: Context) -> list[tuple[str, dict[str, Any]]]:
-    """The accumulation, else the micro-batch, with which the batch size that was asked for comes out; none where none is whole."""
-    (train, micro, steps), known = given(c), ranks(c)
-    if not whole(train) or not whole(known):
+    """Return the accumulation, else the micro-batch, that gives the requested batch size; empty where none is whole."""
+    (train, micro, steps), known = written_batch(c), ranks(c)
+    if not is_positive_integer(train) or not is_positive_integer(known):
         return []
     attempts = ((STEPS, micro), (MICRO, 1 if steps is None else steps))
-    found = [(key, int(train // (other * known))) for key, other in attempts if whole(other) and not train % (other * known)]
+    found = [(key, int(train // (other * known))) for key, other in attempts if is_positive_integer(other) and not train % (other * known)]
     return [(f"make {key} {value}: train_batch_size {train:g} comes out", {key: value}) for key, value in found]
 
 
 def nearest_train(c: Context) -> tuple[str, dict[str, Any]]:
-    """The batch size next to the written one that the ranks can share."""
-    written, known = given(c), ranks(c)
-    unit = (known or 1) * (written.steps if whole(written.steps) else 1) * (written.micro if whole(written.micro) else 1)
+    """Return the batch size nearest to the written one that the ranks can share."""
+    written, known = written_batch(c), ranks(c)
+    unit = (
+        (known or 1)
+        * (written.steps if is_positive_integer(written.steps) else 1)
+        * (written.micro if is_positive_integer(written.micro) else 1)
+    )
     train = written.train if isinstance(written.train, (int, float)) and math.isfinite(written.train) else 1
-    nearest = int(max(1, round(train / unit)) * unit) if whole(unit) else 1
+    nearest = int(max(1, round(train / unit)) * unit) if is_positive_integer(unit) else 1
     return f"make train_batch_size {nearest}", {TRAIN: nearest}
 
 
@@ -155,11 +161,11 @@ def no_batch_size(c: Context) -> Problems:
         elsewhere = c.plan is not None and (c.plan.job.command or any(named_files(c.plan)))
         if not other and not elsewhere:
             message = "the section deepspeed is empty, and nothing hands it to the script: it trains without this Plan's DeepSpeed"
-            fix = mended(c, ("begin with train_micro_batch_size_per_gpu (and hand {ds_config} to the script)", {MICRO: 1}))
+            fix = suggest_batch(c, ("begin with train_micro_batch_size_per_gpu (and hand {ds_config} to the script)", {MICRO: 1}))
             yield c.problem("", message, why="a script of its own configuration needs no section here", fix=fix, severity="warning")
         return
     if batch_verdict(c).fails == "missing":
-        fix = mended(c, ("set train_micro_batch_size_per_gpu (1 fits anywhere, more is faster)", {MICRO: 1}))
+        fix = suggest_batch(c, ("set train_micro_batch_size_per_gpu (1 fits anywhere, more is faster)", {MICRO: 1}))
         yield c.problem("", "no batch size: give train_micro_batch_size_per_gpu or train_batch_size", fix=fix)
 
 
@@ -172,50 +178,50 @@ def product(c: Context) -> Problems:
     train, micro, steps = found.triple
     right = micro * steps * known
     message = f"train_batch_size {train:g} is not {micro:g} (micro-batch) × {steps:g} (accumulation) × {known:g} (ranks) = {right:g}"
-    path = TRAIN if given(c).train is not None else MICRO
+    path = TRAIN if written_batch(c).train is not None else MICRO
     says = f"{PRODUCT} {train} != {micro} * {steps} * {known}"
-    yield c.problem(path, message, says=says, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
+    yield c.problem(path, message, says=says, fix=suggest_batch(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS003", "error", when="parse", says=PRODUCT, source=f"{CONFIG}:602")
 def fits_no_number_of_ranks(c: Context) -> Problems:
     """The batch size is not a multiple of micro-batch × accumulation steps, whatever the number of ranks."""
-    written = given(c)
-    if ranks(c) is None and whole(written.train) and all(value is None or whole(value) for value in written):
+    written = written_batch(c)
+    if ranks(c) is None and is_positive_integer(written.train) and all(value is None or is_positive_integer(value) for value in written):
         unit = (written.micro or 1) * (written.steps or 1)
         if written.train % unit:
             message = f"train_batch_size {written.train:g} is not a multiple of {unit:g}: it fits no number of ranks"
-            yield c.problem(TRAIN, message, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
+            yield c.problem(TRAIN, message, fix=suggest_batch(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS004", "error", when="parse", says="Micro batch size per gpu: 0 has to be greater than 0", source=f"{CONFIG}:598")
 def less_than_a_sample_per_rank(c: Context) -> Problems:
     """The batch size leaves less than one sample for each rank."""
     found = batch_verdict(c)
-    if found.fails == "micro" and given(c).micro is None:
+    if found.fails == "micro" and written_batch(c).micro is None:
         says = f"Micro batch size per gpu: {found.triple.micro} has to be greater than 0"
         message = f"train_batch_size {found.triple.train:g} leaves less than one sample for each of {ranks(c):g} ranks"
-        yield c.problem(TRAIN, message, says=says, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
+        yield c.problem(TRAIN, message, says=says, fix=suggest_batch(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS005", "error", when="parse", says="Gradient accumulation steps: 0 has to be greater than 0", source=f"{CONFIG}:600")
 def less_than_a_micro_batch_per_rank(c: Context) -> Problems:
     """The batch size leaves less than one micro-batch for each rank."""
     found = batch_verdict(c)
-    if found.fails == "steps" and given(c).steps is None:
+    if found.fails == "steps" and written_batch(c).steps is None:
         train, micro, steps = found.triple
         says = f"Gradient accumulation steps: {steps} has to be greater than 0"
         message = f"train_batch_size {train:g} is less than {micro:g} (micro-batch) × {ranks(c):g} (ranks)"
-        yield c.problem(TRAIN, message, says=says, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
+        yield c.problem(TRAIN, message, says=says, fix=suggest_batch(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS006", "error", when="parse", says="has to be greater than 0", source=f"{CONFIG}:596")
 def not_positive(c: Context) -> Problems:
     """A batch key is zero or negative."""
-    written, fails = given(c), batch_verdict(c).fails
+    written, fails = written_batch(c), batch_verdict(c).fails
     bad = [(path, v) for path, v in zip(KEYS, written, strict=True) if isinstance(v, (int, float)) and not v > 0]
     for path, value in bad if fails else []:
-        fix = mended(c, (f"make {path} 1", {path: 1}), (f"remove {path}", {path: None}), nearest_train(c))
+        fix = suggest_batch(c, (f"make {path} 1", {path: 1}), (f"remove {path}", {path: None}), nearest_train(c))
         yield c.problem(path, f"{path} is {value:g}: it has to be greater than 0", fix=fix)
 
 
@@ -224,13 +230,13 @@ def not_a_number(c: Context) -> Problems:
     """A batch key holds no number, such as "8", or "auto" where nobody fills it."""
     if batch_verdict(c).fails != "type":
         return
-    for path, value in zip(KEYS, given(c), strict=True):
+    for path, value in zip(KEYS, written_batch(c), strict=True):
         if value is None or (isinstance(value, (int, float)) and math.isfinite(value) and value != 0):
             continue
         digits = isinstance(value, str) and value.strip().isdecimal() and int(value) > 0
         new = int(value) if digits else 1
         remove, write = (f"remove {path}", {path: None}), (f"write {new}", {path: new})
-        fix = mended(c, *((remove, write) if value == AUTO and path != MICRO else (write, remove)))
+        fix = suggest_batch(c, *((remove, write) if value == AUTO and path != MICRO else (write, remove)))
         what = 'plain DeepSpeed does not fill "auto"' if value == AUTO else f"{path} is {value!r}: a positive whole number"
         yield c.problem(path, what, fix=fix)
 
@@ -238,10 +244,10 @@ def not_a_number(c: Context) -> Problems:
 @rule("DS008", "warning", source=f"{CONFIG}:644")
 def fraction(c: Context) -> Problems:
     """A batch key is a fraction: DeepSpeed counts with it."""
-    for path, value in zip(KEYS, given(c), strict=True):
+    for path, value in zip(KEYS, written_batch(c), strict=True):
         if isinstance(value, float) and math.isfinite(value) and value > 0 and value % 1:
             new = max(1, int(value))
-            fix = mended(c, (f"write {new}", {path: new}), (f"write {new}, remove train_batch_size", {path: new, TRAIN: None}))
+            fix = suggest_batch(c, (f"write {new}", {path: new}), (f"write {new}, remove train_batch_size", {path: new, TRAIN: None}))
             yield c.problem(
                 path, f"{path} is {value:g}: whole samples only", why="DeepSpeed takes the fraction and counts with it", fix=fix
             )

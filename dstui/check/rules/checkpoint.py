@@ -46,7 +46,7 @@ def writer_words(c: Context) -> Problems:
 
 
 def writes(c: Context) -> bool:
-    """Whether the writer is configured."""
+    """Return whether the writer is configured."""
     return isinstance(c.written(WRITER), dict)
 
 

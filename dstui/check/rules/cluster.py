@@ -24,7 +24,7 @@ BINDS = ("ssh", "nossh", "slurm", "impi")
 
 
 def launcher_of(c: Context) -> Launcher | None:
-    """The launcher that the Plan names."""
+    """Return the launcher that the Plan names."""
     return BY_NAME.get(c.plan.cluster.launcher or "") if c.plan is not None else None
 
 
@@ -201,5 +201,5 @@ def nodes_of_the_allocation_stay_idle(c: Context) -> Problems:
 
 
 def replace(path: str, value: str, text: str) -> Fix:
-    """A fix that writes another value for a key that is there."""
+    """Return a fix that writes another value for an existing key."""
     return Fix(text, ({"op": "replace", "path": "/" + path.replace(".", "/"), "value": value},))

@@ -10,7 +10,7 @@ INIT = "compile/init_z3.py"
 
 
 def deep(c: Context) -> bool:
-    """Whether DeepCompile is on at a stage where it works."""
+    """Return whether DeepCompile is on at a stage where it works."""
     return c.on(ON) and c.stage > 0
 
 

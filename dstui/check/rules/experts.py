@@ -38,7 +38,7 @@ EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_expe
 
 
 def experts(config: Mapping[str, Any]) -> int:
-    """How many experts a layer has; 0 where the model is dense."""
+    """Return the number of experts in a layer; 0 for a dense model."""
     inner = config.get("text_config")
     parts = (config, inner if isinstance(inner, Mapping) else {})
     return max((value for part in parts for name in EXPERTS if isinstance(value := part.get(name), int)), default=0)
@@ -72,7 +72,7 @@ def no_leaf_modules(c: Context) -> Problems:
 
 
 def _another_class(c: Context, block: str) -> Problems:
-    """Classes are named, and none of them is the model's own MoE layer."""
+    """Yield a problem where classes are named and none of them is the model's own MoE layer."""
     given, named = c.section(PATH), c.written(f"{PATH}.classes")
     if not block or not isinstance(named, list) or any(given.get(other) for other in ("names", "name_suffixes")):
         return

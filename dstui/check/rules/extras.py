@@ -143,7 +143,7 @@ def curriculum(c: Context) -> Problems:
 
 
 def integer(value: Any) -> bool:
-    """Whether int() takes the value."""
+    """Return whether int() accepts the value."""
     try:
         int(value)
     except (TypeError, ValueError, OverflowError):

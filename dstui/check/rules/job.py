@@ -18,7 +18,7 @@ EQUAL = tuple(launcher.name for launcher in ALL if launcher.equal_slots)
 def about_the_plan(  # noqa: PLR0913 - all but the first three are named
     path: str, message: str, why: str = "", fix: Fix | None = None, says: str = "", *, severity: Severity | None = None
 ) -> Problem:
-    """A problem outside the deepspeed section. Its path is dotted from the Plan's root."""
+    """Return a problem outside of the deepspeed section, with a path from the Plan's root."""
     return Problem("^" + path, message, why=why, fix=fix, says=says, severity=severity)
 
 

@@ -71,7 +71,7 @@ def compression(c: Context) -> Problems:
 
 
 def _quantize(c: Context) -> Iterator[Problem]:
-    """compression_training.shared_parameters is judged like weight_quantization's, and must not be on."""
+    """Yield problems of compression_training.shared_parameters, which is read like weight_quantization's and must not be on."""
     path = f"{COMPRESSION}.{SHARED}"
     yield from _shared(c, path, "weight_quantization", CHOICES["weight_quantization"])
     if c.section(path).get("enabled"):
@@ -136,7 +136,7 @@ OWN = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulat
 
 
 def elastic(c: Context) -> bool:
-    """Whether elastic training is on: it sets the batch keys itself."""
+    """Return whether elastic training is on, which sets the batch keys itself."""
     return c.key(ELASTICITY) is not None and bool(c.section(ELASTICITY).get("enabled"))
 
 

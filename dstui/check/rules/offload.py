@@ -5,9 +5,9 @@ from __future__ import annotations
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
+from dstui.plan.catalogue import ZERO_SECTION
 
-ZERO = "zero_optimization"
-OPTIMIZER, PARAM = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
+OPTIMIZER, PARAM = f"{ZERO_SECTION}.offload_optimizer", f"{ZERO_SECTION}.offload_param"
 BOTH = (OPTIMIZER, PARAM)
 GIB = 2**30
 
@@ -16,7 +16,7 @@ GIB = 2**30
 def parameters_stay(c: Context) -> Problems:
     """offload_param below stage 3: parameters stay on the GPU, without a word."""
     if c.stage < 3 and c.offload("param") != "none":
-        path = PARAM if c.has(PARAM) else f"{ZERO}.cpu_offload_param"
+        path = PARAM if c.has(PARAM) else f"{ZERO_SECTION}.cpu_offload_param"
         why = "parameters stay on every GPU; only stage 3 splits and moves them"
         yield c.problem(
             path, f"offload_param has no effect at stage {c.stage}", why=why, fix=c.drop(path, "remove offload_param (or use stage 3)")
@@ -36,8 +36,8 @@ def nvme_becomes_cpu(c: Context) -> Problems:
 def offload_without_zero(c: Context) -> Problems:
     """offload_optimizer at stage 0: the CPU's optimizer meets parameters on the GPU."""
     if c.stage == 0 and c.offload("optimizer") != "none":
-        path = OPTIMIZER if c.has(OPTIMIZER) else f"{ZERO}.cpu_offload"
-        fix = c.put(f"{ZERO}.stage", 2, "use stage 2")
+        path = OPTIMIZER if c.has(OPTIMIZER) else f"{ZERO_SECTION}.cpu_offload"
+        fix = c.put(f"{ZERO_SECTION}.stage", 2, "use stage 2")
         if c.cpu_only or not c.optimizer.startswith("adam"):
             yield c.problem(
                 path, "offload_optimizer does nothing useful at stage 0", why="ZeRO starts at stage 1", severity="warning", fix=fix
@@ -116,7 +116,7 @@ def super_offload_on_cpu(c: Context) -> Problems:
 @rule("DS122", "info", source="runtime/zero/stage_1_and_2.py:300")
 def contiguous_with_offload(c: Context) -> Problems:
     """contiguous_gradients is off, but CPU offload turns it on."""
-    path = f"{ZERO}.contiguous_gradients"
+    path = f"{ZERO_SECTION}.contiguous_gradients"
     if c.stage in (1, 2) and c.offload("optimizer") != "none" and c.has(path) and not c.on(path):
         yield c.problem(
             path, "contiguous_gradients is on whenever the optimizer is offloaded", fix=c.drop(path, "remove contiguous_gradients")
@@ -200,7 +200,7 @@ def gpu_direct_on_cpu(c: Context) -> Problems:
 
 
 def uses_aio(c: Context) -> bool:
-    """Whether anything is kept on NVMe."""
+    """Return whether anything is kept on NVMe."""
     return c.stage == 3 and "nvme" in (c.offload("optimizer"), c.offload("param"))
 
 

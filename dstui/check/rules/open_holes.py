@@ -7,7 +7,7 @@ from itertools import groupby
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan
-from dstui.plan.holes import holes_of, shell_text_of
+from dstui.plan.holes import find_holes, find_shell_text
 
 
 @rule("PL070", "warning", when="launch", source="design: holes of a Plan")
@@ -15,7 +15,7 @@ def open_hole(c: Context) -> Problems:
     """A hole ${NAME}, which the environment of the launch must fill."""
     if c.plan is None:
         return
-    for name, holes in groupby(sorted(holes_of(c.plan), key=lambda hole: hole.name), key=lambda hole: hole.name):
+    for name, holes in groupby(sorted(find_holes(c.plan), key=lambda hole: hole.name), key=lambda hole: hole.name):
         paths = list(dict.fromkeys(hole.path for hole in holes))
         where = f", also in {', '.join(paths[1:4])}" if len(paths) > 1 else ""
         why = "a launch fills it from its environment, and is refused where the variable is not set"
@@ -27,6 +27,6 @@ def text_of_a_shell(c: Context) -> Problems:
     """An argument or a variable that a shell would expand."""
     if c.plan is None:
         return
-    for path, text in shell_text_of(c.plan):
+    for path, text in find_shell_text(c.plan):
         why = "no shell reads a Plan: the ranks get this text as it stands; a hole is written ${NAME}"
         yield about_the_plan(path, f"{text} is the shell's, and means nothing in a Plan", why)

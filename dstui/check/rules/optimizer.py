@@ -23,22 +23,22 @@ OURS = ("torch_adam", "adam_w_mode", "fp32_optimizer_states")
 
 
 def script_builds(c: Context) -> bool:
-    """Whether the script brings an optimizer of its own, as the Plan says."""
+    """Return whether the Plan says that the script builds the optimizer."""
     return c.plan is not None and c.plan.job.optimizer == "script"
 
 
 def script_builds_unasked(c: Context) -> bool:
-    """Whether a look into the script shows that it builds the optimizer, and the Plan says otherwise: that is another rule's (PL025)."""
+    """Return whether the script builds the optimizer although the Plan says otherwise, which is PL025's finding."""
     return c.facts is not None and c.facts.optimizer == "script" and not script_builds(c)
 
 
 def torch_adam(c: Context) -> bool:
-    """Whether Adam is torch's own."""
+    """Return whether Adam is torch's own."""
     return c.optimizer in ADAM and bool(c.section(PARAMS).get("torch_adam"))
 
 
 def built_as(c: Context) -> str:
-    """The class that DeepSpeed builds, as the catalogue names it; empty where it is not known."""
+    """Return the class that DeepSpeed builds, as the catalogue names it; "" where it is not known."""
     kind, offloaded = c.optimizer, c.stage > 0 and c.offload("optimizer") != "none"
     if kind in ADAM:
         return ("AdamW" if kind == "adamw" else "Adam") if torch_adam(c) else "cpuadam" if offloaded else "adam"
@@ -49,7 +49,7 @@ def built_as(c: Context) -> str:
 
 @cache
 def types(known: Release) -> frozenset[str]:
-    """Every type that can be built: DeepSpeed's own in lower case, torch.optim's classes by their names."""
+    """Return every type that can be built: DeepSpeed's own in lower case, torch.optim's classes by their names."""
     return frozenset(known.optimizer_types) | frozenset(name for name in known.optimizers if name[0].isupper())
 
 
@@ -77,7 +77,7 @@ def no_type(c: Context) -> Problems:
 
 
 def _typed(c: Context) -> Fix | None:
-    """AdamW where its arguments are all known and numbers; else the section, which does nothing, goes."""
+    """Return a fix: type AdamW where all arguments are known numbers, else the section removed, since it does nothing."""
     params = c.section(PARAMS)
     known = arguments(c.release, "adam") if isinstance(c.flat.get(PARAMS, {}), Mapping) else frozenset()
     plain = all(name in known and isinstance(value, (int, float, list)) for name, value in params.items())
@@ -196,7 +196,7 @@ def clipping_is_no_number(c: Context) -> Problems:
 
 @cache
 def arguments(known: Release, kind: str) -> frozenset[str]:
-    """What the class takes, and what DeepSpeed takes out before."""
+    """Return the arguments of the class, and those that DeepSpeed takes out before."""
     return frozenset(known.optimizers.get(kind, ())) | frozenset(OURS)
 
 

@@ -17,17 +17,17 @@ AUTOEP = "module_inject/auto_ep_config.py"
 
 
 def tensor_ranks(c: Context) -> int:
-    """Over how many ranks layers are split; 1 where they are not."""
+    """Return the number of ranks over which layers are split; 1 where they are not."""
     return int(c.number(f"{TENSOR}.autotp_size") or 1)
 
 
 def experts_on(c: Context) -> bool:
-    """Whether experts are to be spread."""
+    """Return whether expert parallelism is enabled."""
     return isinstance(c.written(EXPERT), Mapping) and bool(c.section(EXPERT).get("enabled"))
 
 
 def expert(c: Context, name: str, default: object = None) -> object:
-    """A value of the expert_parallel section, as DeepSpeed reads it: unconverted."""
+    """Return a value of the expert_parallel section, unconverted as DeepSpeed reads it."""
     return c.section(EXPERT).get(name, default)
 
 

@@ -22,18 +22,18 @@ DTYPES = {
 
 
 def bf16_section(c: Context) -> str:
-    """The section that bf16 is read from: bfloat16 only where there is no bf16."""
+    """Return the section that bf16 is read from: bfloat16 only where there is no bf16."""
     return "bfloat16" if not_there(c) and c.has("bfloat16") else "bf16"
 
 
 def not_there(c: Context) -> bool:
-    """Whether DeepSpeed looks for bfloat16, as there is no bf16 (from 0.18 on null is as good as none)."""
+    """Return whether DeepSpeed looks for bfloat16 because bf16 is missing (from 0.18 on null counts as missing)."""
     value = c.written("bf16")
     return value is MISSING or (value is None and not c.before("0.18"))
 
 
 def model_type(c: Context) -> str:
-    """The type in which the model is trained: fp16, bf16 or fp32."""
+    """Return the type in which the model is trained: fp16, bf16 or fp32."""
     if c.on("fp16.enabled"):
         return "fp16"
     return "bf16" if c.on(f"{bf16_section(c)}.enabled") else "fp32"
@@ -74,7 +74,7 @@ def type_without_hardware(c: Context) -> Problems:
 
 
 def _type_without_instructions(c: Context) -> Problems:
-    """A type that DeepSpeed's accelerator refuses on these CPUs: fp16 needs instructions that few have; before 0.16 none will do."""
+    """Yield a problem for a type that DeepSpeed refuses on these CPUs: fp16 needs rare instructions, and before 0.16 none suffice."""
     kind = model_type(c)
     if kind == "fp32" or c.machine is None:
         return
@@ -89,7 +89,7 @@ def _type_without_instructions(c: Context) -> Problems:
 
 
 def _decided_here(c: Context, path: str) -> bool:
-    """Whether a value of the right type is written: of another type the rule for all keys speaks."""
+    """Return whether a value of the right type is written; for a wrong type the rule for all keys applies."""
     return c.has(path) and c.written(path) != AUTO and c.fit(path).ok
 
 
@@ -241,7 +241,7 @@ def unknown_type(c: Context) -> Problems:
 
 
 def known_type(value: Any) -> bool:
-    """Whether DeepSpeed knows the word."""
+    """Return whether DeepSpeed knows the name of a type."""
     return isinstance(value, str) and value in DTYPES
 
 

@@ -16,19 +16,19 @@ NO_FUNCTION = "Either specify a scheduler in the config file or pass in the `lr_
 
 
 def dummy_optimizer(c: Context) -> str:
-    """The line where the script makes the DummyOptim that it gives to prepare(); empty where it gives another one, or nobody can tell."""
+    """Return the line where the script creates the DummyOptim that it passes to prepare(); "" where it passes another, or none is known."""
     facts = _prepared(c)
     return facts.optimizer_why if facts is not None and facts.optimizer == "config" else ""
 
 
 def scheduler_given(c: Context) -> str | None:
-    """The kind of scheduler that the script gives to prepare(); None where nobody can tell."""
+    """Return the kind of scheduler that the script passes to prepare(); None where that is not known."""
     facts = _prepared(c)
     return facts.scheduler if facts is not None else None
 
 
 def _prepared(c: Context) -> ScriptFacts | None:
-    """What a look into the script found, where all that it prepares belongs to this configuration."""
+    """Return the facts found in the script, where all that it prepares belongs to this configuration."""
     several = c.plan is None or bool(c.plan.models)
     return c.facts if c.facts is not None and c.facts.under_accelerate and c.integration == "accelerate" and not several else None
 

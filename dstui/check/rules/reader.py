@@ -9,7 +9,7 @@ from dstui.check.auto_values import AUTO, BY_DEFAULT, TYPES
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import write
-from dstui.check.rules.trainer import spelt
+from dstui.check.rules.trainer import spell_value
 from dstui.plan.accelerate_keys import FILE
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.finding import Fix
@@ -120,7 +120,7 @@ def filled_by_the_plugin(c: Context) -> Problems:
             value, by = (
                 (inner[key.name], f"accelerate.deepspeed_config.{key.name}") if key.name in inner else (BY_DEFAULT[key.path], "the default")
             )
-            yield c.problem(key.path, f'"auto" becomes {spelt(value)}', why=f"accelerate fills it from {by}")
+            yield c.problem(key.path, f'"auto" becomes {spell_value(value)}', why=f"accelerate fills it from {by}")
 
 
 @rule("DS332", "warning", source=PLUGIN, readers=("accelerate",))
@@ -130,7 +130,7 @@ def the_file_wins(c: Context) -> Problems:
         path = PLUGIN_KEYS[name].path if name in PLUGIN_KEYS else ""
         written = _at(c.raw, path) if path else MISSING
         if written not in (MISSING, AUTO) and written != value:
-            message = f"{path} is {spelt(written)}: accelerate.deepspeed_config.{name} {spelt(value)} has no effect"
+            message = f"{path} is {spell_value(written)}: accelerate.deepspeed_config.{name} {spell_value(value)} has no effect"
             why = 'accelerate fills only what is "auto", and says nothing'
             yield c.problem(path, message, why=why, fix=c.put(path, AUTO, 'write "auto"'))
 
@@ -175,7 +175,7 @@ def accumulation_is_never_counted(c: Context) -> Problems:
 
 
 def _plugin(c: Context) -> Mapping[str, Any]:
-    """accelerate's own keys, where a Plan has some."""
+    """Return accelerate's own keys, where a Plan has some."""
     inner = c.plan.accelerate.get("deepspeed_config") if c.plan is not None else None
     return inner if isinstance(inner, Mapping) else {}
 

@@ -28,13 +28,13 @@ TORCH += ("PolynomialLR", "CyclicLR", "OneCycleLR", "CosineAnnealingWarmRestarts
 
 
 def kind(c: Context) -> str:
-    """The scheduler that is built: none without an optimizer that the engine knows."""
+    """Return the scheduler that is built; "" without an optimizer that the engine knows."""
     built = c.text(TYPE)
     return built if c.optimizer or (c.plan is not None and c.plan.job.optimizer == "script") else ""
 
 
 def param(c: Context, name: str) -> Any:
-    """A parameter as written, MISSING where it is not."""
+    """Return a parameter as written, MISSING where it is absent."""
     return c.section(PARAMS).get(name, MISSING)
 
 

@@ -23,29 +23,29 @@ NEWER = {"bf16": "0.18"}  # what `ALSO_TAKEN` says of these holds from this rele
 
 @cache
 def strict_sections(known: Release) -> tuple[str, ...]:
-    """The sections that refuse what they do not know."""
+    """Return the sections that refuse unknown keys."""
     return tuple(key.path for key in known.keys() if key.strict)  # noqa: SIM118
 
 
 @cache
 def loose_sections(known: Release) -> tuple[str, ...]:
-    """The sections that DeepSpeed reads by hand."""
+    """Return the sections that DeepSpeed reads by hand."""
     return tuple(key.path for key in known.keys() if key.type == "section" and not key.strict)  # noqa: SIM118
 
 
 @cache
-def homes(known: Release, name: str) -> tuple[str, ...]:
-    """Where in the configuration a key of this name belongs."""
+def find_sections(known: Release, name: str) -> tuple[str, ...]:
+    """Return the paths at which a key of this name belongs."""
     return tuple(path for path in known.records if path.rpartition(".")[2] == name and not path.startswith("bfloat16."))
 
 
-def read(c: Context, section: str) -> bool:
-    """Whether DeepSpeed looks into a section: bfloat16 only where there is no bf16."""
+def is_read(c: Context, section: str) -> bool:
+    """Return whether DeepSpeed reads a section: bfloat16 only where there is no bf16."""
     return not section.startswith("bfloat16") or not_there(c)
 
 
 def unknown_in(c: Context, section: str) -> Iterator[str]:
-    """The keys of a section that the release does not know."""
+    """Yield the keys of a section that the release does not know."""
     content = c.section(section) if section else c.config
     known = c.release.children.get(section, frozenset())
     return (name for name in content if name not in known)
@@ -62,12 +62,12 @@ RENAMED = {
 
 
 def path_of(section: str, name: str) -> str:
-    """The dotted path of a key in a section; "" is the top level."""
+    """Return the dotted path of a key in a section; "" is the top level."""
     return f"{section}.{name}" if section else name
 
 
-def better(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
-    """What an unknown key was probably meant to be, in words, and the fix that makes it that."""
+def suggest_key(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
+    """Return what an unknown key was probably meant to be, in words, and the fix for it."""
     path = path_of(section, name)
     if (other := spans(path)) and path not in RENAMED:
         older = RELEASES.index(other[-1]) < RELEASES.index(c.release.version)
@@ -82,7 +82,7 @@ def better(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
         if c.has(new):
             return f"did you mean {found}, which is there too?", c.drop(path, f"remove {name}")
         return f"did you mean {found}?", c.move(path, new, f"rename it to {found}")
-    place = [home for home in homes(c.release, name) if home != path]
+    place = [home for home in find_sections(c.release, name) if home != path]
     if len(place) == 1 and not c.has(place[0]) and _same_form(c, path, place[0]):
         return f"its place is {place[0]}", c.move(path, place[0], f"move it to {place[0]}")
     return "no key of this name is known here", c.drop(path, f"remove {path}")
@@ -95,7 +95,7 @@ def _spelled_like(c: Context, section: str, name: str) -> str | None:
 
 @lru_cache(maxsize=512)
 def _close(known: tuple[str, ...], name: str) -> list[str]:
-    """The names most like this one, the best first. Asked for at every keystroke, and slow."""
+    """Return the names most similar to this one, the best first. Slow, and needed at every keystroke."""
     import difflib
 
     normalised = {key.lower().replace("-", "_"): key for key in known}
@@ -103,7 +103,7 @@ def _close(known: tuple[str, ...], name: str) -> list[str]:
 
 
 def _same_form(c: Context, path: str, other: str) -> bool:
-    """Whether the value at one path could stand at the other: a section where a section belongs, a value where a value does."""
+    """Return whether the value at one path could be at another: a section for a section, a value for a value."""
     key = c.key(other)
     if key is not None and c.written(path) != AUTO and not fit(c.written(path), key, old=c.old).ok:
         return False
@@ -122,7 +122,7 @@ def unknown_at_the_top(c: Context) -> Problems:
             why = "DeepSpeed ignores what it does not know at the top level"
             yield c.problem(name, f"{name} is a comment", why=why, severity="info", fix=c.drop(name, f"remove {name}"))
             continue
-        words, fix = better(c, "", name)
+        words, fix = suggest_key(c, "", name)
         yield c.problem(name, f"DeepSpeed ignores the unknown key {name}: {words}", why="no message, no effect", fix=fix)
 
 
@@ -130,12 +130,12 @@ def unknown_at_the_top(c: Context) -> Problems:
 def unknown_in_a_strict_section(c: Context) -> Problems:
     """A key that a section with a model does not know: DeepSpeed refuses it."""
     for section in strict_sections(c.release):
-        if section not in c.flat or not read(c, section):
+        if section not in c.flat or not is_read(c, section):
             continue
         for name in unknown_in(c, section):
             path = path_of(section, name)
             if not (c.drops_auto(path) and (c.written(path) == AUTO or name == NOT_A_KEY)) and path not in c.release.removed:
-                words, fix = better(c, section, name)
+                words, fix = suggest_key(c, section, name)
                 says = "extra fields not permitted" if c.old else ""
                 yield c.problem(path, f"{section} has no key {name}: {words}", says=says, fix=fix)
 
@@ -151,7 +151,7 @@ def unknown_in_a_loose_section(c: Context) -> Problems:
             for name in unknown_in(c, section):
                 if not c.release.children.get(section) or name.startswith(COMMENT):
                     continue
-                words, fix = better(c, section, name)
+                words, fix = suggest_key(c, section, name)
                 message = f"DeepSpeed ignores the unknown key {name} in {section}: {words}"
                 yield c.problem(path_of(section, name), message, why="no message, no effect", fix=fix)
 
@@ -160,7 +160,7 @@ def unknown_in_a_loose_section(c: Context) -> Problems:
 def value_does_not_fit(c: Context) -> Problems:
     """A value of the wrong type, out of bounds or not among the allowed ones, in a section with a model."""
     for section in strict_sections(c.release):
-        if section not in c.flat or not read(c, section):
+        if section not in c.flat or not is_read(c, section):
             continue
         for name, value in c.section(section).items():
             path = path_of(section, name)
@@ -178,14 +178,14 @@ def _by_python_name(c: Context, section: str, name: str) -> Key | None:
 
 
 def accepted_besides(path: str, value: Any) -> bool:
-    """What a section takes beyond its declared types, through code of its own."""
+    """Return whether a section accepts a value beyond its declared types, by code of its own."""
     if path == "zero_optimization.leaf_module":
         return value is None
     return path.startswith("zero_optimization.leaf_module.") and isinstance(value, str)
 
 
 def _shown(value: Any) -> str:
-    """A value as a reader of the file knows it, cut where it is long."""
+    """Describe a value as the file has it, cut where it is long."""
     if isinstance(value, (list, Mapping)):
         return "a list" if isinstance(value, list) else "a section"
     text = repr(value) if isinstance(value, str) else {"True": "true", "False": "false", "None": "null"}.get(str(value), str(value))
@@ -193,7 +193,7 @@ def _shown(value: Any) -> str:
 
 
 def _nearest(c: Context, path: str, value: Any, key: Key) -> Fix:
-    """The value that was probably meant: the number in a string, the nearest bound, the choice that is spelled alike; else the default."""
+    """Return a fix with the probable value: the number in a string, the nearest bound, the similar choice; else the default."""
     candidates: list[Any] = []
     if isinstance(value, str):
         candidates += [choice for choice in key.choices if str(choice).lower() == value.strip().lower()]
@@ -224,14 +224,14 @@ def _is_empty(value: Any) -> bool:
 
 
 def _empty(c: Context, section: str) -> Fix:
-    """A section that is none, made one or removed: accelerate insists on zero_optimization."""
+    """Return a fix that removes a section that is no section, or empties it: accelerate requires zero_optimization."""
     if section == "zero_optimization" and c.integration != "deepspeed":
         return c.put(section, {}, "make it an empty section")
     return c.drop(section, f"remove {section}")
 
 
 def never(_value: Any) -> bool:
-    """The default of `ALSO_TAKEN`: only a section is a section."""
+    """Return False: the default of `ALSO_TAKEN`, where nothing but a section is accepted."""
     return False
 
 
@@ -263,7 +263,7 @@ def section_that_is_none(c: Context) -> Problems:
         checked_by_model = parent is not None and parent.strict
         if (
             checked_by_model
-            or not read(c, section)
+            or not is_read(c, section)
             or section in c.release.removed
             or (ALSO_TAKEN.get(section, never)(value) and not c.before(NEWER.get(section, "0.0")))
         ):
@@ -287,12 +287,12 @@ def deprecated_key(c: Context) -> Problems:
 
 @cache
 def deprecated_keys(known: Release) -> tuple[Key, ...]:
-    """The keys under old names."""
+    """Return the keys under old names."""
     return tuple(key for key in known.keys() if key.deprecated)  # noqa: SIM118
 
 
 def _new_name(c: Context, key: Key) -> str:
-    """The path of the key that replaces a deprecated one, as a user writes it."""
+    """Return the path of the key that replaces a deprecated one, as a user writes it."""
     if not key.replacement:
         return ""
     section = key.path.rpartition(".")[0]
@@ -347,5 +347,5 @@ def two_spellings(c: Context) -> Problems:
 
 @cache
 def aliased_keys(known: Release) -> tuple[Key, ...]:
-    """The keys with a second spelling."""
+    """Return the keys with a second spelling."""
     return tuple(key for key in known.keys() if key.python_name)  # noqa: SIM118

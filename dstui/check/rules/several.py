@@ -21,7 +21,7 @@ NAMED = re.compile(r"\{ds_config(?::(\w+))?\}")
 
 
 def _models(c: Context) -> Iterator[tuple[str, NamedModel]]:
-    """Each model that has a configuration, by name, in the order of the Plan."""
+    """Yield name and model for each with a configuration, in the order of the Plan."""
     for name, one in (c.plan.models if c.plan is not None else {}).items():
         if one.deepspeed:
             yield name, one
@@ -114,7 +114,7 @@ def several_through_accelerate(c: Context) -> Problems:
 
 
 def stage_of(config: Mapping[str, Any]) -> int:
-    """The ZeRO stage that a configuration names; 0 where it names none."""
+    """Return the ZeRO stage in a configuration; 0 where it has none."""
     zero = config.get("zero_optimization")
     stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
     return stage if isinstance(stage, int) else 0

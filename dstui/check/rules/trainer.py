@@ -43,12 +43,12 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def arguments(c: Context) -> dict[str, Any]:
-    """The script's options as numbers, booleans or words: `--max_grad_norm 0.5`, `--bf16`."""
+    """Return the script's options as numbers, booleans or words: `--max_grad_norm 0.5`, `--bf16`."""
     return {name: _value(text) for name, text in options_of(c.plan.job.args if c.plan is not None else ()).items()}
 
 
-def spelt(value: object) -> str:
-    """A value as YAML and JSON have it."""
+def spell_value(value: object) -> str:
+    """Format a value as YAML and JSON write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -81,9 +81,9 @@ def values_differ(c: Context) -> Problems:
         why = f"transformers: {MISMATCH} TrainingArguments values: - ds {path}={written}"
         fix = c.put(path, AUTO, 'write "auto"')
         if reported:
-            yield c.problem(path, f"{path} is {spelt(written)}, but --{names[0]} is {spelt(reported[0])}", why=why, fix=fix)
+            yield c.problem(path, f"{path} is {spell_value(written)}, but --{names[0]} is {spell_value(reported[0])}", why=why, fix=fix)
         else:
-            message = f"{path} is {spelt(written)}, and no --{names[0]} says so: the Trainer's own default is {spelt(usual)}"
+            message = f"{path} is {spell_value(written)}, and no --{names[0]} says so: the Trainer's own default is {spell_value(usual)}"
             yield c.problem(path, message, why=f"{why} (unless the script has another default)", fix=fix, severity="warning")
 
 

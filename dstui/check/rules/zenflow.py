@@ -14,7 +14,7 @@ ENGINE = "runtime/zenflow/engine.py"
 
 
 def asked_for(c: Context) -> bool:
-    """Whether ZenFlow is configured."""
+    """Return whether ZenFlow is configured."""
     return isinstance(c.written(ZENFLOW), Mapping)
 
 
@@ -42,7 +42,10 @@ def values(c: Context) -> Problems:
 
 
 def _below_one(c: Context, path: str, value: int) -> Problems:
-    """An update interval below 1. Before 0.19 0 is divided by in the first step, and a negative one updates in every step."""
+    """Yield problems of an update interval below 1.
+
+    Before 0.19, DeepSpeed divides by 0 in the first step, and a negative one updates in every step.
+    """
     fix = c.put(path, 1, "write 1")
     if not c.before("0.19"):
         says = "If update_interval is a number, it must be at least 1"

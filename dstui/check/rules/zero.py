@@ -6,8 +6,8 @@ from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.precision import DTYPES, known_type, model_type
+from dstui.plan.catalogue import ZERO_SECTION
 
-ZERO = "zero_optimization"
 STAGE_1_AND_2 = "runtime/zero/stage_1_and_2.py"
 STAGE_3 = "runtime/zero/stage3.py"
 
@@ -15,10 +15,10 @@ STAGE_3 = "runtime/zero/stage3.py"
 @rule("DS043", "warning", says="this format of ZeRO optimization setup is deprecated", source="runtime/zero/config.py:65")
 def zero_as_a_switch(c: Context) -> Problems:
     """zero_optimization is true or false: the form of old, which means stage 1 or 0."""
-    value = c.written(ZERO)
+    value = c.written(ZERO_SECTION)
     if isinstance(value, bool):
-        fix = c.put(ZERO, {"stage": int(value)}, f"write it as a section with stage {int(value)}")
-        yield c.problem(ZERO, f"zero_optimization: {str(value).lower()} is the old form of stage {int(value)}", fix=fix)
+        fix = c.put(ZERO_SECTION, {"stage": int(value)}, f"write it as a section with stage {int(value)}")
+        yield c.problem(ZERO_SECTION, f"zero_optimization: {str(value).lower()} is the old form of stage {int(value)}", fix=fix)
 
 
 @rule(
@@ -30,7 +30,7 @@ def zero_as_a_switch(c: Context) -> Problems:
 )
 def legacy_stage_1(c: Context) -> Problems:
     """The stage 1 of before 0.5.9."""
-    path = f"{ZERO}.legacy_stage1"
+    path = f"{ZERO_SECTION}.legacy_stage1"
     if c.on(path) and c.stage > 0:
         yield c.problem(path, "legacy_stage1 is long gone", fix=c.drop(path, "remove legacy_stage1"))
 
@@ -38,7 +38,7 @@ def legacy_stage_1(c: Context) -> Problems:
 @rule("DS049", "warning", says="ZeRO-3 elastic checkpointing is deprecated", source="runtime/zero/config.py:404")
 def elastic_checkpoint(c: Context) -> Problems:
     """elastic_checkpoint at stage 3 does nothing."""
-    path = f"{ZERO}.elastic_checkpoint"
+    path = f"{ZERO_SECTION}.elastic_checkpoint"
     if c.stage == 3 and c.on(path):
         yield c.problem(path, "elastic_checkpoint has no effect at stage 3", fix=c.drop(path, "remove it; use universal checkpoints"))
 
@@ -46,7 +46,7 @@ def elastic_checkpoint(c: Context) -> Problems:
 @rule("DS100", "error", when="initialize", says="is not yet supported with ZeRO-", source=f"{STAGE_1_AND_2}:350, {STAGE_3}:395")
 def predivided_gradients(c: Context) -> Problems:
     """Gradients divided before a reduce-scatter, which divides them itself."""
-    if c.stage not in (2, 3) or not c.on(f"{ZERO}.reduce_scatter"):
+    if c.stage not in (2, 3) or not c.on(f"{ZERO_SECTION}.reduce_scatter"):
         return
     factor = c.written("gradient_predivide_factor")
     if isinstance(factor, (int, float)) and factor != 1 and _averaged(c):
@@ -66,7 +66,7 @@ def _averaged(c: Context) -> bool:
 @rule("DS104", "error", when="initialize", says="allgather_bucket_size must be a multiple of", source=f"{STAGE_1_AND_2}:389")
 def odd_bucket(c: Context) -> Problems:
     """allgather_bucket_size is odd."""
-    path = f"{ZERO}.allgather_bucket_size"
+    path = f"{ZERO_SECTION}.allgather_bucket_size"
     size = c.number(path)
     if c.stage in (1, 2) and size is not None and size % 2:
         yield c.problem(path, f"allgather_bucket_size {size:g} is odd", fix=c.put(path, int(size) + 1, f"write {int(size) + 1}"))
@@ -82,7 +82,7 @@ def odd_bucket(c: Context) -> Problems:
 )
 def gradient_norm_and_stage(c: Context) -> Problems:
     """compute_grad_norm is off at another stage than 1 or 2."""
-    path = f"{ZERO}.compute_grad_norm"
+    path = f"{ZERO_SECTION}.compute_grad_norm"
     if c.has(path) and not c.on(path) and c.stage not in (1, 2):
         yield c.problem(path, "compute_grad_norm can be false only at stage 1 or 2", fix=c.drop(path, "remove compute_grad_norm"))
 
@@ -92,7 +92,7 @@ def gradient_norm_and_stage(c: Context) -> Problems:
 )
 def gradient_norm_is_needed(c: Context) -> Problems:
     """compute_grad_norm is off, but clipping, offload, ZenFlow or the BF16_Optimizer need the norm."""
-    path = f"{ZERO}.compute_grad_norm"
+    path = f"{ZERO_SECTION}.compute_grad_norm"
     if not c.has(path) or c.on(path) or c.stage not in (1, 2):
         return
     clip = c.written("gradient_clipping")
@@ -101,7 +101,7 @@ def gradient_norm_is_needed(c: Context) -> Problems:
     if c.offload("optimizer") != "none":
         says = "zero_optimization.compute_grad_norm=false does not support optimizer offload"
         yield c.problem(path, "compute_grad_norm false cannot be combined with offload_optimizer", says=says, fix=fix)
-    elif c.section(f"{ZERO}.zenflow") or c.has(f"{ZERO}.zenflow"):
+    elif c.section(f"{ZERO_SECTION}.zenflow") or c.has(f"{ZERO_SECTION}.zenflow"):
         yield c.problem(path, "compute_grad_norm false cannot be combined with zenflow", says="does not support ZenFlow", fix=fix)
     elif c.stage == 1 and model_type(c) == "bf16" and known_type(accumulate) and DTYPES[accumulate] == "fp32":
         says = "zero_optimization.compute_grad_norm=false does not support ZeRO Stage 1 with BF16 parameters"
@@ -145,7 +145,7 @@ def summed_gradients(c: Context) -> Problems:
     value = c.written(path)
     if not isinstance(value, str) or value.lower() != "sum":
         return
-    zenflow = c.has(f"{ZERO}.zenflow") and c.written(f"{ZERO}.zenflow") not in (None, AUTO)
+    zenflow = c.has(f"{ZERO_SECTION}.zenflow") and c.written(f"{ZERO_SECTION}.zenflow") not in (None, AUTO)
     where = "ZeRO stage 3" if c.stage == 3 else "ZenFlow" if zenflow else "DeepCompile" if c.on("compile.deepcompile") else ""
     if where:
         says = f"gradient_allreduce_op='sum' is not supported with {where}"
@@ -155,8 +155,8 @@ def summed_gradients(c: Context) -> Problems:
 @rule("DS123", "warning", source="runtime/engine.py:2655-2795")
 def other_stage(c: Context) -> Problems:
     """A key of another ZeRO stage: it has no effect at this one."""
-    for name, value in c.section(ZERO).items():
-        key = c.key(f"{ZERO}.{name}")
+    for name, value in c.section(ZERO_SECTION).items():
+        key = c.key(f"{ZERO_SECTION}.{name}")
         if key is None or not key.stages or c.stage in key.stages or name in REPORTED_ELSEWHERE or value in (AUTO, False, None):
             continue
         if name == "stage" or value == key.default or isinstance(value, dict):
@@ -181,7 +181,7 @@ REPORTED_ELSEWHERE = (
 @rule("DS125", "error", when="initialize", says="is not divisible by", source="utils/groups.py:945")
 def hpz_and_ranks(c: Context) -> Problems:
     """zero_hpz_partition_size does not divide the ranks."""
-    path = f"{ZERO}.zero_hpz_partition_size"
+    path = f"{ZERO_SECTION}.zero_hpz_partition_size"
     size, ranks = c.number(path), c.world_size
     if c.stage != 3 or size is None or size <= 1 or ranks is None:
         return
@@ -198,7 +198,7 @@ def hpz_and_ranks(c: Context) -> Problems:
 @rule("DS132", "warning", source="utils/groups.py (_create_zero_param_parallel_group)")
 def hpz_and_hosts(c: Context) -> Problems:
     """zero_hpz_partition_size is not the number of GPUs of a host."""
-    path, hosts = f"{ZERO}.zero_hpz_partition_size", c.hosts
+    path, hosts = f"{ZERO_SECTION}.zero_hpz_partition_size", c.hosts
     size = c.number(path)
     if c.stage != 3 or size is None or size <= 1 or not hosts or len(hosts) < 2 or len(set(hosts.values())) > 1:
         return
@@ -219,7 +219,7 @@ def hpz_and_hosts(c: Context) -> Problems:
 def quantized_weights_on_cpu(c: Context) -> Problems:
     """ZeRO++ quantized weights on ranks without a GPU."""
     for name in ("zero_quantized_weights", "zero_quantized_nontrainable_weights"):
-        path = f"{ZERO}.{name}"
+        path = f"{ZERO_SECTION}.{name}"
         if c.cpu_only and c.stage == 3 and c.on(path):
             yield c.problem(path, f"{name} needs GPUs", fix=c.drop(path, f"remove {name}"))
 
@@ -233,15 +233,15 @@ def quantized_weights_on_cpu(c: Context) -> Problems:
 )
 def quantized_gradients_without_scatter(c: Context) -> Problems:
     """ZeRO++ quantized gradients without reduce_scatter."""
-    path = f"{ZERO}.reduce_scatter"
-    if c.stage == 3 and c.on(f"{ZERO}.zero_quantized_gradients") and not c.on(path):
+    path = f"{ZERO_SECTION}.reduce_scatter"
+    if c.stage == 3 and c.on(f"{ZERO_SECTION}.zero_quantized_gradients") and not c.on(path):
         yield c.problem(path, "zero_quantized_gradients needs reduce_scatter", fix=c.put(path, True, "turn reduce_scatter on"))
 
 
 @rule("DS131", "warning", source=f"{STAGE_3}:1928")
 def quantized_gradients_on_one_host(c: Context) -> Problems:
     """ZeRO++ quantized gradients on a single host: nothing is quantized."""
-    path = f"{ZERO}.zero_quantized_gradients"
+    path = f"{ZERO_SECTION}.zero_quantized_gradients"
     hosts = c.hosts
     if c.stage == 3 and c.on(path) and hosts is not None and len(hosts) == 1:
         yield c.problem(path, "zero_quantized_gradients does nothing on one host", fix=c.drop(path, "remove zero_quantized_gradients"))
@@ -250,7 +250,7 @@ def quantized_gradients_on_one_host(c: Context) -> Problems:
 @rule("DS134", "warning", source="runtime/zero/parameter_offload.py")
 def granularity(c: Context) -> Problems:
     """A module granularity so coarse that the whole model may become one unit."""
-    path = f"{ZERO}.stage3_module_granularity_threshold"
+    path = f"{ZERO_SECTION}.stage3_module_granularity_threshold"
     size = c.number(path)
     if c.stage == 3 and size is not None and size > 0:
         why = "where the whole model becomes one unit, the first step fails with a shape that does not match"
@@ -265,9 +265,9 @@ def script_accumulates(c: Context) -> Problems:
     path = "managed_gradient_accumulation"
     if c.written(path) in (MISSING, True) or c.on(path):
         return
-    if c.stage == 1 and c.on(f"{ZERO}.overlap_comm"):
+    if c.stage == 1 and c.on(f"{ZERO_SECTION}.overlap_comm"):
         says = "managed_gradient_accumulation=False supports ZeRO overlap_comm only with ZeRO stage 2"
-        fix = c.put(f"{ZERO}.overlap_comm", False, "turn overlap_comm off")
+        fix = c.put(f"{ZERO_SECTION}.overlap_comm", False, "turn overlap_comm off")
         yield c.problem(path, "managed_gradient_accumulation false cannot be combined with overlap_comm at stage 1", says=says, fix=fix)
     if c.on("compile.deepcompile"):
         says = "managed_gradient_accumulation=False is not supported with DeepCompile"
@@ -279,7 +279,7 @@ def script_accumulates(c: Context) -> Problems:
 @rule("DS139", "info", source="runtime/engine.py:1745")
 def never_used(c: Context) -> Problems:
     """A key that DeepSpeed reads and never uses."""
-    for path in ("disable_allgather", f"{ZERO}.allgather_partitions"):
+    for path in ("disable_allgather", f"{ZERO_SECTION}.allgather_partitions"):
         key = c.key(path)
         if key and c.has(path) and c.written(path) != key.default:
             yield c.problem(path, f"{key.name} is read and never used", fix=c.drop(path, f"remove {key.name}"))
@@ -295,13 +295,13 @@ def buckets_on_a_small_gpu(c: Context) -> Problems:
     if memory is None or c.stage not in (1, 2):
         return
     width = 4 if model_type(c) == "fp32" else 2
-    path = f"{ZERO}.reduce_bucket_size"
-    sizes = [c.number(path) or 0, c.number(f"{ZERO}.allgather_bucket_size") or 0]
-    needed = sum(sizes) * width * (2 if c.on(f"{ZERO}.overlap_comm") else 1)
+    path = f"{ZERO_SECTION}.reduce_bucket_size"
+    sizes = [c.number(path) or 0, c.number(f"{ZERO_SECTION}.allgather_bucket_size") or 0]
+    needed = sum(sizes) * width * (2 if c.on(f"{ZERO_SECTION}.overlap_comm") else 1)
     if needed > memory / 8:
         why = "the buckets of 5e8 elements are made for large GPUs"
-        fix = c.steps("make both buckets 5e7", c.put(path, 50_000_000, ""), c.put(f"{ZERO}.allgather_bucket_size", 50_000_000, ""))
-        if ZERO not in c.raw or not isinstance(c.raw[ZERO], dict):
+        fix = c.steps("make both buckets 5e7", c.put(path, 50_000_000, ""), c.put(f"{ZERO_SECTION}.allgather_bucket_size", 50_000_000, ""))
+        if ZERO_SECTION not in c.raw or not isinstance(c.raw[ZERO_SECTION], dict):
             fix = c.put(path, 50_000_000, "make the bucket 5e7")
         message = f"the buckets take {needed / GIB:.1f} of {memory / GIB:.0f} GiB"
         yield c.problem(path, message, why=why, fix=fix)

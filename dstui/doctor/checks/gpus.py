@@ -4,100 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dstui.check.rules.machine.recommendation import Recommendation
-from dstui.check.rules.machine.recommendations import recommend
-from dstui.doctor.case import Case, Judgement, Verdict, check
-from dstui.machine.choice import busy
+from dstui.check.rules.machine.machine_finding import MachineFinding
+from dstui.check.rules.machine.machine_findings import check_machine
+from dstui.doctor.case import Case, Outcome, Verdict, doctor_check
+from dstui.machine.choice import is_busy
 from dstui.machine.codec import Unknown
 
-Judgements = Iterator[Judgement]
+Outcomes = Iterator[Outcome]
 VERDICT: dict[str | None, Verdict] = {"error": "fail", "warning": "warn", "info": "ok"}
 HEALTH = ("MC002", "MC003", "MC004", "MC005", "MC006", "MC007", "MC008", "MC010", "MC012", "MC015", "MC020")
-"""The recommendations that are about the health of GPUs and of the ways between them."""
+"""The findings that are about the health of GPUs and of the ways between them."""
 
 
-def recommended(case: Case, *codes: str) -> list[Recommendation]:
-    """The recommendations of these codes for the host that says that something is wrong."""
-    return [
-        recommendation
-        for recommendation in recommend(case.machine, case.requirement)
-        if recommendation.code in codes and recommendation.level != "info"
-    ]
+def findings_with_codes(case: Case, *codes: str) -> list[MachineFinding]:
+    """Return the machine findings with these codes for this host that are warnings or errors."""
+    return [finding for finding in check_machine(case.machine, case.requirement) if finding.code in codes and finding.level != "info"]
 
 
-def judgement_of(recommendation: Recommendation) -> Judgement:
-    """A recommendation as a judgement."""
-    return Judgement(VERDICT[recommendation.level], recommendation.message, recommendation.fix or None)
+def outcome_of(finding: MachineFinding) -> Outcome:
+    """Convert a machine finding to an outcome."""
+    return Outcome(VERDICT[finding.level], finding.message, finding.fix or None)
 
 
-@check("driver")
-def driver(case: Case) -> Judgements:
+@doctor_check("driver")
+def driver(case: Case) -> Outcomes:
     """NVIDIA's driver answers, where there is something to drive."""
-    found = recommended(case, "MC001")
+    found = findings_with_codes(case, "MC001")
     if found:
-        yield Judgement("fail", found[0].message, found[0].fix)
+        yield Outcome("fail", found[0].message, found[0].fix)
     elif case.machine.gpus:
-        yield Judgement("ok", f"driver {case.machine.driver.version}, CUDA up to {case.machine.driver.cuda}")
+        yield Outcome("ok", f"driver {case.machine.driver.version}, CUDA up to {case.machine.driver.cuda}")
     else:
-        yield Judgement("skipped", "no NVIDIA GPU here")
+        yield Outcome("skipped", "no NVIDIA GPU here")
 
 
-@check("gpu-count")
-def count(case: Case) -> Judgements:
+@doctor_check("gpu-count")
+def count(case: Case) -> Outcomes:
     """There is a GPU for each rank."""
     gpus = [gpu.index for gpu in case.machine.gpus if gpu.problem is None]
     if not case.slots:
-        yield Judgement("skipped", f"{len(gpus)} GPUs; the Plan asks for no number")
+        yield Outcome("skipped", f"{len(gpus)} GPUs; the Plan asks for no number")
     elif not case.machine.gpus:
         elsewhere = [other.host for other in case.others if other.machine.gpus]
         if elsewhere:
             fix = "leave this host out, or repair its driver"
-            yield Judgement("fail", f"{case.slots} ranks, but no GPU here; there are some on {elsewhere[0]}", fix)
+            yield Outcome("fail", f"{case.slots} ranks, but no GPU here; there are some on {elsewhere[0]}", fix)
         else:
-            yield Judgement("ok", f"{case.slots} ranks on the CPU")
+            yield Outcome("ok", f"{case.slots} ranks on the CPU")
     elif case.slots > len(gpus):
         fix = f"set the slots of {case.host} to {len(gpus)}; where more are built in: dmesg | grep -i xid"
-        yield Judgement("fail", f"{case.slots} ranks, but {len(gpus)} GPUs", fix)
+        yield Outcome("fail", f"{case.slots} ranks, but {len(gpus)} GPUs", fix)
     else:
-        yield Judgement("ok", f"{case.slots} ranks on {len(gpus)} GPUs")
+        yield Outcome("ok", f"{case.slots} ranks on {len(gpus)} GPUs")
 
 
-@check("gpu-health")
-def health(case: Case) -> Judgements:
+@doctor_check("gpu-health")
+def health(case: Case) -> Outcomes:
     """No GPU is lost, throttled, badly connected or in a mode that forbids training."""
-    found = recommended(case, *HEALTH)
-    yield from map(judgement_of, found)
+    found = findings_with_codes(case, *HEALTH)
+    yield from map(outcome_of, found)
     if not found:
-        yield Judgement(
-            "ok" if case.machine.gpus else "skipped", "nothing wrong is reported" if case.machine.gpus else "no NVIDIA GPU here"
-        )
+        yield Outcome("ok" if case.machine.gpus else "skipped", "nothing wrong is reported" if case.machine.gpus else "no NVIDIA GPU here")
 
 
-@check("gpu-models")
-def models(case: Case) -> Judgements:
+@doctor_check("gpu-models")
+def models(case: Case) -> Outcomes:
     """All GPUs of the job are of one kind."""
     names = {gpu.short_name for gpu in case.requirement.chosen(case.machine)}
     everywhere = names | {gpu.short_name for other in case.others for gpu in other.requirement.chosen(other.machine)}
     if not names:
-        yield Judgement("skipped", "no NVIDIA GPU here")
+        yield Outcome("skipped", "no NVIDIA GPU here")
     elif len(everywhere) > 1:
         fix = "use the hosts and GPUs of one kind (include), or expect the pace of the slowest"
-        yield Judgement("warn", f"{', '.join(sorted(names))} here; in the whole job {', '.join(sorted(everywhere))}", fix)
+        yield Outcome("warn", f"{', '.join(sorted(names))} here; in the whole job {', '.join(sorted(everywhere))}", fix)
     else:
-        yield Judgement("ok", f"all {names.pop()}")
+        yield Outcome("ok", f"all {names.pop()}")
 
 
-@check("gpu-idle")
-def idle(case: Case) -> Judgements:
+@doctor_check("gpu-idle")
+def idle(case: Case) -> Outcomes:
     """Nobody else works on the chosen GPUs."""
     chosen = case.requirement.chosen(case.machine)
-    taken = [gpu for gpu in chosen if busy(gpu)]
+    taken = [gpu for gpu in chosen if is_busy(gpu)]
     for gpu in taken:
         processes = () if isinstance(gpu.processes, Unknown) else gpu.processes
         who = f" by pid {processes[0].pid} ({processes[0].name or 'of another container'})" if processes else ""
-        yield Judgement("warn", f"GPU {gpu.index} is in use{who}", f"leave GPU {gpu.index} out (exclude), or end that process")
+        yield Outcome("warn", f"GPU {gpu.index} is in use{who}", f"leave GPU {gpu.index} out (exclude), or end that process")
     if not taken:
-        yield Judgement("ok" if chosen else "skipped", "free" if chosen else "no NVIDIA GPU here")
+        yield Outcome("ok" if chosen else "skipped", "free" if chosen else "no NVIDIA GPU here")
 
 
 XIDS = {
@@ -117,18 +111,18 @@ XIDS = {
 """NVIDIA's error numbers that mean hardware; 13, 31, 43 and 45 are what a wrong program does."""
 
 
-@check("xid")
-def xid(case: Case) -> Judgements:
+@doctor_check("xid")
+def xid(case: Case) -> Outcomes:
     """The kernel's log holds no error of a GPU's hardware."""
     reported = case.ready.get("xids")
     grave = {number: count for number, count in (reported or {}).items() if number in XIDS}
     if not case.machine.gpus and not case.machine.host.pci_gpus:
-        yield Judgement("skipped", "no NVIDIA GPU here")
+        yield Outcome("skipped", "no NVIDIA GPU here")
     elif reported is None:
-        yield Judgement("skipped", "the kernel's log may not be read by this user")
+        yield Outcome("skipped", "the kernel's log may not be read by this user")
     elif grave:
         words = "; ".join(f"Xid {number} ({count} x), {XIDS[number]}" for number, count in grave.items())
         fix = "drain the node, reset the GPU (nvidia-smi --gpu-reset), see dmesg"
-        yield Judgement("warn", f"since the start of the system: {words}", fix)
+        yield Outcome("warn", f"since the start of the system: {words}", fix)
     else:
-        yield Judgement("ok", "no hardware error since the start of the system")
+        yield Outcome("ok", "no hardware error since the start of the system")

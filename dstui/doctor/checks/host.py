@@ -4,65 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dstui.doctor.case import Case, Judgement, check
-from dstui.doctor.checks.gpus import judgement_of, recommended
+from dstui.doctor.case import Case, Outcome, doctor_check
+from dstui.doctor.checks.gpus import findings_with_codes, outcome_of
 from dstui.machine.codec import Unknown
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 
-Judgements = Iterator[Judgement]
+Outcomes = Iterator[Outcome]
 GIB = 1 << 30
 FEW_FILES = 4096
 LITTLE_LOCKED = GIB
 
 
-@check("shm")
-def shared_memory(case: Case) -> Judgements:
+@doctor_check("shm")
+def shared_memory(case: Case) -> Outcomes:
     """Shared memory, through which the ranks of a host and data loaders talk."""
-    total, found = case.machine.host.shm_total, recommended(case, "MC013")
+    total, found = case.machine.host.shm_total, findings_with_codes(case, "MC013")
     if isinstance(total, Unknown):
-        yield Judgement("skipped", total.reason)
+        yield Outcome("skipped", total.reason)
     elif found:
-        yield judgement_of(found[0])
+        yield outcome_of(found[0])
     else:
-        yield Judgement("ok", f"{size(case.machine.host.shm_free)} free of {size(total)}")
+        yield Outcome("ok", f"{format_size(case.machine.host.shm_free)} free of {format_size(total)}")
 
 
-@check("memlock")
-def memlock(case: Case) -> Judgements:
+@doctor_check("memlock")
+def memlock(case: Case) -> Outcomes:
     """How much memory a rank may pin: for offloading and for RDMA."""
     limit = case.machine.host.memlock
     offload = case.get("deepspeed.zero_optimization.offload_optimizer.device", "none") != "none"
     rdma = len(case.hosts) > 1 and bool(case.machine.host.infiniband)
     if isinstance(limit, Unknown):
-        yield Judgement("skipped", limit.reason)
+        yield Outcome("skipped", limit.reason)
     elif (offload or rdma) and limit is not None and limit < LITTLE_LOCKED:
         why = "RDMA registers its buffers" if rdma else "offloading pins its buffers"
         fix = "`* - memlock unlimited` in /etc/security/limits.conf (LimitMEMLOCK in slurmd's unit), log in anew" + (
             "" if rdma else ", or pin_memory: false"
         )
-        yield Judgement("fail" if rdma else "warn", f"memlock is {size(limit)}, and {why}", fix)
+        yield Outcome("fail" if rdma else "warn", f"memlock is {format_size(limit)}, and {why}", fix)
     else:
-        yield Judgement("ok", size(limit))
+        yield Outcome("ok", format_size(limit))
 
 
-@check("open-files")
-def open_files(case: Case) -> Judgements:
+@doctor_check("open-files")
+def open_files(case: Case) -> Outcomes:
     """How many files a rank may open: data loaders and sockets."""
     limit = case.machine.host.nofile
     if isinstance(limit, Unknown):
-        yield Judgement("skipped", limit.reason)
+        yield Outcome("skipped", limit.reason)
     elif limit is not None and limit < FEW_FILES:
-        yield Judgement("warn", f"{limit} open files per process", "`* - nofile 65536` in /etc/security/limits.conf, log in anew")
+        yield Outcome("warn", f"{limit} open files per process", "`* - nofile 65536` in /etc/security/limits.conf, log in anew")
     else:
-        yield Judgement("ok", "no limit" if limit is None else str(limit))
+        yield Outcome("ok", "no limit" if limit is None else str(limit))
 
 
-@check("cpus")
-def cpus(case: Case) -> Judgements:
+@doctor_check("cpus")
+def cpus(case: Case) -> Outcomes:
     """There are CPUs for each rank."""
     host, ranks = case.machine.host, max(case.slots, 1)
     if isinstance(host.cpus_usable, Unknown):
-        yield Judgement("skipped", host.cpus_usable.reason)
+        yield Outcome("skipped", host.cpus_usable.reason)
         return
     quota = host.cpu_quota if isinstance(host.cpu_quota, float) else float(host.cpus_usable)
     each = min(quota, host.cpus_usable) / ranks
@@ -70,39 +70,39 @@ def cpus(case: Case) -> Judgements:
     if each < 1 or (offload and each < 4):
         fix = "ask for more CPUs (--cpus-per-task, docker --cpus), or use fewer ranks"
         why = ", while the optimizer runs on them" if offload else ""
-        yield Judgement("warn", f"{each:.1f} CPUs for each of {ranks} ranks{why}", fix)
+        yield Outcome("warn", f"{each:.1f} CPUs for each of {ranks} ranks{why}", fix)
     else:
-        yield Judgement("ok", f"{each:g} for each of {ranks} ranks" if ranks > 1 else f"{each:g}")
+        yield Outcome("ok", f"{each:g} for each of {ranks} ranks" if ranks > 1 else f"{each:g}")
 
 
-@check("memory")
-def memory(case: Case) -> Judgements:
+@doctor_check("memory")
+def memory(case: Case) -> Outcomes:
     """The RAM that the job may use."""
     host = case.machine.host
     if isinstance(host.memory, Unknown):
-        yield Judgement("skipped", host.memory.reason)
+        yield Outcome("skipped", host.memory.reason)
         return
     limited = isinstance(host.memory_limit, int)
     per_rank = host.memory / max(case.slots, 1)
     if per_rank < 4 * GIB:
         what = "the cgroup's limit" if limited else "the machine's RAM"
         fix = "ask for more (#SBATCH --mem=0, docker --memory), or use fewer ranks"
-        yield Judgement("warn", f"{size(host.memory)} ({what}) for {case.slots} ranks: each loads torch and the model", fix)
+        yield Outcome("warn", f"{format_size(host.memory)} ({what}) for {case.slots} ranks: each loads torch and the model", fix)
     else:
-        yield Judgement("ok", f"{size(host.memory)}{' (cgroup limit)' if limited else ''}")
+        yield Outcome("ok", f"{format_size(host.memory)}{' (cgroup limit)' if limited else ''}")
 
 
-@check("leftovers")
-def leftovers(case: Case) -> Judgements:
+@doctor_check("leftovers")
+def leftovers(case: Case) -> Outcomes:
     """No other job of this user runs there."""
     found = case.ready.get("leftovers")
     if found is None:
-        yield Judgement("skipped", "not looked at")
+        yield Outcome("skipped", "not looked at")
     elif found:
         shown = ", ".join(f"pid {each['pid']} ({each['what']}, {each['age'] / 60:.0f} min)" for each in found[:3])
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         held = "cores, memory and ports" if not case.machine.gpus else "GPUs and ports"
         fix = f"dstui runs, dstui stop RUN; or kill them there, if they are left of a launch: they hold {held}"
-        yield Judgement("warn", f"other jobs of yours run there: {shown}{more}", fix)
+        yield Outcome("warn", f"other jobs of yours run there: {shown}{more}", fix)
     else:
-        yield Judgement("ok", "no other job of yours")
+        yield Outcome("ok", "no other job of yours")

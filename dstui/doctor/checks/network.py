@@ -5,47 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dstui.doctor.case import Case, Judgement, check
-from dstui.doctor.checks.gpus import judgement_of, recommended
+from dstui.doctor.case import Case, Outcome, doctor_check
+from dstui.doctor.checks.gpus import findings_with_codes, outcome_of
 from dstui.doctor.gather import PORT
 from dstui.hosts.address import is_loopback
 from dstui.machine.codec import known
 
-Judgements = Iterator[Judgement]
+Outcomes = Iterator[Outcome]
 SLOW_MEGABITS = 10_000
 
 
-@check("names")
-def names(case: Case) -> Judgements:
+@doctor_check("names")
+def names(case: Case) -> Outcomes:
     """Every host knows the names that the job needs, and nobody takes its own for the loop-back."""
     reported = case.ready.get("names")
     hosts = tuple(host.rpartition("@")[2] for host in case.hosts)
     needed = hosts if case.names_needed is None else case.names_needed
     if len(case.hosts) < 2 or not reported:
-        yield Judgement("skipped", "one host")
+        yield Outcome("skipped", "one host")
         return
     unknown = [host for host in needed if not reported.get(host)]
     names = () if is_loopback(case.meeting) else hosts
     looped = [host for host in names if any(address.startswith("127.") for address in reported.get(host) or ())]
     if unknown:
         fix = f"add {unknown[0]} and its address to /etc/hosts on {case.host}; a name of ~/.ssh/config is known to ssh alone"
-        yield Judgement("fail", f"cannot resolve the name {unknown[0]}", fix)
+        yield Outcome("fail", f"cannot resolve the name {unknown[0]}", fix)
     elif looped:
         fix = f"map {looped[0]} to its address in the cluster, in /etc/hosts on {case.host}: ranks would look for each other on themselves"
-        yield Judgement("fail", f"resolves {looped[0]} to {reported[looped[0]][0]}", fix)
+        yield Outcome("fail", f"resolves {looped[0]} to {reported[looped[0]][0]}", fix)
     elif twin := _like(case, lambda ready: ready.get("identity")):
         fix = f"give each host once, with all its slots: take {twin} or {case.host} out"
-        yield Judgement("fail", f"is the same machine as {twin}: their ranks would share its GPUs, and meet on the same ports", fix)
+        yield Outcome("fail", f"is the same machine as {twin}: their ranks would share its GPUs, and meet on the same ports", fix)
     elif twin := _like(case, lambda ready: (ready.get("names") or {}).get("")):
         fix = "give each machine a host name of its own: MPI tells hosts apart by it"
-        yield Judgement("warn", f"calls itself {reported['']}, as {twin} does", fix)
+        yield Outcome("warn", f"calls itself {reported['']}, as {twin} does", fix)
     else:
         known_names = f"resolves the names of all {len(case.hosts)} hosts"
-        yield Judgement("ok", known_names if all(map(reported.get, hosts)) else f"needs no names: the ranks meet at {case.meeting}")
+        yield Outcome("ok", known_names if all(map(reported.get, hosts)) else f"needs no names: the ranks meet at {case.meeting}")
 
 
 def _like(case: Case, fact: Callable[[Mapping[str, Any]], object]) -> str | None:
-    """The first of the other hosts that says the same of itself."""
+    """Return the first other host with the same fact."""
     mine = fact(case.ready)
     return next((other.host for other in case.others if mine and fact(other.ready) == mine), None)
 
@@ -55,65 +55,65 @@ def _port(case: Case) -> int:
     return port or PORT
 
 
-@check("port")
-def port(case: Case) -> Judgements:
+@doctor_check("port")
+def port(case: Case) -> Outcomes:
     """The port of rank 0 is free there, and every other host reaches it."""
     number, listened, connected = _port(case), case.ready.get("listen"), case.ready.get("connect")
     if case.first and listened and listened.get("problem"):
         ours = case.plan is None or case.plan.cluster.master_port is None
         fix = f"choose another cluster.master_port, or end {listened['holder']}"
         more = "; a launch by dstui takes a free one, the rendered command does not" if ours else ""
-        yield Judgement("warn" if ours else "fail", f"port {number} is taken by {listened['holder']}{more}", fix)
+        yield Outcome("warn" if ours else "fail", f"port {number} is taken by {listened['holder']}{more}", fix)
     elif case.first and listened:
-        yield Judgement("ok", f"port {number} is free")
+        yield Outcome("ok", f"port {number} is free")
     elif connected and connected["reached"]:
-        yield Judgement("ok", f"reaches port {number} on {_meeting(case)}")
+        yield Outcome("ok", f"reaches port {number} on {_meeting(case)}")
     elif connected:
         fix = "open the ports between the hosts in the firewall (from 1024 on: NCCL and gloo choose theirs), or set cluster.master_addr"
         if is_loopback(case.meeting):
             fix = f"remove cluster.master_addr: every host finds itself at {case.meeting}, and dstui asks {case.hosts[0]} for its address"
-        yield Judgement("fail", f"does not reach port {number} on {_meeting(case)}: {connected['problem']}", fix)
+        yield Outcome("fail", f"does not reach port {number} on {_meeting(case)}: {connected['problem']}", fix)
     else:
-        yield Judgement("skipped", "not tried")
+        yield Outcome("skipped", "not tried")
 
 
 def _meeting(case: Case) -> str:
-    """The first host, and its address where that is what the others use."""
+    """Return the first host, and its address where the others use that."""
     first = case.hosts[0]
     return first if case.meeting in ("", first.rpartition("@")[2]) else f"{first} ({case.meeting})"
 
 
-@check("interface")
-def interface(case: Case) -> Judgements:
+@doctor_check("interface")
+def interface(case: Case) -> Outcomes:
     """The network interface that NCCL would take is the right one on every host."""
     nics = [nic for nic in known(case.machine.host.nics, ()) if not nic.virtual and nic.state != "down"]
     if len(case.hosts) < 2 or not nics:
-        yield Judgement("skipped", "one host" if len(case.hosts) < 2 else "no interface is known")
+        yield Outcome("skipped", "one host" if len(case.hosts) < 2 else "no interface is known")
         return
     fastest = max(nics, key=lambda nic: known(nic.speed, 0))
     default = next((nic for nic in nics if nic.default_route), fastest)
     chosen = "NCCL_SOCKET_IFNAME" in case.requirement.environment
     if missing := _not_there(case):
         own = ", ".join(nic.name for nic in nics[:6])
-        yield Judgement(
+        yield Outcome(
             "fail", f"{missing} names no interface of this host, which has {own}", f"name one of them in cluster.env, as {nics[0].name}"
         )
         return
     lacking = [other.host for other in case.others if default.name not in _names(other)]
     if known(fastest.speed, 0) > known(default.speed, 0) > 0 and not chosen:
         fix = f"cluster.env: {{NCCL_SOCKET_IFNAME: {fastest.name}, GLOO_SOCKET_IFNAME: {fastest.name}}}"
-        yield Judgement("warn", f"{fastest.name} is faster than {default.name}, over which the host has its default route", fix)
+        yield Outcome("warn", f"{fastest.name} is faster than {default.name}, over which the host has its default route", fix)
     elif chosen and lacking:
-        yield Judgement("warn", f"{lacking[0]} has no interface {default.name}", "give NCCL_SOCKET_IFNAME as a list of prefixes: eth,ens")
+        yield Outcome("warn", f"{lacking[0]} has no interface {default.name}", "give NCCL_SOCKET_IFNAME as a list of prefixes: eth,ens")
     elif 0 < known(fastest.speed, 0) < SLOW_MEGABITS and case.requirement.stage == 3:
         fix = "zero_hpz_partition_size keeps the weights' gathers within a host; stage 1 or 2 sends less"
-        yield Judgement("warn", f"{fastest.name} has {known(fastest.speed, 0) / 1000:g} Gb/s: ZeRO-3 over hosts will wait for it", fix)
+        yield Outcome("warn", f"{fastest.name} has {known(fastest.speed, 0) / 1000:g} Gb/s: ZeRO-3 over hosts will wait for it", fix)
     else:
-        yield Judgement("ok", default.name)
+        yield Outcome("ok", default.name)
 
 
 def _not_there(case: Case) -> str:
-    """The variable that names an interface which this host does not have, as `NAME=value`; empty where there is none.
+    """Return the variable that names a missing interface, as `NAME=value`; "" where there is none.
 
     Its value is read as NCCL does: prefixes with commas; `=` before them: whole names; `^`: those that are not taken.
     """
@@ -132,30 +132,30 @@ def _names(case: Case) -> set[str]:
     return {nic.name for nic in known(case.machine.host.nics, ())}
 
 
-@check("rdma")
-def rdma(case: Case) -> Judgements:
+@doctor_check("rdma")
+def rdma(case: Case) -> Outcomes:
     """InfiniBand and RoCE ports are up, and GPUs may use them directly."""
     ports = known(case.machine.host.infiniband, ())
     if len(case.hosts) < 2 or not ports:
-        yield Judgement("skipped", "one host" if len(case.hosts) < 2 else "no RDMA adapter")
+        yield Outcome("skipped", "one host" if len(case.hosts) < 2 else "no RDMA adapter")
         return
-    found = recommended(case, "MC017")
-    yield from map(judgement_of, found)
+    found = findings_with_codes(case, "MC017")
+    yield from map(outcome_of, found)
     modules = known(case.machine.driver.modules, ())
     if case.machine.gpus and not {"nvidia_peermem", "nv_peer_mem"} & set(modules):
         fix = "modprobe nvidia-peermem, as root (not needed where NCCL says that it uses DMA-BUF)"
-        yield Judgement("warn", "the module nvidia-peermem is not loaded: GPUs reach the adapters through the host's memory", fix)
+        yield Outcome("warn", "the module nvidia-peermem is not loaded: GPUs reach the adapters through the host's memory", fix)
     elif not found:
-        yield Judgement("ok", f"{len(ports)} ports")
+        yield Outcome("ok", f"{len(ports)} ports")
 
 
-@check("all-reduce", once=True)
-def all_reduce(case: Case) -> Judgements:
+@doctor_check("all-reduce", once=True)
+def all_reduce(case: Case) -> Outcomes:
     """All hosts add up a number together, over gloo, as the ranks will meet."""
     if case.deep is None:
-        yield Judgement("skipped", "only with --deep")
+        yield Outcome("skipped", "only with --deep")
     elif case.deep.get("problem"):
         fix = "see the checks names, port and interface; GLOO_SOCKET_IFNAME names the interface"
-        yield Judgement("fail", str(case.deep["problem"]), fix)
+        yield Outcome("fail", str(case.deep["problem"]), fix)
     else:
-        yield Judgement("ok", f"{case.deep['ranks']} ranks in {case.deep['seconds']:.1f} s")
+        yield Outcome("ok", f"{case.deep['ranks']} ranks in {case.deep['seconds']:.1f} s")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from dstui.doctor.case import Case, Judgement, check
+from dstui.doctor.case import Case, Outcome, doctor_check
 from dstui.plan import Plan
 
-Judgements = Iterator[Judgement]
+Outcomes = Iterator[Outcome]
 SHORT = 30 * 60
 """Seconds that are hardly enough to start, train and save."""
 TRACKERS = {"wandb": ("Weights & Biases", "WANDB_API_KEY", "wandb login"), "comet": ("Comet", "COMET_API_KEY", "comet login")}
@@ -16,50 +16,50 @@ TRACKERS = {"wandb": ("Weights & Biases", "WANDB_API_KEY", "wandb login"), "come
 SILENT = ("offline", "disabled", "dryrun")
 
 
-@check("hub")
-def hub(case: Case) -> Judgements:
+@doctor_check("hub")
+def hub(case: Case) -> Outcomes:
     """The model is in the host's cache, or the hub gives it."""
     name, found = case.get("model.source"), case.ready.get("hub")
     if not found:
-        yield Judgement("skipped", "the Plan names no model of the hub")
+        yield Outcome("skipped", "the Plan names no model of the hub")
     elif found.get("cached"):
-        yield Judgement("ok", f"{name} is in the cache")
+        yield Outcome("ok", f"{name} is in the cache")
     elif found.get("offline"):
-        yield Judgement("warn", f"{name} is not in the cache, and HF_HUB_OFFLINE forbids fetching it", f"hf download {name}, on this host")
+        yield Outcome("warn", f"{name} is not in the cache, and HF_HUB_OFFLINE forbids fetching it", f"hf download {name}, on this host")
     elif found.get("problem"):
         fix = f"hf download {name} where there is a connection, to an HF_HOME that this host sees; or https_proxy in cluster.env"
-        yield Judgement("warn", f"{found['endpoint']} does not answer ({found['problem']}), and {name} is not in the cache", fix)
+        yield Outcome("warn", f"{found['endpoint']} does not answer ({found['problem']}), and {name} is not in the cache", fix)
     elif found["status"] in (401, 403) and found["token"]:
-        yield Judgement("ok", f"{name} is gated or private; there is a token (it was not tried)")
+        yield Outcome("ok", f"{name} is gated or private; there is a token (it was not tried)")
     elif found["status"] in (401, 403):
         fix = "ask for access on its page, then hf auth login, or HF_TOKEN in cluster.env"
-        yield Judgement("warn", f"{name} is gated, private or not there, and no token is here", fix)
+        yield Outcome("warn", f"{name} is gated, private or not there, and no token is here", fix)
     elif found["status"] >= 400:
-        yield Judgement("warn", f"{found['endpoint']} has no {name} (status {found['status']})", "correct model.source")
+        yield Outcome("warn", f"{found['endpoint']} has no {name} (status {found['status']})", "correct model.source")
     else:
-        yield Judgement("ok", f"{found['endpoint']} has {name}; every host will fetch it")
+        yield Outcome("ok", f"{found['endpoint']} has {name}; every host will fetch it")
 
 
-@check("trackers", once=True)
-def trackers(case: Case) -> Judgements:
+@doctor_check("trackers", once=True)
+def trackers(case: Case) -> Outcomes:
     """Trackers that the job reports to have a key where rank 0 runs, for nobody can type it there."""
     wanted = _reported_to(case.plan) if case.plan else []
     if not wanted:
-        yield Judgement("skipped", "the Plan uses no tracker that needs a key")
+        yield Outcome("skipped", "the Plan uses no tracker that needs a key")
     given = {**(case.environment if case.here else {}), **case.get("cluster.env", {})}
     for tracker in wanted:
         name, variable, login = TRACKERS[tracker]
         if tracker == "wandb" and (mode := given.get("WANDB_MODE", "")) in SILENT:
-            yield Judgement("ok", f"{name}: WANDB_MODE is {mode}")
+            yield Outcome("ok", f"{name}: WANDB_MODE is {mode}")
         elif given.get(variable) or tracker in case.ready.get("keys", ()):
-            yield Judgement("ok", f"{name}: there is a key")
+            yield Outcome("ok", f"{name}: there is a key")
         else:
             offline = ", or WANDB_MODE: offline in cluster.env" if tracker == "wandb" else ""
-            yield Judgement("warn", f"no key of {name} on {case.host}: rank 0 would fail, or wait for one", f"{login} there{offline}")
+            yield Outcome("warn", f"no key of {name} on {case.host}: rank 0 would fail, or wait for one", f"{login} there{offline}")
 
 
 def _reported_to(plan: Plan) -> list[str]:
-    """Trackers that the configuration enables (DeepSpeed's monitor) or the arguments name (the Trainer's --report_to)."""
+    """Return the trackers that the configuration enables (DeepSpeed's monitor) or the arguments name (the Trainer's --report_to)."""
     words = " ".join(plan.job.args).replace("=", " ").split()
     named = set[str]()
     for place, word in enumerate(words):
@@ -69,18 +69,18 @@ def _reported_to(plan: Plan) -> list[str]:
     return [tracker for tracker in TRACKERS if tracker in named or plan.get(f"deepspeed.{tracker}.enabled") is True]
 
 
-@check("time-left", once=True)
-def time_left(case: Case) -> Judgements:
+@doctor_check("time-left", once=True)
+def time_left(case: Case) -> Outcomes:
     """The scheduler leaves the job some time."""
     ends = case.environment.get("SLURM_JOB_END_TIME", "")
     if not ends.isdigit():
-        yield Judgement("skipped", "no SLURM job, or it does not tell when it ends")
+        yield Outcome("skipped", "no SLURM job, or it does not tell when it ends")
         return
     left = max(int(ends) - time.time(), 0.0)
     observed = f"{left // 3600:.0f} h {left % 3600 // 60:.0f} min until SLURM ends the job"
     if left < SHORT:
-        yield Judgement(
+        yield Outcome(
             "warn", observed, "request more time (--time), or save often and have SLURM warn the job (#SBATCH --signal=B:USR1@600)"
         )
     else:
-        yield Judgement("ok", observed)
+        yield Outcome("ok", observed)

@@ -5,48 +5,48 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from dstui.doctor.case import Case, Judgement, check
-from dstui.doctor.checks.gpus import judgement_of, recommended
+from dstui.doctor.case import Case, Outcome, doctor_check
+from dstui.doctor.checks.gpus import findings_with_codes, outcome_of
 from dstui.doctor.checks.reach import UNASKED
 from dstui.machine.codec import Unknown
 from dstui.plan.launchers import PROGRAMS
 
-Judgements = Iterator[Judgement]
+Outcomes = Iterator[Outcome]
 BUILD = "apt install build-essential python3-dev (or your system's names for g++ and Python.h), pip install ninja"
 UNSEEN = "; packages on PYTHONPATH and in your own site-packages were not looked at (-I)"
 ADAM = ("adam", "adamw", "onebitadam")
 
 
-@check("deepspeed")
-def deepspeed(case: Case) -> Judgements:
+@doctor_check("deepspeed")
+def deepspeed(case: Case) -> Outcomes:
     """torch and DeepSpeed are installed for the interpreter of the ranks, and can be imported."""
     software, imports = case.machine.software, case.ready.get("imports")
     if not case.asked:
-        yield Judgement("skipped", UNASKED)
+        yield Outcome("skipped", UNASKED)
         return
     for name, version in (("torch", software.torch), ("deepspeed", software.deepspeed)):
         if version is None:
             observed = f"{name} is not installed for {case.python or software.python_path}" + (UNSEEN if case.isolated else "")
-            yield Judgement("warn" if case.isolated else "fail", observed, f"{shlex.quote(case.python)} -m pip install {name}")
+            yield Outcome("warn" if case.isolated else "fail", observed, f"{shlex.quote(case.python)} -m pip install {name}")
             return
     if imports and imports.get("problem"):
-        yield Judgement(
+        yield Outcome(
             "fail",
             f"importing torch and deepspeed fails: {imports['problem']}",
             "the packages are incompatible with each other: reinstall them",
         )
     else:
-        yield Judgement("ok", f"torch {software.torch}, deepspeed {software.deepspeed}" + ("; both can be imported" if imports else ""))
+        yield Outcome("ok", f"torch {software.torch}, deepspeed {software.deepspeed}" + ("; both can be imported" if imports else ""))
 
 
-@check("torch-cuda")
-def torch_cuda(case: Case) -> Judgements:
+@doctor_check("torch-cuda")
+def torch_cuda(case: Case) -> Outcomes:
     """torch's build fits the driver and the GPUs."""
-    found, imports, gpus = recommended(case, "MC014"), case.ready.get("imports") or {}, case.machine.gpus
+    found, imports, gpus = findings_with_codes(case, "MC014"), case.ready.get("imports") or {}, case.machine.gpus
     if not gpus or not case.asked:
-        yield Judgement("skipped", UNASKED if gpus else "no NVIDIA GPU here")
+        yield Outcome("skipped", UNASKED if gpus else "no NVIDIA GPU here")
         return
-    yield from map(judgement_of, found)
+    yield from map(outcome_of, found)
     if found:
         return
     if imports.get("gpus") == 0:
@@ -56,24 +56,24 @@ def torch_cuda(case: Case) -> Judgements:
             if hidden is not None
             else "reinstall torch with CUDA, and check whether a container hides the GPUs"
         )
-        yield Judgement("fail", f"torch finds no GPU, though there are {len(gpus)}", fix)
+        yield Outcome("fail", f"torch finds no GPU, though there are {len(gpus)}", fix)
         return
     capabilities = {"sm_" + gpu.compute_capability.replace(".", "") for gpu in gpus if isinstance(gpu.compute_capability, str)}
     lacking = _lacking(capabilities, imports.get("arches") or [])
     if lacking:
-        yield Judgement("fail", f"this torch has no kernels for {', '.join(lacking)}", "install a torch built for a newer CUDA")
+        yield Outcome("fail", f"this torch has no kernels for {', '.join(lacking)}", "install a torch built for a newer CUDA")
     else:
-        yield Judgement("ok", f"torch for CUDA {case.machine.software.torch_cuda}")
+        yield Outcome("ok", f"torch for CUDA {case.machine.software.torch_cuda}")
 
 
 def _lacking(capabilities: set[str], arches: list[str]) -> list[str]:
-    """The capabilities for which torch has neither code of the same major version nor PTX to compile."""
+    """Return the capabilities for which torch has neither code of the same major version nor PTX to compile."""
     majors = {arch[:-1].replace("compute_", "sm_") for arch in arches}
     return sorted(capability for capability in capabilities if arches and capability[:-1] not in majors)
 
 
 def builds(case: Case) -> str:
-    """What DeepSpeed compiles at the start of this job; empty where it is nothing that we know of."""
+    """Return what DeepSpeed compiles at the start of this job; "" for nothing that is known."""
     optimizer = str(case.get("deepspeed.optimizer.type", "")).lower()
     offload = case.get("deepspeed.zero_optimization.offload_optimizer.device", "none")
     if case.plan and optimizer in ADAM and case.get("deepspeed.optimizer.params.torch_adam") is not True:
@@ -83,8 +83,8 @@ def builds(case: Case) -> str:
     return ""
 
 
-@check("compiler")
-def compiler(case: Case) -> Judgements:
+@doctor_check("compiler")
+def compiler(case: Case) -> Outcomes:
     """What DeepSpeed's ops are compiled with is there: g++, ninja, Python's headers."""
     software = case.machine.software
     tools = {"g++": software.gxx, "ninja": software.ninja, "Python.h": software.python_headers}
@@ -92,89 +92,89 @@ def compiler(case: Case) -> Judgements:
     needed = builds(case)
     if missing:
         what = f"DeepSpeed compiles {needed} at the start of this job" if needed else "needed as soon as DeepSpeed compiles an op"
-        yield Judgement("fail" if needed else "warn", f"no {', no '.join(missing)}: {what}", BUILD)
+        yield Outcome("fail" if needed else "warn", f"no {', no '.join(missing)}: {what}", BUILD)
     else:
-        yield Judgement("ok", "g++, ninja and Python.h")
+        yield Outcome("ok", "g++, ninja and Python.h")
 
 
-@check("nvcc")
-def nvcc(case: Case) -> Judgements:
+@doctor_check("nvcc")
+def nvcc(case: Case) -> Outcomes:
     """The CUDA toolkit for compiling DeepSpeed's ops is there and fits torch."""
     software, toolkit, cuda = case.machine.software, case.machine.software.cuda_toolkit, case.machine.software.torch_cuda
     needed = builds(case)
     if not case.machine.gpus or not isinstance(cuda, str):
-        yield Judgement("skipped", "no GPU, or no torch with CUDA")
+        yield Outcome("skipped", "no GPU, or no torch with CUDA")
     elif software.nvcc is None:
         fix = f'install the toolkit of CUDA {cuda}, or avoid ops: "torch_adam": true in the optimizer\'s params'
-        yield Judgement("fail" if needed else "warn", f"no nvcc, with which DeepSpeed compiles {needed or 'its ops'}", fix)
+        yield Outcome("fail" if needed else "warn", f"no nvcc, with which DeepSpeed compiles {needed or 'its ops'}", fix)
     elif isinstance(toolkit, str) and toolkit.split(".")[0] != cuda.split(".")[0]:
         fix = f"install the toolkit of CUDA {cuda} and set CUDA_HOME; DS_SKIP_CUDA_CHECK=1 at your own risk"
-        yield Judgement("fail" if needed else "warn", f"nvcc is of CUDA {toolkit}, torch of {cuda}: DeepSpeed refuses to compile", fix)
+        yield Outcome("fail" if needed else "warn", f"nvcc is of CUDA {toolkit}, torch of {cuda}: DeepSpeed refuses to compile", fix)
     else:
-        yield Judgement("ok", f"nvcc {toolkit if toolkit else 'of unknown version'} for torch's CUDA {cuda}")
+        yield Outcome("ok", f"nvcc {toolkit if toolkit else 'of unknown version'} for torch's CUDA {cuda}")
 
 
-@check("libaio")
-def libaio(case: Case) -> Judgements:
+@doctor_check("libaio")
+def libaio(case: Case) -> Outcomes:
     """libaio, where something is offloaded to NVMe."""
     zero = "deepspeed.zero_optimization"
     devices = [case.get(f"{zero}.offload_{what}.device") for what in ("optimizer", "param")]
     software = case.machine.software
     if "nvme" not in devices:
-        yield Judgement("skipped", "nothing is offloaded to NVMe")
+        yield Outcome("skipped", "nothing is offloaded to NVMe")
     elif software.libaio is False or software.libaio_headers is False:
         what = "libaio" if software.libaio is False else "the headers of libaio"
-        yield Judgement("fail", f"no {what}, with which DeepSpeed compiles its asynchronous I/O", "apt install libaio-dev")
+        yield Outcome("fail", f"no {what}, with which DeepSpeed compiles its asynchronous I/O", "apt install libaio-dev")
     else:
-        yield Judgement("ok", "libaio and its headers")
+        yield Outcome("ok", "libaio and its headers")
 
 
-@check("extension-cache")
-def extension_cache(case: Case) -> Judgements:
+@doctor_check("extension-cache")
+def extension_cache(case: Case) -> Outcomes:
     """torch's folder of compiled ops holds no lock of a killed build, and lies on a local disk."""
     cache = case.ready.get("extensions")
     if not cache:
-        yield Judgement("skipped", "not looked at")
+        yield Outcome("skipped", "not looked at")
     elif cache["stale"]:
         lock = cache["stale"][0]
         message = f"{lock} is left of a build that was killed: every run would wait for it, silently and for ever"
-        yield Judgement("fail", message, f"rm {shlex.join(cache['stale'])}")
+        yield Outcome("fail", message, f"rm {shlex.join(cache['stale'])}")
     elif cache["network"]:
         fix = "export TORCH_EXTENSIONS_DIR=/tmp/$USER/torch_extensions, also in cluster.env"
-        yield Judgement("warn", f"{cache['folder']} is on a network file system: hosts get in each other's way while compiling", fix)
+        yield Outcome("warn", f"{cache['folder']} is on a network file system: hosts get in each other's way while compiling", fix)
     else:
-        yield Judgement("ok", cache["folder"])
+        yield Outcome("ok", cache["folder"])
 
 
-@check("launcher", once=True)
-def launcher(case: Case) -> Judgements:
+@doctor_check("launcher", once=True)
+def launcher(case: Case) -> Outcomes:
     """The program that starts ranks on other hosts is on this machine."""
     name = case.get("cluster.launcher")
     program = PROGRAMS.get(str(name), "ssh")
     path = getattr(case.start.software, program) if program else program
     if len(case.hosts) < 2 and case.here:
-        yield Judgement("skipped", "one machine: the launcher is DeepSpeed's own")
+        yield Outcome("skipped", "one machine: the launcher is DeepSpeed's own")
     elif path is None:
-        yield Judgement(
+        yield Outcome(
             "fail", f"no {program} here", f"apt install {'openssh-client' if program == 'ssh' else program}, or another cluster.launcher"
         )
     else:
-        yield Judgement("ok", f"{program} is {'there' if isinstance(path, Unknown) else path}")
+        yield Outcome("ok", f"{program} is {'there' if isinstance(path, Unknown) else path}")
 
 
-@check("launcher-needs")
-def launcher_needs(case: Case) -> Judgements:
+@doctor_check("launcher-needs")
+def launcher_needs(case: Case) -> Outcomes:
     """What the launcher needs on every host is there: mpi4py, orted and the like."""
     modules, programs = case.ready.get("modules") or {}, case.ready.get("programs") or {}
     if not modules and not programs:
-        yield Judgement("skipped", "nothing beside DeepSpeed")
+        yield Outcome("skipped", "nothing beside DeepSpeed")
         return
     for name in (name for name, there in modules.items() if not there):
         fix = f"{shlex.quote(case.python)} -m pip install {name}"
         observed = f"{name} is not installed for {case.python}, which {case.get('cluster.launcher')} needs"
-        yield Judgement("warn" if case.isolated else "fail", observed + (UNSEEN if case.isolated else ""), fix)
+        yield Outcome("warn" if case.isolated else "fail", observed + (UNSEEN if case.isolated else ""), fix)
     for name in (name for name, path in programs.items() if not path):
         fix = f"install it there, or put its folder on the PATH that a non-interactive ssh has (ssh {shlex.quote(case.host)} which {name})"
-        yield Judgement("fail", f"no {name} on the PATH of a non-interactive ssh, which {case.get('cluster.launcher')} starts there", fix)
+        yield Outcome("fail", f"no {name} on the PATH of a non-interactive ssh, which {case.get('cluster.launcher')} starts there", fix)
     if all(modules.values()) and all(programs.values()):
-        yield Judgement("ok", ", ".join((*modules, *programs)))
+        yield Outcome("ok", ", ".join((*modules, *programs)))

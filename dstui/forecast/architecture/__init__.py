@@ -25,7 +25,7 @@ KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)
 
 
 def architecture(config: Mapping[str, Any]) -> Architecture:
-    """The tensors and the shape of the model that a `config.json` describes. Raises ModelProblem with a sentence."""
+    """Return the tensors and the shape of the model of a `config.json`. Raises ModelProblem with a sentence."""
     c = Config(config)
     kind = c.text("model_type")
     if kind in DECODERS:

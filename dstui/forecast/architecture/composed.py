@@ -14,7 +14,7 @@ GEMMA3 = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "
 
 
 def gemma3(c: Config) -> Architecture:
-    """Gemma 3 from 4B: SigLIP, a projection, and its decoder."""
+    """Build Gemma 3 from 4B: SigLIP, a projection, and its decoder."""
     text, tower = decoder(c.section("text_config", GEMMA3), "gemma3_text"), siglip(c.section("vision_config"))
     census = Census()
     census.add("mm_input_projection", "other", tower.shape.hidden, text.shape.hidden)
@@ -30,7 +30,7 @@ TOWERS = {"clip_vision_model": clip_vision, "siglip_vision_model": siglip}
 
 
 def llava(c: Config) -> Architecture:
-    """LLaVA and LLaVA-NeXT: a vision tower, a projection of two layers, and a decoder."""
+    """Build LLaVA and LLaVA-NeXT: a vision tower, a projection of two layers, and a decoder."""
     part = c.section("text_config", LLAMA).language_part()
     kind = part.text("model_type") or "llama"
     if kind not in DECODERS:
@@ -49,7 +49,7 @@ def llava(c: Config) -> Architecture:
 
 
 def qwen_vl(c: Config) -> Architecture:
-    """Qwen2-VL and Qwen2.5-VL: a vision transformer whose patches are merged by four, and Qwen2."""
+    """Build Qwen2-VL and Qwen2.5-VL: a vision transformer whose patches are merged by four, and Qwen2."""
     text, vision, census = decoder(c.language_part(), "qwen2"), c.section("vision_config"), Census()
     old = c.text("model_type") == "qwen2_vl"
     h, depth = vision.number("embed_dim" if old else "hidden_size", default=1280), vision.number("depth", default=32, most=10_000)

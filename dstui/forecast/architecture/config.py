@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-MOST = 10**8
+MAX_NUMBER = 10**8
 """No width, depth, vocabulary or number of positions is larger."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 Flag = bool | tuple[str, bool]
@@ -23,8 +23,8 @@ class Config:
     def __init__(self, values: Mapping[str, Any], where: str = "config.json") -> None:
         self._values, self._where = values, where
 
-    def number(self, *keys: str, default: int | None = None, least: int = 1, most: int = MOST) -> int:
-        """The first of the keys that has a value. Raises ModelProblem where none has and there is no default, or out of bounds."""
+    def number(self, *keys: str, default: int | None = None, least: int = 1, most: int = MAX_NUMBER) -> int:
+        """Return the first of the keys with a value. Raises ModelProblem where there is none and no default, or out of bounds."""
         key = next((key for key in keys if self._values.get(key) is not None), None)
         if key is None:
             if default is None:
@@ -38,29 +38,29 @@ class Config:
         return value
 
     def flag(self, flag: Flag) -> bool:
-        """Whether a switch is on; null in the file is its default."""
+        """Return whether a switch is on; null in the file is its default."""
         if isinstance(flag, bool):
             return flag
         value = self._values.get(flag[0])
         return flag[1] if value is None else bool(value)
 
     def text(self, key: str) -> str:
-        """A word; empty where there is none."""
+        """Return a word; "" where there is none."""
         value = self._values.get(key)
         return value[:200] if isinstance(value, str) else ""
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """A list of numbers of layers; empty where there is none."""
+        """Return a list of layer numbers; empty where there is none."""
         value = self._values.get(key)
         return tuple(v for v in value if isinstance(v, int) and not isinstance(v, bool)) if isinstance(value, list) else ()
 
     def size(self, key: str, default: int) -> int:
-        """A number, of which a list or tuple gives the first (image sizes)."""
+        """Return a number, or the first of a list or tuple (image sizes)."""
         value = self._values.get(key)
         return Config({key: value[0]}, self._where).number(key) if isinstance(value, list) and value else self.number(key, default=default)
 
     def language_part(self) -> Config:
-        """The language model of a multimodal one: text_config, or the file itself where older releases wrote both into one.
+        """Return the language model of a multimodal one: text_config, or the file itself in older releases.
 
         The head is tied where either place says so.
         """
@@ -69,7 +69,7 @@ class Config:
         return Config({**text._values, "tie_word_embeddings": tied}, text._where)
 
     def section(self, key: str, defaults: Mapping[str, Any] = NOTHING) -> Config:
-        """A section, over defaults. Raises ModelProblem where it is missing."""
+        """Return a section, over defaults. Raises ModelProblem where it is missing."""
         value = self._values.get(key)
         if not isinstance(value, Mapping):
             raise ModelProblem(f"{self._where} has no section {key}: it is incomplete, or not a model's")
@@ -77,13 +77,13 @@ class Config:
 
     @property
     def head(self) -> str:
-        """What the model ends in, by the class that the file names: CausalLM, MaskedLM, SequenceClassification, Model, …; or empty."""
+        """The head of the model by the class in the file: CausalLM, MaskedLM, SequenceClassification, Model, …; or ""."""
         names = self._values.get("architectures")
         name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
         return name.rpartition("For")[2] if "For" in name else "Model" if name.endswith("Model") and "LMHead" not in name else ""
 
     @property
     def labels(self) -> int:
-        """Classes of a classification head."""
+        """The number of classes of a classification head."""
         labels = self._values.get("id2label")
         return len(labels) if isinstance(labels, Mapping) and labels else self.number("num_labels", "_num_labels", default=2)

@@ -151,7 +151,7 @@ DECODERS: Mapping[str, Decoder] = {
 
 
 def decoder(c: Config, kind: str) -> Architecture:
-    """The tensors of a decoder."""
+    """Build the tensors of a decoder."""
     traits = DECODERS[kind]
     shape = _shape(c, kind, traits)
     census = Census()
@@ -192,7 +192,7 @@ def _kv_heads(c: Config, kind: str, heads: int, grouped: bool) -> int:
 
 
 def _width_of_a_token(c: Config, traits: Decoder, width: int) -> int:
-    """The MLP's width that one token goes through: its experts and the shared one together."""
+    """Return the width of the MLP for one token: its experts and the shared one together."""
     if not traits.experts:
         return width
     of_expert = c.number(traits.experts)
@@ -201,7 +201,7 @@ def _width_of_a_token(c: Config, traits: Decoder, width: int) -> int:
 
 
 def _ends(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> None:
-    """Embeddings, positions, final norm and head."""
+    """Add embeddings, positions, final norm and head."""
     rows, narrow = c.number("vocab_size"), c.number("word_embed_proj_dim", default=shape.hidden)
     census.add("embed_tokens", "embedding", rows, narrow)
     if narrow != shape.hidden:
@@ -225,7 +225,7 @@ def _ends(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> Non
 
 
 def _norms(census: Census, c: Config, kind: str, traits: Decoder, shape: TensorShape) -> None:
-    """The norms of the hidden state in each layer, of which parallel branches share one."""
+    """Add the norms of the hidden state in each layer; parallel branches share one."""
     if traits.norm == "none" or not c.flag(("layer_norm_elementwise_affine", True)):
         return
     count = traits.norms
@@ -252,7 +252,7 @@ def _attention(census: Census, c: Config, traits: Decoder, shape: TensorShape) -
 
 
 def _mlps(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> int:
-    """The MLP of each layer, or its experts; the parameters of experts that a token does not go through."""
+    """Add the MLP or the experts of each layer; return the parameters of experts that a token does not use."""
     hidden, layers = shape.hidden, shape.layers
     if not traits.experts:
         _mlp(census, traits.mlp, hidden, shape.ffn, c.flag(traits.mlp_bias), layers)

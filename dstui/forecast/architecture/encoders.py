@@ -12,7 +12,7 @@ VIT_NAMES, SIGLIP_NAMES = NAMES["bert"], ("q_proj", "k_proj", "v_proj", "out_pro
 
 
 def _layers(census: Census, names: tuple[str, ...], shape: TensorShape, qkv_bias: bool = True) -> None:
-    """Layers of a plain transformer: four linear layers of attention, two of the MLP, two norms."""
+    """Add layers of a plain transformer: four linear layers of attention, two of the MLP, two norms."""
     h, times = shape.hidden, shape.layers
     query, key, value, out, widen, narrow = names
     for module in (query, key, value):
@@ -56,7 +56,7 @@ def _bert_like(kind: str, *, types: bool = True) -> Callable[[Config], Architect
 
 
 def _masked(census: Census, h: int, rows: int) -> None:
-    """The head of masked language models: a linear layer, a norm, and the biases beside the tied embedding."""
+    """Add the head of masked language models: a linear layer, a norm, and the biases beside the tied embedding."""
     census.linear("transform", h, h, True)
     census.norm("transform_norm", h, True)
     census.add("decoder", "other", rows)
@@ -112,7 +112,7 @@ HEADS: Mapping[str, Callable[[Census, Config, str, TensorShape], None]] = {
 
 
 def vit(c: Config) -> Architecture:
-    """A vision transformer; its sequence is made of patches and a class token."""
+    """Build a vision transformer; its sequence consists of patches and a class token."""
     head, shape, census = c.head, _shape(c, "bert", 0), Census()
     h = shape.hidden
     patches = _patches(census, c, h)
@@ -127,7 +127,7 @@ def vit(c: Config) -> Architecture:
 
 
 def siglip(c: Config) -> Architecture:
-    """SigLIP's vision tower."""
+    """Build SigLIP's vision tower."""
     shape, census = _shape(c, "bert", 0), Census()
     h = shape.hidden
     census.add("position_embedding", "embedding", _patches(census, c, h), h)
@@ -150,7 +150,7 @@ CLIP_VISION = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers
 
 
 def clip(c: Config) -> Architecture:
-    """CLIP: a tower for text and one for images."""
+    """Build CLIP: a tower for text and one for images."""
     text, census = _shape(c.section("text_config", CLIP_TEXT), "bert", 0), Census()
     images = clip_vision(c.section("vision_config", CLIP_VISION))
     h, shared = text.hidden, c.number("projection_dim", default=512)
@@ -165,7 +165,7 @@ def clip(c: Config) -> Architecture:
 
 
 def clip_vision(c: Config) -> Architecture:
-    """CLIP's vision tower."""
+    """Build CLIP's vision tower."""
     shape, census = _shape(c, "bert", 0), Census()
     h = shape.hidden
     census.add("class_embedding", "other", h)
@@ -177,7 +177,7 @@ def clip_vision(c: Config) -> Architecture:
 
 
 def _patches(census: Census, c: Config, h: int, *, bias: bool = True) -> int:
-    """The convolution that makes patches; how many there are."""
+    """Add the convolution that makes patches; return their number."""
     side, patch = c.size("image_size", 224), c.size("patch_size", 16)
     census.add("patch_embedding", "other", h, c.number("num_channels", default=3), patch, patch)
     if bias:

@@ -15,7 +15,7 @@ LATENT = ("q_a_proj", "kv_a_proj_with_mqa")
 
 
 def deepseek(c: Config) -> Architecture:
-    """DeepSeek-V2 and V3: latent attention, dense first layers, shared experts."""
+    """Build DeepSeek-V2 and V3: latent attention, dense first layers, shared experts."""
     kind, census, shape = (
         c.text("model_type"),
         Census(),
@@ -39,7 +39,7 @@ def deepseek(c: Config) -> Architecture:
 
 
 def _latent_attention(census: Census, c: Config, shape: TensorShape) -> None:
-    """Queries and keys through low-rank projections; a part of each head has no position."""
+    """Add queries and keys through low-rank projections; a part of each head has no position."""
     hidden, layers, heads, bias = shape.hidden, shape.layers, shape.heads, c.flag(("attention_bias", False))
     plain, rotary, value = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim"), c.number("v_head_dim")
     rank, latent = c.number("q_lora_rank", default=0, least=0), c.number("kv_lora_rank")
@@ -56,7 +56,7 @@ def _latent_attention(census: Census, c: Config, shape: TensorShape) -> None:
 
 
 def gpt_oss(c: Config) -> Architecture:
-    """gpt-oss: experts with biases, and a learned sink for each head."""
+    """Build gpt-oss: experts with biases, and a learned sink for each head."""
     census, shape = Census(), _shape(c, c.number("intermediate_size"), 0)
     hidden, layers, bias = shape.hidden, shape.layers, c.flag(("attention_bias", True))
     _ends(census, c, shape)
@@ -94,7 +94,7 @@ def _shape(c: Config, width: int, shared: int) -> TensorShape:
 
 
 def _ends(census: Census, c: Config, shape: TensorShape) -> None:
-    """Embeddings, final norm and head."""
+    """Add embeddings, final norm and head."""
     rows, hidden = c.number("vocab_size"), shape.hidden
     census.add("embed_tokens", "embedding", rows, hidden)
     census.norm("final_norm", hidden)

@@ -9,7 +9,7 @@ from dstui.forecast.architecture.tensors import Architecture, Census, TensorShap
 
 
 def t5(c: Config) -> Architecture:
-    """T5, its later versions with gated MLPs, and mT5."""
+    """Build T5, its later versions with gated MLPs, and mT5."""
     h, heads, of_head, width = c.number("d_model"), c.number("num_heads"), c.number("d_kv"), c.number("d_ff")
     encoder, rows = c.number("num_layers", most=10_000), c.number("vocab_size")
     decoder = c.number("num_decoder_layers", default=encoder, most=10_000)
@@ -32,7 +32,7 @@ def t5(c: Config) -> Architecture:
 
 
 def bart(c: Config) -> Architecture:
-    """BART."""
+    """Build BART."""
     h, rows, head = c.number("d_model"), c.number("vocab_size"), c.head
     encoder, decoder = c.number("encoder_layers", most=10_000), c.number("decoder_layers", most=10_000)
     census = Census()

@@ -60,19 +60,19 @@ class Census:
         self.tensors: list[Tensor] = []
 
     def linear(self, module: str, into: int, out: int, bias: bool = False, times: int = 1) -> None:
-        """A linear layer."""
+        """Add a linear layer."""
         self.tensors.append(Tensor(module, "linear", (out, into), times))
         if bias:
             self.tensors.append(Tensor(module, "linear", (out,), times, bias=True))
 
     def norm(self, module: str, size: int, bias: bool = False, times: int = 1) -> None:
-        """A normalisation: a scale, and a bias where it has one."""
+        """Add a normalisation: a scale, and a bias where it has one."""
         self.tensors.append(Tensor(module, "norm", (size,), times))
         if bias:
             self.tensors.append(Tensor(module, "norm", (size,), times, bias=True))
 
     def add(self, module: str, kind: Kind, *shape: int, times: int = 1) -> None:
-        """Any other tensor."""
+        """Add any other tensor."""
         self.tensors.append(Tensor(module, kind, shape, times))
 
 
@@ -115,11 +115,11 @@ class Architecture:
         return max((t.size for t in self.tensors if t.kind in ("head", "embedding")), default=0)
 
     def targets(self, modules: tuple[str, ...] | str) -> Iterator[Tensor]:
-        """The linear layers that LoRA adapts: by the last part of their names, or all-linear."""
+        """Yield the linear layers that LoRA adapts: by the last part of their names, or all-linear."""
         wanted = (modules,) if isinstance(modules, str) else modules
         return (t for t in self.linears if "all-linear" in wanted or any(_ends_with(name, t.module) for name in wanted))
 
 
 def _ends_with(target: str, module: str) -> bool:
-    """Whether a target names this module: as a whole, or as the end of a path (self_attn.q_proj)."""
+    """Return whether a target names this module: in full, or as the end of a path (self_attn.q_proj)."""
     return target == module or target.endswith(f".{module}")

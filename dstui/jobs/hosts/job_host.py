@@ -10,7 +10,7 @@ from typing import Any
 from dstui.hosts.connection import Connection
 from dstui.hosts.frames import AgentFrame, FrameError
 from dstui.hosts.ssh import failure
-from dstui.jobs.hosts.mirror import LAUNCHER, Mirror
+from dstui.jobs.hosts.mirror import Mirror
 from dstui.jobs.store.records import HostState, HostStatus
 
 SILENT = 8.0
@@ -140,10 +140,10 @@ class JobHost:
                 self.drop(facts["text"])
             case "log":
                 self.moved = self.heard
-                if facts["file"] != LAUNCHER:
+                if "logs/" in facts["file"]:
                     self.spoke = self.heard
                 self.mirror.log(self.name, facts["file"], facts["at"], frame.data)
-            case "record":
+            case "record" | "state":
                 self.mirror.record(self.name, facts["file"], frame.data, self.skew)
             case "gpus":
                 self.mirror.gpus(self.name, frame.data)

@@ -13,13 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import json_object, open_regular, read_json, read_regular
+from dstui.base.regular_files import json_object, open_regular, read_json, read_regular
 from dstui.hosts.frames import FrameError
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.record_forms import SHIM, rank_number, sound
 from dstui.jobs.store.records import JobStatus
 
-NAME = re.compile(r"(?:attempts/([0-9]{1,5})/)?(?:logs|ranks)/rank_([0-9]{1,5})\.(log|json)")
+NAME = re.compile(r"(?:attempts/([0-9]{1,5})/)?((?:logs|ranks|engine)/)rank_([0-9]{1,5})(\.log|\.jsonl?)")
+KINDS = {"logs/.log": "log", "ranks/.json": "record", "engine/.jsonl": "lines", "engine/.json": "state"}
 LAUNCHER = "launcher.log"
 OF_ITS_HOST = ("shim", "ticks", "boot")
 """Facts of a record that only mean something on the rank's own host."""
@@ -42,9 +43,10 @@ class Mirror:
     def have(self, host: str) -> dict[str, int]:
         """File -> bytes of it that are here, for whatever the host may send."""
         found = {LAUNCHER: self._launcher(host)[0]}
-        for path in (self.folder.log(rank, self.attempt) for rank in self.ranks(host)):
-            with suppress(OSError):
-                found[str(path.relative_to(self.folder.path))] = path.lstat().st_size
+        for rank in self.ranks(host):
+            for path in (self.folder.log(rank, self.attempt), self.folder.engine(rank, self.attempt)):
+                with suppress(OSError):
+                    found[str(path.relative_to(self.folder.path))] = path.lstat().st_size
         return found
 
     def log(self, host: str, name: str, at: int, data: bytes) -> None:
@@ -52,23 +54,34 @@ class Mirror:
         if name == LAUNCHER:
             return self._launcher_lines(host, at, data)
         attempt, rank, kind = self._place(host, name)
-        if kind != "log":
+        if kind not in ("log", "lines"):
             raise FrameError(f"it sends {name} as a log")
-        _write_at(self.folder.log(rank, attempt), at, data)
+        path = self.folder.log(rank, attempt)
+        if kind == "lines":
+            path = self.folder.engine(rank, attempt)
+            path.parent.mkdir(0o700, exist_ok=True)
+        _write_at(path, at, data)
 
     def record(self, host: str, name: str, data: bytes, skew: float) -> None:
-        """What a rank's shim has written, with the host's name in the Plan, and times by the clock here.
+        """What a rank's shim has written, with the host's name in the Plan, and times by the clock here; or what its hook has.
 
         `skew`: the host's clock less ours, in seconds. Raises FrameError and OSError as `log`.
         """
         attempt, rank, kind = self._place(host, name)
         found = json_object(data)
-        if kind != "json" or not sound(found, SHIM) or found.get("rank") != rank or found.get("tag") != self.tag:
+        if kind == "state" and found:
+            return self._state(self.folder.engine(rank, attempt, "json"), found)
+        if kind != "record" or not sound(found, SHIM) or found.get("rank") != rank or found.get("tag") != self.tag:
             raise FrameError(f"what it sends as {name} is no record of rank {rank}")
         facts: dict[str, Any] = {key: value for key, value in found.items() if key in SHIM and key not in OF_ITS_HOST}
         if abs(skew) > CLOCKS_AGREE:
             facts |= {key: max(facts[key] - skew, 0.0) for key in TIMES if facts.get(key) is not None}
         self.folder.write_json(self.folder.record(rank, attempt), facts | {"host": host})
+
+    def _state(self, path: Path, found: dict[str, Any]) -> None:
+        """What the hook of a rank says that the rank does now."""
+        path.parent.mkdir(0o700, exist_ok=True)
+        self.folder.write_json(path, found)
 
     def gpus(self, host: str, data: bytes) -> None:
         """What NVML says now of a host's GPUs (dstui/machine/nvml.py --watch). OSError where it cannot be written."""
@@ -96,10 +109,11 @@ class Mirror:
     def _place(self, host: str, name: str) -> tuple[int, int, str]:
         """Attempt, rank and kind of a file that this host may write. Raises FrameError."""
         match = NAME.fullmatch(name)
-        rank, attempt = (rank_number(match[2]), rank_number(match[1] or "1")) if match else (None, None)
-        if not match or rank is None or not attempt or self.owners.get(rank) != host:
+        rank, attempt = (rank_number(match[3]), rank_number(match[1] or "1")) if match else (None, None)
+        kind = KINDS.get(match[2] + match[4]) if match else None
+        if not kind or rank is None or not attempt or self.owners.get(rank) != host:
             raise FrameError(f"it sends {json.dumps(name)[:100]}, which is no file of its ranks")
-        return attempt, rank, match[3]
+        return attempt, rank, kind
 
     def _launcher(self, host: str) -> tuple[int, bytes]:
         """How much of a host's launcher's output is here. After another supervisor its own lines in launcher.log tell."""

@@ -1,4 +1,4 @@
-"""The metrics of a run as a table, from its logs alone: every attempt, every rank, in the order in which they were printed."""
+"""The metrics of a run as a table: every attempt, every rank, what its engine reported, then what else its log tells, in order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, Protocol
 
+from dstui.jobs.metrics.engine_metrics import EngineMetrics
 from dstui.jobs.metrics.measurements import Measure, RankView
 from dstui.jobs.metrics.series import logs_of, measured
 from dstui.jobs.store.events import Metric
@@ -15,7 +16,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.logs.tail import Tail
 
 Form = Literal["csv", "json"]
-COLUMNS = ("step", "rank", "name", "value", "attempt")
+COLUMNS = ("step", "rank", "name", "value", "attempt", "source")
 CHUNK = 1 << 20
 """Bytes that are read at once."""
 
@@ -41,12 +42,15 @@ def metrics(folder: JobFolder, only: Collection[int] = ()) -> Iterator[tuple[int
     measure = Measure.of(folder)
     for (attempt, rank), path in logs_of(folder).items():
         if not only or rank in only:
-            yield from ((attempt, metric) for metric in _of_log(path, rank, measure))
+            yield from ((attempt, metric) for metric in _of_rank(path, folder.engine(rank, attempt), rank, measure))
 
 
-def _of_log(path: Path, rank: int, measure: Measure) -> Iterator[Metric]:
-    view, tail = RankView(""), Tail(path, every_state=True)
+def _of_rank(path: Path, reports: Path, rank: int, measure: Measure) -> Iterator[Metric]:
+    view, tail, engine = RankView(""), Tail(path, every_state=True), EngineMetrics(reports, rank)
     try:
+        while metrics := engine.read(view, CHUNK):
+            yield from metrics
+        view.engine_step = view.step = None
         while True:
             yield from measured(tail.read(CHUNK), view, rank, measure)
             if not tail.taken:
@@ -54,6 +58,7 @@ def _of_log(path: Path, rank: int, measure: Measure) -> Iterator[Metric]:
         yield from measured(tail.flush(), view, rank, measure)
     finally:
         tail.close()
+        engine.close()
 
 
 def _csv(rows: Iterator[tuple[int, Metric]], to: Writes) -> int:
@@ -61,7 +66,7 @@ def _csv(rows: Iterator[tuple[int, Metric]], to: Writes) -> int:
     writer.writerow(COLUMNS)
     count = 0
     for attempt, metric in rows:
-        writer.writerow((metric.step, metric.rank, metric.name, metric.value, attempt))
+        writer.writerow((metric.step, metric.rank, metric.name, metric.value, attempt, metric.source))
         count += 1
     return count
 
@@ -74,7 +79,7 @@ def _json(rows: Iterator[tuple[int, Metric]], name: str, to: Writes) -> int:
     to.write(f'{{"version": 1, "run": {json.dumps(name)}, "metrics": [')
     count, steps = 0, None
     for attempt, metric in rows:
-        facts = {**metric.as_json(), "attempt": attempt}
+        facts = {**metric.as_json(), "attempt": attempt, "source": metric.source}
         row = {**{column: facts[column] for column in COLUMNS}, "steps": metric.steps, "counted": metric.counted}
         steps = max(steps or 0, metric.steps or 0) or None
         to.write(f"{',' if count else ''}\n{json.dumps(row)}")

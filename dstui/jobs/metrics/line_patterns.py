@@ -344,13 +344,13 @@ class Own:
             self._compile(dict(islice(patterns.items(), MOST)))
 
     def _compile(self, patterns: Mapping[str, str]) -> None:
-        from dstui.plan.patterns import compiled, wrong_with
+        from dstui.plan.patterns import compile_pattern, metric_problem
 
         for name, text in patterns.items():
-            if problem := wrong_with(name, text):
+            if problem := metric_problem(name, text):
                 self.reported.append(sanitise(f"run.metrics.{name} is not looked for: {problem}"))
             else:
-                self._patterns[name] = compiled(text, in_bytes=True)
+                self._patterns[name] = compile_pattern(text, in_bytes=True)
         self._spent = dict.fromkeys(self._patterns, 0.0)
 
     def __bool__(self) -> bool:

@@ -10,11 +10,12 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from dstui.jobs.engine.now import RankNow
 from dstui.jobs.metrics.line_patterns import HINTS, LONGEST, Bar, Own, bar_of, scan
 from dstui.jobs.metrics.progress import drawn, loss_over, reported, steps_before
 from dstui.jobs.store.events import Metric
 from dstui.jobs.store.folder import JobFolder
-from dstui.logs.grep import Wanted
+from dstui.logs.grep import LineSearch
 
 ZEROS = str.maketrans("123456789", "000000000")
 """Whether a line holds a metric does not hang on which digits it has, only on where they stand."""
@@ -65,6 +66,25 @@ class RankView:
     by_epoch: bool = False
     plain_loss: bool = False
     """Its lines tell a `loss` without another name."""
+    # What its engine reports: see engine_metrics.py
+    by_engine: set[str] = field(default_factory=set)
+    """Metrics that the engine reports: those of the same name in its lines are left out."""
+    engine_step: int | None = None
+    micro_steps: int = 1
+    """Micro-batches of a step, by the engine."""
+    unit: int = 1
+    """Of the steps that lines count, how many make one of the engine's: some programs count micro-batches."""
+    own_seconds: float | None = None
+    """Seconds of a step in which it waited for no other rank, of the last steps."""
+    last_step_at: float | None = None
+    """When its engine last reported anything, seconds since the epoch."""
+    now: RankNow | None = None
+    """The phase that it is in; looked for where it has given no sign of life for a while."""
+
+    @property
+    def last_sign(self) -> float | None:
+        """When it last wrote a line, or its engine made a step."""
+        return max((at for at in (self.last_line_at, self.last_step_at) if at is not None), default=None)
 
 
 class Measure:
@@ -83,9 +103,9 @@ class Measure:
         return cls(launch.metrics if launch else {})
 
     @property
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> LineSearch | None:
         """What a line must hold to say anything; None where the Plan's own patterns leave that open."""
-        return None if self._own else Wanted(tuple(hint.encode() for hint in HINTS), ignore_case=True)
+        return None if self._own else LineSearch(tuple(hint.encode() for hint in HINTS), ignore_case=True)
 
     @property
     def own_names(self) -> Collection[str]:
@@ -114,6 +134,10 @@ class Measure:
         elif not view.plain_loss and (name := self._other_loss(found)):
             found["loss"] = found[name]
         self._place(view, found, bar_of(line), bar_of(bar))
+        if view.engine_step is not None:
+            _keep_engine_step(view, view.engine_step)
+        if view.by_engine:
+            found = {name: value for name, value in found.items() if name not in view.by_engine}
         if "overflows" in found:
             found["overflows"] += view.metrics.get("overflows", 0)
         view.loss = found.get("loss", view.loss)
@@ -156,6 +180,14 @@ class Measure:
             reported(view, int(step) + before, total + before if total is not None else None)
         if "loss" in found and (bar := own or over) is not None:
             loss_over(view, bar)
+
+
+def _keep_engine_step(view: RankView, step: int) -> None:
+    """The engine counts the steps; lines say how many there will be, maybe in micro-batches."""
+    if view.step is not None and view.worded and step > 1 and view.micro_steps > 1:
+        by_micro_batch = abs(view.step - step * view.micro_steps) < abs(view.step - step)
+        view.unit = view.micro_steps if by_micro_batch else 1
+    view.step = step
 
 
 def _with_own(found: Mapping[str, float], own: Mapping[str, float]) -> dict[str, float]:

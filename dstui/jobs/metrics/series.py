@@ -13,6 +13,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from dstui.jobs.metrics.buckets import Buckets, Fault, Point
+from dstui.jobs.metrics.engine_metrics import EngineMetrics
 from dstui.jobs.metrics.measurements import Measure, RankView
 from dstui.jobs.store.events import Metric
 from dstui.jobs.store.folder import JobFolder
@@ -93,7 +94,11 @@ class MetricSeries:
         paths = logs_of(self.folder)
         latest = max((attempt for attempt, _ in paths), default=1)
         self.left_out = max(latest - KEPT_ATTEMPTS, 0)
-        new = {key: _Log(key[1], path) for key, path in paths.items() if key[0] > self.left_out and key not in self._logs}
+        new = {
+            key: _Log(key[1], path, self.folder.engine(key[1], key[0]))
+            for key, path in paths.items()
+            if key[0] > self.left_out and key not in self._logs
+        }
         if not self._logs:
             self.stride = -(-sum(log.size for log in new.values()) // WHOLE) or 1
             for log in new.values():
@@ -117,7 +122,7 @@ class MetricSeries:
         """Let go of the files; nothing more can be read then."""
         with self._reading:
             for log in self._logs.values():
-                log.tail.close()
+                log.close()
 
     # What there is to draw
 
@@ -149,10 +154,10 @@ class MetricSeries:
 
 
 class _Log:
-    """One log, as far as it was read."""
+    """One log, as far as it was read, and what the rank's engine reports, which goes before it."""
 
-    def __init__(self, rank: int, path: Path) -> None:
-        self.rank, self.path = rank, path
+    def __init__(self, rank: int, path: Path, engine: Path) -> None:
+        self.rank, self.path, self.engine = rank, path, EngineMetrics(engine, rank)
         self.tail, self.view = Tail(path, every_state=True), RankView("")
         self.taken = 0
         self._gap, self._until = 0, 0
@@ -170,6 +175,9 @@ class _Log:
 
     def read(self, measure: Measure) -> list[Metric] | None:
         """The metrics of the next piece; None where there is none."""
+        if metrics := self.engine.read(self.view, CHUNK):
+            return metrics
+        self.view.engine_step = None  # lines that are read later say themselves to which step they belong
         lines = self.tail.read(CHUNK, measure.wanted)
         self.taken += self.tail.taken
         if not self.tail.taken:
@@ -182,6 +190,11 @@ class _Log:
     def last(self, measure: Measure) -> list[Metric]:
         """The metrics of a last line without an end, of a job that has ended."""
         return [*measured(self.tail.flush(), self.view, self.rank, measure)]
+
+    def close(self) -> None:
+        """Let go of both files."""
+        self.tail.close()
+        self.engine.close()
 
 
 def measured(lines: list[str], view: RankView, rank: int, measure: Measure) -> Iterator[Metric]:

@@ -78,12 +78,15 @@ class Metric:
     """How many steps there will be, where the lines say so."""
     counted: bool = field(default=False, compare=False)
     """No line named a step: it only counts the values of this name."""
+    source: str = field(default="log", compare=False)
+    """`log`: a line of the rank; `engine`: DeepSpeed's engine itself."""
 
     def as_json(self) -> dict[str, Any]:
         """JSON has no word for NaN and infinity: they become null."""
         value = self.value if math.isfinite(self.value) else None
         facts = {"event": "metric", "rank": self.rank, "step": self.step, "name": self.name, "value": value}
-        return facts | ({"steps": self.steps} if self.steps is not None else {}) | ({"counted": True} if self.counted else {})
+        more = {"steps": self.steps, "counted": self.counted or None, "source": self.source if self.source != "log" else None}
+        return facts | {name: fact for name, fact in more.items() if fact is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,11 @@ class Notice:
     about: str = ""
     """What a state is about, such as the build of an op: the state lasts until the next notice about the same, whose text may be empty."""
     lasts: bool = False
+    code: str = ""
+    """What kind of news it is, for programs: see watch/engine_notices.py; empty for most."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"event": "notice", "text": self.text}
+        return {"event": "notice", "text": self.text} | ({"code": self.code} if self.code else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
     events.jsonl                         what happened when
     arrivals.index                       when which log had how many bytes (dstui/logs/arrival_index.py)
     logs/rank_N.log  ranks/rank_N.json   by the shim of each rank; from the second attempt on under attempts/N/
+    engine/rank_N.jsonl, .json, .stacks  by the hook of each rank, beside its logs: what the engine did, what it does now, Python stacks
     launcher.log  supervisor.log         their output
     gpus/rank_N.json                     what NVML said last on another host, whose first rank is N
     usage.json                           the most that NVML showed of each GPU, by whoever looked at the run
@@ -31,13 +32,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
+from dstui.base.regular_files import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
 from dstui.jobs.store.record_forms import EVENT, STOP, sound
 from dstui.jobs.store.records import JobStatus, LaunchRecord
 from dstui.logs.log_folder import FINAL, JobSpan
-from dstui.logs.time_parsing import from_iso, iso
+from dstui.logs.time_parsing import format_iso, parse_iso
 
-__all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "from_iso", "iso", "read_json"]
+__all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "format_iso", "parse_iso", "read_json"]
 
 RUNS_FOLDER = "dstui_runs"
 """Where job folders go, in the current folder."""
@@ -123,6 +124,10 @@ class JobFolder:
         """What the shim of one rank says about it."""
         return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
 
+    def engine(self, rank: int, attempt: int = 1, kind: str = "jsonl") -> Path:
+        """What the hook of one rank reports: `jsonl` all that its engine did, `json` what it does now, `stacks` its Python stacks."""
+        return self.attempt(attempt) / "engine" / f"rank_{rank}.{kind}"
+
     def gpus(self, rank: int) -> Path:
         """What the GPUs of the host do whose first rank this is."""
         return self.path / "gpus" / f"rank_{rank}.json"
@@ -138,7 +143,7 @@ class JobFolder:
 
     @property
     def has_ended(self) -> bool:
-        """Whether status.json has the job's end. `status.refresh` looks whether it is up to date."""
+        """Whether status.json has the job's end. `status.current_status` also sees an end that nobody could write."""
         return self.read_span().final
 
     def read_launch(self) -> LaunchRecord | None:
@@ -233,6 +238,22 @@ class JobFolder:
             os.close(fd)
             return None
         return fd
+
+    def is_attended(self) -> bool:
+        """Return whether somebody holds the lock of the job. Nothing is made or written; True where that cannot be told."""
+        try:
+            fd = open_regular(self.lock_file)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     def _opened_lock(self) -> int | None:
         """The file of the lock, made where it is missing; on a read-only disk as it is."""

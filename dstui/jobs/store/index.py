@@ -13,8 +13,8 @@ from dstui.base.files import is_file, reason
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 from dstui.jobs.store.ownership import Entry, entries
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import rebuilt, refresh
-from dstui.logs.time_parsing import iso
+from dstui.jobs.store.status import current_status, rebuilt
+from dstui.logs.time_parsing import format_iso
 
 RUN = "a job folder, a Plan's name (its newest run), a run's name or its beginning (default: the newest run of this folder)"
 """What the argument RUN of the commands takes."""
@@ -61,7 +61,7 @@ def known() -> list[KnownRun]:
 
 def _started(folder: JobFolder) -> str:
     status = folder.read_status() or rebuilt(folder)
-    return iso(status.started) if status and status.started is not None else ""
+    return format_iso(status.started) if status and status.started is not None else ""
 
 
 def folders() -> list[JobFolder]:
@@ -70,8 +70,8 @@ def folders() -> list[JobFolder]:
 
 
 def runs() -> list[tuple[JobFolder, JobStatus]]:
-    """Every run with its status, brought up to date first; oldest first."""
-    return [(folder, status) for folder in folders() if (status := refresh(folder))]
+    """Return every run with its status as it is now, oldest first."""
+    return [(folder, status) for folder in folders() if (status := current_status(folder))]
 
 
 def is_job(folder: JobFolder) -> bool:

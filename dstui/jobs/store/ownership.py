@@ -21,12 +21,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import MOST, append_regular, json_object, open_regular, read_regular
+from dstui.base.regular_files import MAX_READ, append_regular, json_object, open_regular, read_regular
 from dstui.jobs.store.folder import OF_OTHERS, JobFolder
 from dstui.jobs.store.processes import SUPERVISORS
 from dstui.jobs.store.record_forms import is_text
 from dstui.jobs.store.records import VERSION, JobStatus
-from dstui.logs.time_parsing import iso
+from dstui.logs.time_parsing import format_iso
 
 DECIDING = ("status.json", "launch.json", "stop.json", "events.jsonl", "supervisor.lock", "heartbeat", "logs", "ranks", "attempts")
 """What decides about a job, or is written by who acts for it."""
@@ -65,7 +65,7 @@ def remember(folder: JobFolder, name: str, started: float | None, tag: str) -> s
 
     `started`: seconds since the epoch.
     """
-    entry = Entry(os.path.realpath(folder.path), name, iso(started or 0.0), tag, str(Path.cwd()))
+    entry = Entry(os.path.realpath(folder.path), name, format_iso(started or 0.0), tag, str(Path.cwd()))
     file = index_file()
     try:
         file.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def _written(file: Path) -> list[Entry]:
         found = file.lstat()
         state = (file, found.st_ino, found.st_size, found.st_mtime_ns)
         if state != _read[0]:
-            data = read_regular(file, max(found.st_size - MOST, 0)) if _is_mine(file) else b""
+            data = read_regular(file, max(found.st_size - MAX_READ, 0)) if _is_mine(file) else b""
             _read = (state, [entry for line in data.splitlines() if (entry := _entry(json_object(line)))])
     except OSError:
         return []

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dstui.base.files import FileProblem, read_text
+from dstui.documents.plan_files import is_shipped
 from dstui.jobs.store.folder import JobFolder
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.scalars import yaml_scalar
-from dstui.plan_files import is_shipped
 
 Op = Literal["add", "remove", "replace"]
 

@@ -19,13 +19,13 @@ TAG = "DSTUI_JOB"
 """The variable that carries a job's tag in every process of the job."""
 SUPERVISES = "DSTUI_SUPERVISES"
 """The variable that carries it in the job's supervisor, which is no part of the job."""
-SUPERVISOR = "dstui.jobs.supervise.supervisor"
+SUPERVISOR = "dstui.jobs.supervisor"
 """The module that a supervisor runs; its folder follows it on the command line."""
-NOTIFY = "dstui.jobs.supervise.notify"
+NOTIFY = "dstui.jobs.supervisor.notify"
 """The module that tells of the end of a job that has no supervisor."""
 PROGRAMS = (SUPERVISOR, NOTIFY)
 """Modules of dstui that run as processes of their own. No contract sees an import in them: a test finds each of them."""
-SUPERVISORS = (SUPERVISOR, "dstui.run.supervise.supervisor", "dstui.run.supervisor")
+SUPERVISORS = (SUPERVISOR, "dstui.jobs.supervise.supervisor", "dstui.run.supervise.supervisor", "dstui.run.supervisor")
 """The same with what older versions of dstui, whose jobs may still run, called it."""
 
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from dstui.base.limits import MAX_RANKS
 from dstui.logs.log_folder import FINAL
-from dstui.logs.time_parsing import from_iso
+from dstui.logs.time_parsing import parse_iso
 
 Form = Callable[[Any], bool]
 
 STATES = ("starting", "running", *FINAL)
 RANK_STATES = ("waiting", "started", "ended", "lost")
+OBSERVE = ("engine", "process", "off")
 HOST_STATES = ("starting", "reached", "unreachable", "ended")
 MOST_HOSTS = 4096
 """Hosts that a job may have."""
@@ -63,7 +64,7 @@ def is_named_texts(value: Any) -> bool:
 
 
 def is_time(value: Any) -> bool:
-    return isinstance(value, str) and from_iso(value) is not None
+    return isinstance(value, str) and parse_iso(value) is not None
 
 
 is_code = whole(0, 255)
@@ -146,6 +147,7 @@ LAUNCH: Mapping[str, Form] = {
     "host_lost": is_number,
     "metrics": is_named_texts,
     "on_end": is_text,
+    "observe": one_of(OBSERVE),
     "cluster": lambda value: record(**CLUSTER, allocation=is_text)(value) and all(value.get(key) is not None for key in CLUSTER),
 }
 SHIM: Mapping[str, Form] = {

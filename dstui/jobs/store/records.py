@@ -17,7 +17,7 @@ from typing import Any, Literal
 from dstui.jobs.store.processes import Process, boot, started
 from dstui.jobs.store.record_forms import LAUNCH, STATUS, sound
 from dstui.logs.log_folder import FINAL
-from dstui.logs.time_parsing import from_iso, iso
+from dstui.logs.time_parsing import format_iso, parse_iso
 
 VERSION = 1
 """Of both records. A record of a later version is read as far as it has the form that is known here, and never acted on."""
@@ -65,7 +65,7 @@ class ProcessRecord:
     @classmethod
     def of(cls, process: Process) -> ProcessRecord:
         """A process of this host."""
-        return cls(process.pid, os.uname().nodename, iso(started(process)), process.ticks, boot())
+        return cls(process.pid, os.uname().nodename, format_iso(started(process)), process.ticks, boot())
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any] | None) -> ProcessRecord | None:
@@ -125,10 +125,10 @@ class HostStatus:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
         facts = (found.get(name) for name in ("problem", "exit_code", "folder"))
-        return cls(found.get("state") or "starting", from_iso(found.get("since")), *facts)
+        return cls(found.get("state") or "starting", parse_iso(found.get("since")), *facts)
 
     def as_json(self) -> dict[str, Any]:
-        since = None if self.since is None else iso(self.since)
+        since = None if self.since is None else format_iso(self.since)
         place = {} if self.folder is None else {"folder": self.folder}
         return {"state": self.state, "since": since, "problem": self.problem, "exit_code": self.exit_code, **place}
 
@@ -168,6 +168,8 @@ class JobStatus:
     """Why the job is not this user's own, as the end of a sentence; not in the file."""
     unheard: float | None = None
     """Seconds since its supervisor, on another host, gave its last sign of life, where that is too long ago; not in the file."""
+    orphaned: bool = False
+    """Whether its supervisor was killed, so that nobody looks after the job; not in the file."""
     source: Mapping[str, Any] = field(default_factory=lambda: NEW_STATUS, repr=False, compare=False)
     """The object that this was read from."""
 
@@ -199,7 +201,7 @@ def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
         "state": found["state"],
         "tag": found.get("tag"),
         "attempt": found.get("attempt") or 1,
-        **{name: from_iso(found.get(name)) for name in TIMES},
+        **{name: parse_iso(found.get(name)) for name in TIMES},
         "exit_code": found.get("exit_code"),
         **{name: ProcessRecord.from_json(found.get(KEYS.get(name, name))) for name in ("supervisor", "owner", "launcher")},
         "command": tuple(found.get("command") or ()),
@@ -219,7 +221,7 @@ def _encoded(name: str, value: Any) -> Any:
     if isinstance(value, ProcessRecord):
         return value.as_json()
     if name in TIMES and value is not None:
-        return iso(value)
+        return format_iso(value)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -310,6 +312,8 @@ class LaunchRecord:
     """Numbers of the user's own: name -> regular expression."""
     on_end: str | None = None
     """A shell command or URL to notify."""
+    observe: str = "off"
+    """How much the hook in each rank reports: engine, process or off; older records have none."""
     base: str | None = None
     """The folder that relative paths of the Plan start from; older records have none."""
     cluster: ClusterRecord | None = None

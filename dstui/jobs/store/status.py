@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
 
-from dstui.base.regular import read_json
+from dstui.base.regular_files import read_json
 from dstui.base.text import sanitise
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.cleanup import remove_buffers
@@ -55,6 +55,16 @@ def unheard(folder: JobFolder, status: JobStatus) -> float | None:
     """Seconds since the supervisor of a job on another host gave its last sign of life, where it should have given one since."""
     silence = None if status.final or here(status) else folder.silence(time.time())
     return silence if silence is not None and silence > SILENT else None
+
+
+def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
+    """Return what to do for a job whose supervisor was killed, as a sentence; "" where that is not so."""
+    if not status.orphaned:
+        return ""
+    name = quote(folder.name)
+    if status.final:
+        return f"its supervisor was killed, and its end is not recorded: dstui attach {name} records it"
+    return f"its supervisor was killed: dstui attach {name} starts another, dstui stop {name} ends the job"
 
 
 def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
@@ -138,17 +148,17 @@ def rebuilt(folder: JobFolder) -> JobStatus | None:
 
 
 def has_ended(folder: JobFolder) -> bool:
-    """Whether a job has ended, by its status brought up to date."""
-    status = refresh(folder)
+    """Return whether a job has ended, by its status as it is now."""
+    status = current_status(folder)
     return status is not None and status.final
 
 
-def refresh(folder: JobFolder) -> JobStatus | None:
-    """The status of a job, brought up to date first; None where nothing in the folder tells any.
+def current_status(folder: JobFolder) -> JobStatus | None:
+    """Return the status of a job as it is now; None where nothing in the folder tells any.
 
-    Where nobody looks after the job any more (its supervisor was killed), a new supervisor is started if a process of the job lives, and
-    the status is completed if none does. On another host than the job's it is returned as it is.
-    A job that is not this user's own is only looked at; `foreign` says why it is not.
+    This only reads: nothing is started, signalled or written (`control.take_over` does that). Where the supervisor was killed, `orphaned`
+    is set, and a job of which nothing runs any more has its end. On another host than the job's, status.json is returned as it is. Of a
+    job that is not this user's own, `foreign` says why.
     """
     status = folder.read_status() or rebuilt(folder)
     if status is None or status.final:
@@ -159,13 +169,14 @@ def refresh(folder: JobFolder) -> JobStatus | None:
         return replace(observed(folder, status), foreign=str(why))
     if not here(status):
         return replace(status, unheard=unheard(folder, status))
-    lock = folder.lock()
-    if lock is None:
+    if folder.is_attended() or supervisor_of(status, tag):
         return folder.read_status() or status
-    try:
-        return _ensure_supervised(folder, status, tag, lock)
-    finally:
-        os.close(lock)
+    status = folder.read_status() or status  # it may have ended since it was read
+    if not status.final:
+        lives = tagged(tag) or status.hosts  # only a supervisor sees what runs on other hosts
+        ended = status if lives else concluded(status, ranks_of(folder, status), asked_for(folder), watched=False)
+        status = replace(ended, orphaned=True)
+    return status
 
 
 def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
@@ -186,25 +197,3 @@ def _attends(supervisor: Process, folder: JobFolder) -> bool:
     with suppress(OSError, IndexError):
         return folder.path.samefile(words[at + 1])
     return False
-
-
-def _ensure_supervised(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> JobStatus:
-    """Bring up to date a job of one's own that nobody looks after: who calls this holds its lock."""
-    from dstui.jobs.store.spawn import spawn_notification, spawn_supervisor
-
-    found = folder.read_status()
-    if found is None:
-        with suppress(OSError):  # another version may make sense of it
-            folder.status_file.replace(folder.status_file.with_suffix(".unreadable"))
-    status = found or status  # it may have ended while we came here
-    if status.final:
-        return status
-    if tagged(tag) or status.hosts:  # what runs on other hosts is seen by a supervisor alone
-        with suppress(OSError):  # on a disk that cannot be written nobody can look after it
-            if found is None:
-                folder.write_status(status)
-            spawn_supervisor(folder, lock, tag)
-        return status
-    status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
-    spawn_notification(folder)
-    return status

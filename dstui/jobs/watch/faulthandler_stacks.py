@@ -1,7 +1,8 @@
 """Python stacks by a rank's own faulthandler: where py-spy is missing, or may not look into other processes.
 
-Only where it was allowed, for a signal that nobody handles ends a process: the script says `faulthandler.register(signal.SIGUSR2)`, and
-the Plan says so too, with `cluster.env: {DSTUI_STACKS: SIGUSR2}`. The rank writes the stacks to its log, from where they are read.
+The hook of a rank registers it on a real-time signal, and names that in its record (engine/rank_N.json); the stacks go to a file of their
+own. Where no hook runs, a script may say `faulthandler.register(signal.SIGUSR2)` itself, and the Plan `cluster.env: {DSTUI_STACKS:
+SIGUSR2}`: then they go to the rank's log. A signal is sent only to a process that handles it, for any other would end by it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
+from dstui.jobs.engine.now import RankNow
 from dstui.jobs.store.processes import Process
 
 ALLOWED = "DSTUI_STACKS"
@@ -25,12 +27,21 @@ HEAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[[^]]*\])? \(mo
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
 
 
-def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, Any]]:
-    """The threads of a rank of one's own job, in py-spy's form; none where it was not allowed, or nothing came in `deadline` seconds."""
-    number = _allowed(rank.pid)
-    if number is None:
+def dump_by_hook(rank: Process, now: RankNow | None, stacks: Path, deadline: float) -> list[dict[str, Any]]:
+    """The threads of a rank of one's own job, by the hook in it, in py-spy's form; none where there is no hook."""
+    if now is None or now.signal is None or now.pid != rank.pid or not _handles(rank.pid, now.signal):
         return []
-    with suppress(OSError), os.fdopen(open_regular(log), "rb") as file:
+    return _dump(rank, now.signal, stacks, deadline)
+
+
+def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, Any]]:
+    """The same, where the Plan allowed it; none where it did not, or nothing came in `deadline` seconds."""
+    number = _allowed(rank.pid)
+    return _dump(rank, number, log, deadline) if number is not None and _handles(rank.pid, number) else []
+
+
+def _dump(rank: Process, number: int, path: Path, deadline: float) -> list[dict[str, Any]]:
+    with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
         at = file.seek(0, os.SEEK_END)
         rank.send(number)
         reported, until = "", time.monotonic() + deadline
@@ -62,10 +73,16 @@ def parse(text: str) -> list[dict[str, Any]]:
 
 
 def _allowed(pid: int) -> signal.Signals | None:
-    """The signal at which a rank dumps its stacks: named in its environment, and handled by it."""
-    with suppress(OSError, ValueError, KeyError, StopIteration):
+    """The signal that the environment of a rank names."""
+    with suppress(OSError, KeyError, StopIteration):
         variables = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
-        number = signal.Signals[next(v.partition("=")[2] for v in variables if v.startswith(f"{ALLOWED}="))]
-        caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
-        return number if int(caught.split()[1], 16) >> (number - 1) & 1 else None
+        return signal.Signals[next(v.partition("=")[2] for v in variables if v.startswith(f"{ALLOWED}="))]
     return None
+
+
+def _handles(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal, by the kernel."""
+    with suppress(OSError, ValueError, StopIteration):
+        caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+    return False

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
-from dstui.base.regular import json_object
+from dstui.base.regular_files import json_object
 from dstui.base.text import sanitise
+from dstui.jobs.engine.now import read_now
+from dstui.jobs.metrics.engine_metrics import EngineMetrics
 from dstui.jobs.metrics.measurements import Measure, RankView
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.record_forms import is_number
 from dstui.jobs.store.records import HostStatus, JobStatus, RankStatus
-from dstui.jobs.store.status import no_sign_of_life, ranks_of, refresh
+from dstui.jobs.store.status import current_status, no_sign_of_life, orphan_hint, ranks_of
+from dstui.jobs.watch.engine_notices import EngineNotices
 from dstui.logs.log_folder import FINAL
 from dstui.logs.tail import Tail, allow_files
 
@@ -31,6 +35,8 @@ REFRESH = 1.0
 """Seconds between two looks whether the supervisor is still there."""
 FILES_ASIDE, FILES_OF_A_RANK = 256, 2
 """Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
+QUIET = 3.0
+"""Seconds without a sign of life after which a rank's phase is looked for, and between two such looks."""
 PACE = 60
 """How many moments, a second apart or more, tell the pace of the steps."""
 BAR_GLANCE = 1.0
@@ -42,12 +48,22 @@ BAR_EVERY = 10.0
 class Follower:
     """Events of one job in the order in which they can be told: a rank's lines before its end, everything before the job's end."""
 
-    def __init__(self, folder: JobFolder, backlog: int | None = None, *, lines: bool = True) -> None:
+    def __init__(
+        self,
+        folder: JobFolder,
+        backlog: int | None = None,
+        *,
+        lines: bool = True,
+        status_of: Callable[[JobFolder], JobStatus | None] = current_status,
+    ) -> None:
         """`backlog`: how many bytes of each log to tell that are there already; None is all of them.
 
         `lines`: whether lines are told, or only what is measured in them: that costs a tenth.
+
+        `status_of`: where the status comes from, once a second. `control.take_over` here makes the follower look after the job too.
         """
         self.folder = folder
+        self._status_of = status_of
         self.measure = Measure.of(folder)
         self.ranks: dict[int, RankView] = {}
         self.state = "starting"
@@ -62,6 +78,12 @@ class Follower:
         self._refreshed = 0.0
         self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
         self._notices = Tail(folder.events_file)
+        self._engines: dict[int, EngineMetrics] = {}
+        self._engine_notices = EngineNotices(folder)
+        self._engine_turn = 0
+        self._phases_read: dict[int, float] = {}
+        self.warnings: list[str] = []
+        """What the engines report that a person must know: said when it is found, and again at the end."""
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
         self._start_reported = self._end_reported = self._foreign_reported = False
@@ -105,7 +127,7 @@ class Follower:
     @property
     def progress(self) -> tuple[int, int] | None:
         """Steps done and steps in all, of the first rank that tells both."""
-        counts = ((view.step, view.steps) for _, view in sorted(self.ranks.items()))
+        counts = ((view.step, view.steps and view.steps // view.unit) for _, view in sorted(self.ranks.items()))
         return next(((done, total) for done, total in counts if done is not None and total and done <= total), None)
 
     @property
@@ -125,10 +147,11 @@ class Follower:
         if not self._start_reported and self._status:
             self._start_reported = True
             events.append(Started(str(self.folder.path), self.started or time.time()))
-        self._ensure_supervised()
+        self._refresh()
         began = self._read_status()
         events += [RankState(n, self.ranks[n].host, "started", None) for n in began]
         events += self._read_notices()
+        events += self._read_engines()
         read_out = self._read_logs(events, budget)
         events += self._ended_ranks(read_out)
         events += [Notice(text) for text in self.measure.notices()]
@@ -141,15 +164,17 @@ class Follower:
         """Let go of all files."""
         for tail in (*self._tails.values(), self._notices):
             tail.close()
+        for engine in self._engines.values():
+            engine.close()
 
-    def _ensure_supervised(self) -> None:
-        """A supervisor that was killed is replaced, a status that it could not write any more is completed."""
+    def _refresh(self) -> None:
+        """Bring the status up to date, once in a while."""
         now = time.monotonic()
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
             self._refreshed = now
-            status = refresh(self.folder)
+            status = self._status_of(self.folder)
             self.foreign = status.foreign if status else ""
-            self.unheard = no_sign_of_life(self.folder, status) if status else ""
+            self.unheard = (no_sign_of_life(self.folder, status) or orphan_hint(self.folder, status)) if status else ""
             if status and status.final and not self.folder.has_ended:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
 
@@ -193,6 +218,8 @@ class Follower:
             for number in self.ranks:
                 if number in self._tails:
                     self._tails.pop(number).close()
+                    self._engines.pop(number).close()
+            self._engine_notices = EngineNotices(self.folder)
             self.ranks = {}
         self.attempt = attempt
         return True
@@ -206,6 +233,7 @@ class Follower:
             return False
         view.state = "started"
         self._tails[number] = Tail(self.folder.log(number, self.attempt), self._backlog)
+        self._engines[number] = EngineMetrics(self.folder.engine(number, self.attempt), number)
         return True
 
     def _read_notices(self) -> list[Event]:
@@ -229,6 +257,34 @@ class Follower:
                 host, state, text = (sanitise(str(found.get(name))) for name in ("host", "state", "text"))
                 seconds = found.get("seconds")
                 events.append(HostChange(host, state, text, seconds if is_number(seconds) else None))
+        return events
+
+    def _read_engines(self) -> list[Event]:
+        """What the engines of the ranks report: before their lines, which are left out where they tell the same."""
+        events: list[Event] = []
+        deadline, ranks = time.monotonic() + SPELL / 2, sorted(self._engines)
+        for _ in ranks:
+            rank = ranks[self._engine_turn % len(ranks)]
+            self._engine_turn += 1
+            events += self._engine_events(rank)
+            if time.monotonic() >= deadline:
+                break
+        notices = self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
+        self.warnings += [notice.text for notice in notices]
+        return [*events, *notices]
+
+    def _engine_events(self, rank: int) -> list[Event]:
+        engine, view = self._engines[rank], self.ranks[rank]
+        events: list[Event] = [*engine.read(view)]
+        if view.last_sign is None or time.time() - view.last_sign < QUIET:
+            view.now = None
+        elif time.monotonic() - self._phases_read.get(rank, float("-inf")) >= QUIET:
+            self._phases_read[rank] = time.monotonic()
+            view.now = read_now(self.folder.engine(rank, self.attempt, "json"))
+        reports, engine.reports = engine.reports, []
+        for notice in (notice for report in reports for notice in self._engine_notices.take(rank, report)):
+            self.warnings.append(notice.text)
+            events.append(notice)
         return events
 
     def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:
@@ -286,6 +342,8 @@ class Follower:
         for number, rank in self._status.ranks.items() if self._status else ():
             view = self.ranks[number]
             if number in read_out and view.state == "started" and rank.state in ("ended", "lost"):
+                while more := self._engine_events(number):
+                    events += more
                 view.state, view.exit_code = rank.state, rank.exit_code
                 for line in self._tails[number].flush():
                     events += [*self._emit(number, line), *self.measure(view, number, line)]

@@ -7,13 +7,15 @@ talking ones only has nothing to say (most scripts print on rank 0), and when al
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dstui.jobs.metrics.measurements import RankView
 from dstui.jobs.watch.summary import duration_text
 
 SILENCE = 300.0
 """Seconds of silence that are allowed where the Plan (`run.silence`) cannot be asked."""
+MEETINGS = ("backward", "step", "train_batch")
+"""Phases of the engine in which ranks wait for each other."""
 NAMED = 6
 """Ranks that are named one by one; of more, their number is said."""
 
@@ -33,13 +35,16 @@ class Hang:
     absent: tuple[int, ...]
     """Ranks that never started, or have ended while these live."""
     living: int
+    phases: Mapping[int, str] = field(default_factory=dict)
+    """What ranks do now, by their hooks: `in backward after step 41`."""
 
     def __str__(self) -> str:
         since = duration_text(self.seconds)
         if self.missing:
             reached = "it has" if len(self.missing) == 1 else "they have"
-            text = f"{len(self.waiting)} of {self.living} ranks have waited for {since} at step {self.step}; "
-            text += f"{_named(self.missing)}: {reached} not reached it"
+            at = self.phases.get(self.waiting[0]) if self.waiting else None
+            text = f"{len(self.waiting)} of {self.living} ranks have waited for {since} {at or f'at step {self.step}'}; "
+            text += f"{_named(self.missing)}: {self.phases.get(self.missing[0]) or f'{reached} not reached it'}"
         else:
             who = f"all {self.living} ranks that run have" if self.living > 1 else f"rank {self.waiting[0]}, the only one that runs, has"
             reported = f", the last step told is {self.step}" if self.step is not None else ""
@@ -50,15 +55,19 @@ class Hang:
 def verdict(views: Mapping[int, RankView], now: float, silence: float) -> Hang | None:
     """A hang, where every living rank has been silent for longer than `silence` seconds; None otherwise, and where nobody can tell."""
     living = _living(views)
-    times = [view.last_line_at for view in living.values() if view.last_line_at is not None]
+    times = [view.last_sign for view in living.values() if view.last_sign is not None]
     if not times or now - max(times) <= silence:
         return None
     steps = {rank: view.step for rank, view in living.items() if view.step is not None}
     step = max(steps.values(), default=None)
     missing = tuple(sorted(rank for rank, at in steps.items() if step is not None and at < step))
+    phases = {rank: str(view.now) for rank, view in living.items() if view.now is not None}
+    meeting = [rank for rank, view in living.items() if view.now is not None and view.now.phase in MEETINGS]
+    if not missing and meeting and len(phases) == len(living):
+        missing = tuple(sorted(rank for rank in living if rank not in meeting))
     waiting = tuple(sorted(rank for rank in (steps if steps else living) if rank not in missing))
     absent = tuple(sorted(views.keys() - living.keys()))
-    return Hang(now - max(times), step, waiting, missing, absent, len(living))
+    return Hang(now - max(times), step, waiting, missing, absent, len(living), phases)
 
 
 class Watch:

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.text import sanitise
+from dstui.jobs.engine.now import read_now
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import is_own, whose
 from dstui.jobs.store.processes import tagged, user_of
 from dstui.jobs.store.status import ranks_of
-from dstui.jobs.watch.faulthandler_stacks import HOW, dump_by_signal
+from dstui.jobs.watch.faulthandler_stacks import HOW, dump_by_hook, dump_by_signal
 
 DEADLINE = 10.0
 """Seconds for one rank: reading the symbols of torch takes two on a busy machine."""
@@ -32,8 +33,12 @@ AT_ONCE = 4
 """Ranks that are looked at side by side."""
 INSTALL = "py-spy is not installed: python -m pip install py-spy (or dstui[debug])"
 YAMA = "kernel.yama.ptrace_scope"
-PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/(?:jobs|run)/(?:supervise/)?shim\.py$")
+PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/(?:jobs|run)/(?:(?:supervise|rank)/)?shim\.py$")
 """Files that are not the user's program."""
+STDLIB_THREAD = re.compile(r"/threading\.py$")
+"""What every thread begins in."""
+HOOK = re.compile(r"/hook/sitecustomize\.py$")
+"""The hook that wraps DeepSpeed's engine (dstui/jobs/rank/hook): frames and a thread that nobody wants to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,9 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
             return Stack(number, rank.host, reason="it has just ended, or it belongs to another user")
         threads, reason = dump(using, rank.pid, deadline, folder) if using else ((), INSTALL)
         if own and not threads:
-            threads = tuple(_threads(dump_by_signal(members[rank.pid], folder.log(number, ranks.attempt), deadline)))
+            member, now = members[rank.pid], read_now(folder.engine(number, ranks.attempt, "json"))
+            found = dump_by_hook(member, now, folder.engine(number, ranks.attempt, "stacks"), deadline)
+            threads = tuple(_threads(found or dump_by_signal(member, folder.log(number, ranks.attempt), deadline)))
         return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -117,6 +124,10 @@ def dump(program: str, pid: int, deadline: float, folder: JobFolder) -> tuple[tu
 def _threads(found: Iterable[dict[str, Any]]) -> list[Thread]:
     threads = []
     for facts in found:
+        whole = facts["frames"]
+        facts["frames"] = [frame for frame in whole if not HOOK.search(str(frame["filename"]))]
+        if facts["frames"] != whole and all(STDLIB_THREAD.search(str(frame["filename"])) for frame in facts["frames"]):
+            continue  # the thread of the hook
         name = sanitise(str(facts.get("thread_name") or f"thread {facts.get('thread_id')}"))
         frames = [sanitise(f"{frame['name']} ({_short(frame)}:{frame['line']})") for frame in facts["frames"]]
         own = next((text for text, frame in zip(frames, facts["frames"], strict=True) if not PACKAGE.search(str(frame["filename"]))), "")

@@ -26,6 +26,7 @@ def summary(follower: Follower) -> str:
         lines.append("last values: " + ", ".join(f"{name} {value_text(name, value)}" for name, value in last.items()))
     if failed:
         lines.append("exit status by rank: " + ", ".join(f"{rank}: {_code_text(view)}" for rank, view in failed.items()))
+    lines += follower.warnings
     return "\n".join([*lines, f"exit status {follower.exit_code}", f"job folder {follower.folder.path}"])
 
 

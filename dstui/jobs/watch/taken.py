@@ -13,16 +13,16 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dstui.base.files import FileProblem
+from dstui.documents.plan_files import read_pool
+from dstui.facts.measured import Taken, read_measured, remember, taken_of
 from dstui.jobs.metrics.series import MetricSeries
 from dstui.jobs.store.folder import JobFolder, read_json
 from dstui.jobs.store.plan_diff import plan_of
 from dstui.jobs.store.ranks import read_record
 from dstui.jobs.watch.usage import USAGE
-from dstui.logs.time_parsing import iso
+from dstui.logs.time_parsing import format_iso
 from dstui.machine.snapshot import Machine, known
-from dstui.measured import Taken, read_measured, remember, taken_of
 from dstui.plan import Plan, PlanError
-from dstui.plan_files import read_pool
 
 if TYPE_CHECKING:
     from dstui.forecast.forecast import Forecast
@@ -54,8 +54,8 @@ def kept(folder: JobFolder) -> Taken | None:
 
 def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
     """What a run took."""
+    from dstui.facts.model_files import read_models
     from dstui.forecast.forecast import forecast
-    from dstui.model_files import read_models
 
     status = folder.read_status()
     if status is None:
@@ -70,7 +70,7 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
         _ratio(gpu, estimate.gpu.bytes) or _ratio(memory, estimate.allocated) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
         _ratio(step, estimate.speed.step if estimate.speed else None),
     )
-    ended = iso(status.ended) if status.ended else ""
+    ended = format_iso(status.ended) if status.ended else ""
     return Taken(
         run=folder.name,
         ended=ended,

@@ -239,12 +239,12 @@ class Sampler:
 
     def _device(self, record: Mapping[str, Any], gpus: Sequence[Gpu]) -> int | str:
         """The rank's GPU by NVML's index, or why nobody can tell."""
-        from dstui.machine.visible import visible
+        from dstui.machine.visible import visible_gpus
 
         local, value = record.get("local_rank"), record.get("gpus")
         if not isinstance(local, int):
             return "the rank's record does not say which GPU it has"
-        visible_gpus = visible(value if isinstance(value, str) else None, gpus, self._env.get("CUDA_DEVICE_ORDER")).gpus
-        if len(visible_gpus) == 1:
-            return visible_gpus[0]
-        return visible_gpus[local] if local < len(visible_gpus) else f"CUDA_VISIBLE_DEVICES={value} names no GPU for local rank {local}"
+        chosen = visible_gpus(value if isinstance(value, str) else None, gpus, self._env.get("CUDA_DEVICE_ORDER")).gpus
+        if len(chosen) == 1:
+            return chosen[0]
+        return chosen[local] if local < len(chosen) else f"CUDA_VISIBLE_DEVICES={value} names no GPU for local rank {local}"

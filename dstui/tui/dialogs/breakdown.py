@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 from dstui.tui.dialogs.text_viewer import WIDTH, TextViewer
 from dstui.tui.forms.memory_rows import NAMES, needed, place_rows
 from dstui.tui.kit.text_row import BLANK, Row, Span, fit, paragraph, row
 
 if TYPE_CHECKING:
+    from dstui.facts.measured import Taken
     from dstui.forecast.forecast import Forecast, Need
-    from dstui.measured import Taken
     from dstui.tui.session.forecasts import Outlook
 
 PART, AMOUNT = 26, 9
@@ -38,7 +38,7 @@ def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -
         yield from _moments(need, width)
         yield BLANK
     if estimate.checkpoint:
-        yield from paragraph(f"A checkpoint takes {size(estimate.checkpoint)} on disk.", width)
+        yield from paragraph(f"A checkpoint takes {format_size(estimate.checkpoint)} on disk.", width)
     if runs:
         yield row(("Measured here before", "title"))
         for run in runs:
@@ -54,13 +54,13 @@ def _parts(need: Need, width: int) -> Iterator[Row]:
     named = {part: amount for part, amount in need.parts.items() if amount >= total * LEAST}
     for part, amount in sorted(named.items(), key=lambda item: -item[1]):
         share = amount / total
-        words = f"  {fit(part.replace('_', ' '), PART)}{size(amount):>{AMOUNT}}"
+        words = f"  {fit(part.replace('_', ' '), PART)}{format_size(amount):>{AMOUNT}}"
         yield row(words, (f" {share:>4.0%} ", "dim"), ("█" * max(round(share * cells), 1), "value"))
     if rest := sum(need.parts.values()) - sum(named.values()):
-        yield row((f"  {fit('all others', PART)}{size(rest):>{AMOUNT}}", "dim"))
+        yield row((f"  {fit('all others', PART)}{format_size(rest):>{AMOUNT}}", "dim"))
 
 
 def _moments(need: Need, width: int) -> Iterator[Row]:
     if len(need.moments) > 1:
-        others = ", ".join(f"{moment} {size(amount)}" for moment, amount in need.moments.items() if moment != need.peak)
+        others = ", ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items() if moment != need.peak)
         yield from paragraph(f"The peak is at: {need.peak}. At other moments: {others}.", width - 2, "dim", indent="  ")

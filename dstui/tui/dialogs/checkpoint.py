@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from textual import events
 
 from dstui.base.text import sanitise
-from dstui.checkpoints.checkpoint_facts import cannot_convert, facts_of
-from dstui.checkpoints.convert import ConversionCost, gib
+from dstui.checkpoints.checkpoint_facts import conversion_problem, describe_checkpoint
+from dstui.checkpoints.convert import ConversionCost, format_gib
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Lines
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 
 if TYPE_CHECKING:
-    from dstui.checkpoints.look import Checkpoint
+    from dstui.checkpoints.checkpoint import Checkpoint
     from dstui.plan.finding import Finding
 
 NAME = 12
@@ -28,7 +28,7 @@ class CheckpointDialog(Ask):
 
     def __init__(self, found: Checkpoint, resume: Sequence[Finding]) -> None:
         answers = []
-        if not (why := cannot_convert(found)):
+        if not (why := conversion_problem(found)):
             answers = [
                 Answer("f", "write whole 32-bit weights (safetensors)", FP32),
                 Answer("u", "convert it for any number of ranks (universal)", UNIVERSAL),
@@ -42,7 +42,7 @@ class CheckpointDialog(Ask):
 def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, width: int) -> list[Row]:
     """Its facts, then whether the Plan can go on from it."""
     rows = []
-    for name, text, severity in facts_of(found):
+    for name, text, severity in describe_checkpoint(found):
         style = STYLE_OF[severity] if severity else ""
         rows += paragraph(sanitise(text), width - NAME, style, first=(Span(fit(name, NAME), style or "dim"),))
     rows += [BLANK, row(("To go on from it with this Plan", "title"))]
@@ -59,8 +59,8 @@ def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, 
 
 def cost_text(cost: ConversionCost, target: str) -> str:
     """What a conversion takes, before it begins."""
-    needs = f"It takes about {gib(cost.memory)} of memory ({gib(cost.memory_free)} free) and {gib(cost.disk)} of disk"
-    text = f"{needs} ({gib(cost.disk_free)} free), and is written to {sanitise(target)}."
+    needs = f"It takes about {format_gib(cost.memory)} of memory ({format_gib(cost.memory_free)} free) and {format_gib(cost.disk)} of disk"
+    text = f"{needs} ({format_gib(cost.disk_free)} free), and is written to {sanitise(target)}."
     return f"{text} TOO MUCH: {cost.too_much}." if cost.too_much else text
 
 
@@ -90,7 +90,7 @@ class Converting(Lines):
         if text:
             return [*paragraph(sanitise(text), self.room, first=(Span(f"{GLYPHS[severity]} ", STYLE_OF[severity]),)), BLANK]
         full = min(BAR * self.written // self.whole, BAR)
-        bar = (("█" * full, "ok"), ("░" * (BAR - full), "dim"), f"  {gib(self.written)} of about {gib(self.whole)}")
+        bar = (("█" * full, "ok"), ("░" * (BAR - full), "dim"), f"  {format_gib(self.written)} of about {format_gib(self.whole)}")
         return [
             row(*bar),
             BLANK,

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.adopt.recipes import Recipe, recipes
-from dstui.machine.words import summary
+from dstui.machine.descriptions import summarise
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.forms.recipe_figures import weighed
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
@@ -61,7 +61,7 @@ def found_rows(found: FolderContents, machine: Machine | None, width: int) -> li
     """The machine in one line, and what is in the folder, `width` cells wide."""
     scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
     here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or NOTHING
-    rows = [row((summary(machine), "set")) if machine else row(("This machine is being looked at…", "dim"))]
+    rows = [row((summarise(machine), "set")) if machine else row(("This machine is being looked at…", "dim"))]
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.logs.log_rows import LogLine, LogRows
-from dstui.logs.time_parsing import clock
+from dstui.logs.time_parsing import format_clock
 from dstui.tui.dialogs.dialog import ToRead
 from dstui.tui.kit.text_row import Row, paragraph
 
@@ -24,9 +24,9 @@ class WholeLine(ToRead):
     ROWS = "whole-line"
 
     def __init__(self, lines: LogRows, number: int, hosts: dict[int, str]) -> None:
-        line, who = lines.line(number), lines.who(number)
+        line, who = lines.line(number), lines.ranks_of(number)
         host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
-        super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", clock(line.time)))))
+        super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", format_clock(line.time)))))
         self.number, self.near = number, around(lines, number)
 
     def on_mount(self) -> None:
@@ -54,7 +54,7 @@ def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
             if len(found) == most:
                 break
             line = lines.line(n)
-            if line.rank == rank or (line.repeats > 1 and rank in lines.who(n)):
+            if line.rank == rank or (line.repeats > 1 and rank in lines.ranks_of(n)):
                 found.append((n, line))
         return found
 

@@ -8,7 +8,7 @@ from typing import Any
 from textual.app import App
 
 from dstui.plan import PlanError
-from dstui.plan.another_model import no_name, with_model
+from dstui.plan.another_model import add_model, name_problem
 from dstui.plan.load import MOST_MODELS
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.kit.notes import say
@@ -36,13 +36,13 @@ class AddingModels:
             self._ask_name("")
         else:
             text = "Its configuration becomes that of a model with a name, in a file of its own. The model that is here now is called:"
-            self._app.push_screen(Prompt(TITLE, text, "student", lambda name: no_name(name, {})), self._ask_name)
+            self._app.push_screen(Prompt(TITLE, text, "student", lambda name: name_problem(name, {})), self._ask_name)
 
     def _ask_name(self, present: str | None) -> None:
         if present is None:
             return
         taken = dict.fromkeys((present, *self._session.state.plan.models))
-        prompt = Prompt(TITLE, "The other one is called:", "" if "teacher" in taken else "teacher", lambda name: no_name(name, taken))
+        prompt = Prompt(TITLE, "The other one is called:", "" if "teacher" in taken else "teacher", lambda name: name_problem(name, taken))
         self._app.push_screen(prompt, partial(self._ask_role, present))
 
     def _ask_role(self, present: str, name: str | None) -> None:
@@ -53,7 +53,7 @@ class AddingModels:
         if role is None:
             return
         try:
-            self._session.replace(with_model(self._session.state.plan, name, role, present).text)
+            self._session.replace(add_model(self._session.state.plan, name, role, present).text)
         except PlanError as error:
             say(self._app, str(error), "error")
             return

@@ -17,8 +17,8 @@ from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
+    from dstui.checkpoints.checkpoint import Checkpoint
     from dstui.checkpoints.convert import ConversionCost, Kind
-    from dstui.checkpoints.look import Checkpoint
     from dstui.plan.finding import Finding
     from dstui.tui.dialogs.checkpoint import Converting
 
@@ -75,8 +75,8 @@ class Checkpoints:
         in_thread(self._app, partial(self._read, path, tag))
 
     def _read(self, path: Path, tag: str | None) -> None:
-        from dstui.checkpoints.look import read_checkpoint
-        from dstui.checkpoints.resume import can_resume
+        from dstui.checkpoints.checkpoint import read_checkpoint
+        from dstui.checkpoints.resume import resume_findings
 
         state = self._session.state
         try:
@@ -84,7 +84,7 @@ class Checkpoints:
         except FileProblem as problem:
             self._app.call_later(say, self._app, sanitise(str(problem)), "error")
             return
-        self._app.call_later(self._show, found, list(can_resume(found, state.plan, state.ranks)))
+        self._app.call_later(self._show, found, list(resume_findings(found, state.plan, state.ranks)))
 
     def _show(self, found: Checkpoint, resume: list[Finding]) -> None:
         from dstui.tui.dialogs.checkpoint import CheckpointDialog
@@ -110,9 +110,9 @@ class Checkpoints:
             in_thread(self._app, partial(self._work_out_cost, kind, found, typed_path(target)))
 
     def _work_out_cost(self, kind: Kind, found: Checkpoint, target: Path) -> None:
-        from dstui.checkpoints.convert import cost
+        from dstui.checkpoints.convert import estimate_cost
 
-        self._app.call_later(self._ask_begin, kind, found, target, cost(kind, found, target))
+        self._app.call_later(self._ask_begin, kind, found, target, estimate_cost(kind, found, target))
 
     def _ask_begin(self, kind: Kind, found: Checkpoint, target: Path, cost: ConversionCost) -> None:
         from dstui.tui.dialogs.checkpoint import cost_text

@@ -20,7 +20,7 @@ LINES = 3
 
 def reasons(plan: Plan) -> list[str]:
     """Return why a launch of this Plan is asked about, in sentences. Empty where it is not."""
-    from dstui.trusted_python import about, answer, own
+    from dstui.documents.trusted_python import about, answer, own
 
     found = []
     if foreign := foreign_folder(plan):

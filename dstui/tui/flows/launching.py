@@ -66,7 +66,7 @@ class Launching:
 
     def _answered(self, plan: Plan, beside: WatchedJob | None, yes: bool | None) -> None:
         """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
-        from dstui.trusted_python import own, remember
+        from dstui.documents.trusted_python import own, remember
 
         if not yes:
             say(self._app, "Nothing was started.")
@@ -99,7 +99,7 @@ class Launching:
         in_thread(self._app, self._start)
 
     def _start(self) -> None:
-        from dstui.jobs.supervise.start import LaunchError, start
+        from dstui.jobs.control.start import LaunchError, start
 
         try:
             folder = start(self._session.state.launch_target())
@@ -168,7 +168,7 @@ class Launching:
             in_thread(self._app, partial(self._stop_it, job.folder))
 
     def _stop_it(self, folder: JobFolder) -> None:
-        from dstui.jobs.supervise.stop import stop
+        from dstui.jobs.control.stop import stop
 
         report = stop(folder)
         left = f", but: {'; '.join(map(str, report.left))}. s once more tries again." if report.left else ". No process is left."
@@ -180,8 +180,8 @@ def job_lines(folder: JobFolder) -> list[str]:
     """A job in the receipt: where it is, and the commands that make sense for it now."""
     import shlex
 
-    from dstui.jobs.store.status import refresh
+    from dstui.jobs.store.status import current_status
 
-    name, status = shlex.quote(folder.path.name), refresh(folder)
+    name, status = shlex.quote(folder.path.name), current_status(folder)
     lives = status is not None and not status.final and not status.foreign
     return [f"job      {folder.path}", f"         dstui attach {name}" + (f"     dstui stop {name}" if lives else "")]

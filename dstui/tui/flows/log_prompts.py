@@ -46,11 +46,11 @@ class LogPrompts:
         self._view.app.push_screen(prompt, lambda text: self._time_typed(text, job.latest))
 
     def _time_typed(self, text: str | None, latest: float) -> None:
-        from dstui.logs.time_parsing import moment
+        from dstui.logs.time_parsing import parse_moment
 
         if text and text.strip().isdecimal():
             self._view.job_log.find(STEP.format(text.strip()), regex=True, own=True, name=f"step {text.strip()}")
-        elif text and (goal := moment(text, latest)) is not None:
+        elif text and (goal := parse_moment(text, latest)) is not None:
             self._view.job_log.go_to_time(goal)
 
     def rank(self, job: WatchedJob) -> None:
@@ -60,16 +60,16 @@ class LogPrompts:
 
     def text(self, _job: WatchedJob) -> None:
         """Ask what to look for."""
-        from dstui.logs.query import wrong_with
+        from dstui.logs.query import query_problem
 
         ask = "A text, in which capital letters matter only if you type one; or /a regular expression/ between slashes:"
-        self._view.app.push_screen(Prompt("Search the log", ask, "", wrong_with), self._search)
+        self._view.app.push_screen(Prompt("Search the log", ask, "", query_problem), self._search)
 
     def _search(self, text: str | None) -> None:
-        from dstui.logs.query import query
+        from dstui.logs.query import parse_query
 
         if text:
-            wanted = query(text)
+            wanted = parse_query(text)
             self._view.job_log.find(wanted.pattern, regex=wanted.regex, name=text if wanted.regex else "")
             search = self._view.log_view.search
             if search is not None and not search.found:
@@ -78,9 +78,9 @@ class LogPrompts:
 
 def no_time(text: str, latest: float) -> str:
     """Why this is no time and no step; "" where it is one. `latest`: seconds since the epoch that "5m" is told from."""
-    from dstui.logs.time_parsing import moment
+    from dstui.logs.time_parsing import parse_moment
 
-    return "" if text.strip().isdecimal() or moment(text, latest) is not None else f"{text or '–'} is neither a time nor a step."
+    return "" if text.strip().isdecimal() or parse_moment(text, latest) is not None else f"{text or '–'} is neither a time nor a step."
 
 
 def no_rank(ranks: Collection[int], text: str) -> str:

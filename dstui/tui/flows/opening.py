@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.base.files import FileProblem
+from dstui.documents.plan_files import find_plan, read_plan
 from dstui.plan import Plan, PlanError, load
-from dstui.plan_files import find_plan, read_plan
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
 from dstui.tui.kit.notes import say
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
@@ -23,7 +23,7 @@ from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
     from dstui.adopt.recipes import Recipe
-    from dstui.documents import Opened
+    from dstui.documents.open import Opened
     from dstui.machine.snapshot import Machine
     from dstui.tui.dialogs.welcome import Both, Start
     from dstui.tui.session.folder_scan import FolderContents
@@ -148,7 +148,7 @@ def tell_of(app: App[int], opened: Opened) -> None:
 
 def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
     """What an answer stands for: a draft from where it began, a file, one with its script, a recipe, a blank Plan."""
-    from dstui.documents import Opened, open_document, plan_of_both
+    from dstui.documents.open import Opened, open_document, plan_of_both
     from dstui.tui.dialogs.welcome import Both
 
     match chosen:

@@ -39,13 +39,13 @@ def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: C
 
 
 def _examine(app: App[int], target: Target, dialog: Preflight) -> None:
-    from dstui.doctor.preflight import preflight
-    from dstui.jobs.supervise.start import LaunchError, check
+    from dstui.doctor.preflight import run_preflight
+    from dstui.jobs.control.start import LaunchError, check
 
     try:
         check(target.launch)
     except LaunchError:
         app.call_later(dialog.show, ())  # the launch says it
         return
-    results = preflight(target, lambda case: app.call_later(dialog.host_answered, case.host))
+    results = run_preflight(target, lambda case: app.call_later(dialog.host_answered, case.host))
     app.call_later(dialog.show, results)

@@ -27,8 +27,8 @@ class Trusting:
 
     def ask(self, plan: Plan) -> None:
         """Ask about the interpreter of this Plan, when nothing else is asked and nothing typed."""
+        from dstui.documents.trusted_python import about
         from dstui.render.launch import interpreter
-        from dstui.trusted_python import about
 
         python = interpreter(plan)
         if python in self._asked_about:
@@ -49,7 +49,7 @@ class Trusting:
             in_thread(self._app, partial(self._remember, plan, yes))
 
     def _remember(self, plan: Plan, yes: bool) -> None:
-        from dstui.trusted_python import remember
+        from dstui.documents.trusted_python import remember
 
         remember(plan, yes)
         if yes and self._reference is not None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 from dstui.tui.kit.text_row import GLYPHS, STYLE_OF, Row, Span, fit, row
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
+    from dstui.facts.measured import Taken
     from dstui.forecast.forecast import Forecast, Need, Verdict
-    from dstui.measured import Taken
 
 NAME = 4
 """Cells for the name of a place."""
@@ -66,10 +66,13 @@ def place_rows(places: Mapping[str, Need], width: int) -> list[Row]:
 def _amounts(need: Need) -> tuple[str, str]:
     """What is needed of what is free, without and with the range."""
     assert need.bytes is not None
-    free = f" of {size(need.capacity)}" if need.capacity else ""
+    free = f" of {format_size(need.capacity)}" if need.capacity else ""
     low, high = need.range
-    around = f" ({size(low)} to {size(high)})" if high > low else ""
-    return f"{size(need.bytes)}{free}", f"{size(need.bytes)}{around}{free} free" if free else f"{size(need.bytes)}{around}"
+    around = f" ({format_size(low)} to {format_size(high)})" if high > low else ""
+    return (
+        f"{format_size(need.bytes)}{free}",
+        f"{format_size(need.bytes)}{around}{free} free" if free else f"{format_size(need.bytes)}{around}",
+    )
 
 
 def bar(need: Need, cells: int) -> tuple[Span, ...]:
@@ -111,8 +114,8 @@ def columns(amount: int | None, headroom: float | None, tokens: float | None, pl
     """
     left = "" if headroom is None else f"{headroom:.0%}" if headroom >= 0 else _times(1 - headroom)
     if place:
-        return f"{place} {size(amount)} {left:>5}"
-    return f"{size(amount):>7} {left:>5} {short(tokens) if tokens else '–':>5}"
+        return f"{place} {format_size(amount)} {left:>5}"
+    return f"{format_size(amount):>7} {left:>5} {short(tokens) if tokens else '–':>5}"
 
 
 def _times(needed: float) -> str:

@@ -162,15 +162,15 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
 
 def _script_lines(plan: Plan) -> str:
     """The lines that the script needs: of a plain loop a diff, under what is to be done by hand."""
-    from dstui.documents import changed_script
-    from dstui.render.code import code
+    from dstui.documents.open import changed_script
+    from dstui.render.code import render_code
 
     changed = changed_script(plan)
     if changed is None:
-        return code(plan)
+        return render_code(plan)
     notes = "".join(f"# {note}\n" for note in changed.notes)
     written = f"# dstui render PLAN --only code -o FOLDER writes it whole as {changed.name}; job.script names it then\n"
-    return f"{notes}{written if changed.diff else ''}{changed.diff or code(plan)}"
+    return f"{notes}{written if changed.diff else ''}{changed.diff or render_code(plan)}"
 
 
 def _on_disk(artifact: Artifact, there: Mapping[str, str] | None) -> str:

@@ -51,6 +51,6 @@ def configuration(plan: Plan) -> str:
 def _machine(state: State) -> str:
     if state.machine is None:
         return "looking at this machine…"
-    from dstui.machine.words import summary  # brings the machine's module, which the first frame does without
+    from dstui.machine.descriptions import summarise  # brings the machine's module, which the first frame does without
 
-    return summary(state.machine)
+    return summarise(state.machine)

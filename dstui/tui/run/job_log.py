@@ -12,7 +12,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.logs import newlines
 from dstui.logs.levels import ALL
 from dstui.logs.log_filter import Filter
-from dstui.logs.log_rows import LogRows, Nothing
+from dstui.logs.log_rows import EmptyLog, LogRows
 from dstui.logs.log_search import PROBLEM, Search, expression_of
 from dstui.tui.kit.frame import label
 from dstui.tui.run.host_names import short_names
@@ -72,7 +72,7 @@ class JobLog:
         if isinstance(self.view.lines, LogRows):
             self.view.lines.timeline.close()
         if self.folder is None:
-            self.view.lines = Nothing()
+            self.view.lines = EmptyLog()
             return
         lines = self.filter.open(self.folder, self.hosts)
         lines.poll()

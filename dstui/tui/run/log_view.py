@@ -20,9 +20,9 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from dstui.logs.levels import ALL, ERROR, level_of
-from dstui.logs.log_rows import LogLine, LogRows, Nothing
+from dstui.logs.log_rows import EmptyLog, LogLine, LogRows
 from dstui.logs.log_search import Search
-from dstui.logs.time_parsing import clock
+from dstui.logs.time_parsing import format_clock
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
 from dstui.tui.run.log_paint import highlighted, painted
@@ -44,7 +44,7 @@ class LogView(RowList):
 
     def __init__(self) -> None:
         super().__init__(id="log", classes="pane")
-        self.lines: LogRows | Nothing = Nothing()
+        self.lines: LogRows | EmptyLog = EmptyLog()
         self.follow = True
         self.search: Search | None = None
         self.at: int | None = None
@@ -189,7 +189,7 @@ class LogView(RowList):
         dim = self.style_named("dim")
         name = "•" if line.notice else f"×{line.repeats}" if line.repeats > 1 else "" if line.rank is None else f"r{line.rank}"
         colour = Style(color=RANK_COLOURS[line.rank % len(RANK_COLOURS)]) if line.rank is not None and line.repeats == 1 else Style()
-        stamp = [] if isnan(self.lines.since) else [Segment(clock(line.time).ljust(CLOCK), dim)]
+        stamp = [] if isnan(self.lines.since) else [Segment(format_clock(line.time).ljust(CLOCK), dim)]
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self._host_width), dim)] if self._host_width else []
         return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._text_segments(line)]

@@ -80,7 +80,7 @@ def cells_of(
     lead = max((view.step for view in ranks.values() if view.step is not None), default=0)
     cells = []
     for number, view in sorted(ranks.items()):
-        age = now - view.last_line_at if view.last_line_at is not None else None
+        age = now - view.last_sign if view.last_sign is not None else None
         used = str((usage or {}).get(number, ""))
         word = word_of(view, age, silence) if view.state != "started" or view.host not in unseen else "unknown"
         behind = lead - view.step if view.step is not None and word == "running" else 0

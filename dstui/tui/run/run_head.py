@@ -174,7 +174,7 @@ def _joined(facts: Iterable[Fact]) -> Iterable[Span]:
 
 def stop_stage(seconds: float) -> str:
     """Where a stop has got to: what was asked, and what comes next, and when."""
-    from dstui.jobs.supervise.stop import STEP
+    from dstui.jobs.supervisor.escalation import STEP
 
     rungs = ("asked the ranks to end", "SIGTERM to every process of the job", "SIGKILL to whatever is left", "looking for what is left")
     at = min(int(seconds // STEP), len(rungs) - 1)

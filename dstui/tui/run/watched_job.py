@@ -27,6 +27,7 @@ class WatchedJob:
     def __init__(self, folder: JobFolder, silence: float) -> None:
         """`silence`: seconds without a line after which a rank is called silent."""
         from dstui.base.files import FileProblem
+        from dstui.jobs.control.take_over import take_over
         from dstui.jobs.store.plan_diff import plan_of
         from dstui.jobs.watch.follow import Follower
         from dstui.jobs.watch.hangs import Watch
@@ -38,7 +39,7 @@ class WatchedJob:
         """What it was started from; None where that cannot be read."""
         with suppress(FileProblem, PlanError):
             self.plan = plan_of(folder)
-        self.follower = Follower(folder, BACKLOG, lines=False)
+        self.follower = Follower(folder, BACKLOG, lines=False, status_of=take_over)
         self._watch = Watch(silence)
         self.sampler = Sampler(folder) if self.alive else None
         self._stopping: float | None = None

@@ -26,6 +26,6 @@ class ModelConfigsOf:
 
     def resolve(self) -> dict[str, Mapping[str, Any] | None]:
         """What stands in each; None for a model that is not on this machine."""
-        from dstui.model_files import model_config
+        from dstui.facts.model_files import model_config
 
         return {name: model_config(source, self.base) for name, source in self.sources}

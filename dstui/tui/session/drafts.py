@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.base.files import FileProblem, write_atomic
-from dstui.base.regular import read_regular
+from dstui.base.regular_files import read_regular
 
 if TYPE_CHECKING:
     from dstui.plan import Plan

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from dstui.assess import Facts
 from dstui.base.files import FileProblem, read_text
-from dstui.documents import allocation_of
+from dstui.documents.open import allocation_of
+from dstui.documents.plan_files import env_files_in, pool_in
 from dstui.jobs.store.op_locks import folder_of, stale_locks
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
-from dstui.plan_files import env_files_in, pool_in
 from dstui.render.config_files import config_name
 from dstui.tui.session.auto_lookup import ModelConfigsOf
 from dstui.tui.session.host_sources import SurroundingsOf

@@ -12,7 +12,7 @@ from pathlib import Path
 from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
-from dstui.documents import script_named
+from dstui.documents.open import script_named
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
 
 FILES, SHOWN = 300, 8

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from dstui.base.files import typed_path
 
 if TYPE_CHECKING:
+    from dstui.facts.measured import Measured
     from dstui.forecast.forecast import Facts
     from dstui.forecast.model import ModelFacts
-    from dstui.measured import Measured
     from dstui.plan import Plan
 
 
@@ -61,19 +61,19 @@ class MeasuredOf:
     @classmethod
     def of(cls, plan: Plan) -> MeasuredOf:
         """The one of this Plan."""
-        from dstui.measured import model_key
+        from dstui.facts.measured import model_key
 
         return cls(model_key(plan))
 
     def resolve(self) -> Measured:
         """What is kept in the user's folders."""
-        from dstui.measured import read_measured
+        from dstui.facts.measured import read_measured
 
         return read_measured(self.model)
 
 
 def _facts(one: Named, base: str) -> ModelFacts:
-    from dstui.model_files import read_model
+    from dstui.facts.model_files import read_model
 
     stamp = _stamp(Path(base) / typed_path(one.source)) if one.source else 0
     return read_model(one.source, one.params, base) if stamp is None else _remembered(one.source, one.params, base, stamp)
@@ -82,7 +82,7 @@ def _facts(one: Named, base: str) -> ModelFacts:
 @lru_cache(maxsize=16)
 def _remembered(source: str | None, params: float | None, base: str, _changed: int) -> ModelFacts:
     """What was worked out for a model is kept in its facts, so the same files have the same facts."""
-    from dstui.model_files import read_model
+    from dstui.facts.model_files import read_model
 
     return read_model(source, params, base)
 

@@ -25,6 +25,6 @@ class ScriptOf:
 
     def resolve(self) -> ScriptFacts | NoScript | None:
         """What the script says of itself; None where there is nothing to look into."""
-        from dstui.documents import script_facts
+        from dstui.documents.open import script_facts
 
         return script_facts(self.folder, self.script, self.module)

@@ -171,9 +171,9 @@ class Session:
     def machine_probed(self, machine: Machine) -> None:
         """The machine was looked at. What DeepSpeed says of 16-bit floats on the CPUs here belongs to it, where it is this one."""
         if self._types and machine.source == HERE:
-            from dstui.check.reference import with_types
+            from dstui.check.reference import add_float_types
 
-            machine = with_types(machine, self._types)
+            machine = add_float_types(machine, self._types)
         if machine != self.state.machine:
             self._show(self.state.plan, machine=machine)
 
@@ -216,8 +216,8 @@ class Session:
         lines = tuple(json_lines(plan.deepspeed))
         pool, env_files = lookups.get(PoolOf.of(plan)), lookups.get(EnvFilesOf.of(plan))
         named = pool if isinstance(pool, dict) else None
-        target = Target(plan.whole, before.known_machine, named, env_files or EnvFiles())
-        facts = facts_in(plan.whole, lookups)
+        target = Target(plan.unfocused, before.known_machine, named, env_files or EnvFiles())
+        facts = facts_in(plan.unfocused, lookups)
         assessment = assess(target, facts)
         self._become(
             State(

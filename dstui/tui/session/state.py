@@ -63,7 +63,7 @@ class State:
         """The target; where nothing was checked yet, without what the hostfile holds."""
         from dstui.render.target import Target
 
-        return self.target or Target(self.plan.whole, self.known_machine)
+        return self.target or Target(self.plan.unfocused, self.known_machine)
 
     def counted(self, severity: str) -> int:
         """How many findings have this severity."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dstui.check.rules.machine.recommendation import Recommendation, Recommendations, machine_rule
+from dstui.check.rules.machine.machine_finding import MachineFinding, MachineFindings, machine_rule
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.binding import deepspeed_binding, far_ranks
-from dstui.machine.choice import busy, choose, rate
+from dstui.machine.choice import choose, is_busy, rate
 from dstui.machine.codec import Unknown, known
+from dstui.machine.descriptions import describe_gpus
 from dstui.machine.snapshot import Disk, Gpu, Island, Machine
 from dstui.machine.topology import width
-from dstui.machine.words import gpus_in_words
+from dstui.plan.catalogue import ZERO_SECTION
 
 GIB = 1 << 30
-ZERO = "deepspeed.zero_optimization"
+ZERO_PATH = f"deepspeed.{ZERO_SECTION}"
 INCLUDE = "cluster.include"
-SMALL_BUCKETS = ((f"{ZERO}.allgather_bucket_size", 200_000_000), (f"{ZERO}.reduce_bucket_size", 200_000_000))
+SMALL_BUCKETS = ((f"{ZERO_PATH}.allgather_bucket_size", 200_000_000), (f"{ZERO_PATH}.reduce_bucket_size", 200_000_000))
 IN_MEMORY = ("tmpfs", "overlay")
 """No place for what does not fit into memory: the one is memory, the other the container's own layer."""
 PCIE_GIGABYTES = {1: 3.2, 2: 6.4, 3: 12.4, 4: 25.8, 5: 55.4, 6: 110.0}
@@ -24,17 +25,17 @@ PCIE_GIGABYTES = {1: 3.2, 2: 6.4, 3: 12.4, 4: 25.8, 5: 55.4, 6: 110.0}
 
 
 def working(machine: Machine, requirement: Requirement) -> set[int]:
-    """The chosen GPUs that can be used."""
+    """Return the chosen GPUs that can be used."""
     return {gpu.index for gpu in requirement.chosen(machine) if gpu.problem is None}
 
 
 def islands_of(machine: Machine, requirement: Requirement) -> list[Island]:
-    """The islands that the chosen GPUs lie in, as far as they work."""
+    """Return the islands of the chosen GPUs that work."""
     return [island for island in machine.islands if working(machine, requirement) & set(island.gpus)]
 
 
 def clique_size(machine: Machine, requirement: Requirement) -> int:
-    """The largest number of chosen GPUs that work and are all joined to each other."""
+    """Return the largest number of chosen, working GPUs that are all joined to each other."""
     chosen = working(machine, requirement)
     return max((len(chosen & set(clique)) for island in machine.islands for clique in island.cliques), default=1)
 
@@ -42,7 +43,7 @@ def clique_size(machine: Machine, requirement: Requirement) -> int:
 @machine_rule(
     "MC201", "warning", source="NCCL builds its rings over NVLink where it can; deepspeed/launcher/runner.py sorts the slots of a host"
 )
-def better_gpus(machine: Machine, requirement: Requirement) -> Recommendations:
+def better_gpus(machine: Machine, requirement: Requirement) -> MachineFindings:
     """Other GPUs of this machine are better joined, or free."""
     chosen = requirement.slots(machine)
     if requirement.nodes > 1 or not 0 < len(chosen) < len(machine.gpus):
@@ -55,29 +56,31 @@ def better_gpus(machine: Machine, requirement: Requirement) -> Recommendations:
     if best is None or best.flaws[:4] >= now.flaws[:4]:
         return
     if best.flaws[0] < now.flaws[0]:
-        message = f"{gpus_in_words([gpu for gpu in chosen if busy(machine.gpus[gpu])])} in use by somebody, {gpus_in_words(best.gpus)} free"
+        message = (
+            f"{describe_gpus([gpu for gpu in chosen if is_busy(machine.gpus[gpu])])} in use by somebody, {describe_gpus(best.gpus)} free"
+        )
     else:
-        message = f"{gpus_in_words(chosen)} are worse joined than {gpus_in_words(best.gpus)}"
+        message = f"{describe_gpus(chosen)} are worse joined than {describe_gpus(best.gpus)}"
     why = "collectives run at the speed of the weakest link between the ranks"
-    yield Recommendation(message, why, f"use {gpus_in_words(best.gpus)}", INCLUDE, _include(best.gpus))
+    yield MachineFinding(message, why, f"use {describe_gpus(best.gpus)}", INCLUDE, _include(best.gpus))
 
 
 @machine_rule("MC202", "warning", source="NVML: memory in use, processes")
-def busy_gpus(machine: Machine, requirement: Requirement) -> Recommendations:
+def busy_gpus(machine: Machine, requirement: Requirement) -> MachineFindings:
     """A chosen GPU is in use by somebody else."""
-    taken = [gpu for gpu in requirement.chosen(machine) if busy(gpu)]
+    taken = [gpu for gpu in requirement.chosen(machine) if is_busy(gpu)]
     for gpu in taken:
         yield _busy(requirement, gpu, [other.index for other in requirement.chosen(machine) if other not in taken])
 
 
-def _busy(requirement: Requirement, gpu: Gpu, free: list[int]) -> Recommendation:
+def _busy(requirement: Requirement, gpu: Gpu, free: list[int]) -> MachineFinding:
     processes = known(gpu.processes, ())
     who = f", pid {processes[0].pid} ({processes[0].name})" if processes and processes[0].name else ""
     used = f"{known(gpu.memory_used, 0) / GIB:.0f} GB in use" if isinstance(gpu.memory_used, int) else "in use"
     sets = _include(free) if free and requirement.nodes == 1 else ()
     why = "a rank that starts there runs out of memory, or shares the GPU and slows all others down"
     fix = f"leave GPU {gpu.index} out" if sets else "wait, or stop that process"
-    return Recommendation(f"GPU {gpu.index} is busy: {used}{who}", why, fix, INCLUDE, sets)
+    return MachineFinding(f"GPU {gpu.index} is busy: {used}{who}", why, fix, INCLUDE, sets)
 
 
 def _include(gpus: Sequence[int]) -> tuple[tuple[str, str], ...]:
@@ -85,7 +88,7 @@ def _include(gpus: Sequence[int]) -> tuple[tuple[str, str], ...]:
 
 
 @machine_rule("MC203", "info", source="NVLink islands decide how far NCCL's fast rings reach")
-def several_islands(machine: Machine, requirement: Requirement) -> Recommendations:
+def several_islands(machine: Machine, requirement: Requirement) -> MachineFindings:
     """The job spans several NVLink islands of one machine."""
     parts = islands_of(machine, requirement)
     joined = [island for island in parts if island.kind != "single"]
@@ -94,21 +97,21 @@ def several_islands(machine: Machine, requirement: Requirement) -> Recommendatio
         why = "between islands everything goes over PCIe or the sockets; a job that fits one island is faster there per GPU"
         chosen = requirement.slots(machine)
         best = max((tuple(gpu for gpu in island.gpus if gpu in chosen) for island in joined), key=len)
-        fix = f"if the model fits {len(best)} GPUs: use {gpus_in_words(best)}"
-        yield Recommendation(f"the GPUs form {len(parts)} islands ({words})", why, fix, INCLUDE, _include(best))
+        fix = f"if the model fits {len(best)} GPUs: use {describe_gpus(best)}"
+        yield MachineFinding(f"the GPUs form {len(parts)} islands ({words})", why, fix, INCLUDE, _include(best))
 
 
 @machine_rule("MC204", "info", source="DeepSpeed docs, zero_hpz_partition_size; deepspeed/utils/groups.py")
-def partition_within_a_node(machine: Machine, requirement: Requirement) -> Recommendations:
+def partition_within_a_node(machine: Machine, requirement: Requirement) -> MachineFindings:
     """ZeRO-3 over several hosts without, or on one host with, a second partition of the weights within a host."""
-    ranks, path = len(requirement.slots(machine)), f"{ZERO}.zero_hpz_partition_size"
+    ranks, path = len(requirement.slots(machine)), f"{ZERO_PATH}.zero_hpz_partition_size"
     off = ((path, 1),)
     if requirement.hpz > 1 and requirement.stage != 3:
         message = f"zero_hpz_partition_size does nothing at stage {requirement.stage}"
-        yield Recommendation(message, "DeepSpeed says nothing about it", "write 1", path, off, level="warning")
+        yield MachineFinding(message, "DeepSpeed says nothing about it", "write 1", path, off, level="warning")
     elif requirement.hpz > 1 and requirement.nodes == 1:
         message = f"zero_hpz_partition_size {requirement.hpz} on one host saves no network traffic"
-        yield Recommendation(message, "it is meant for several hosts, and costs memory", "write 1", path, off, level="warning")
+        yield MachineFinding(message, "it is meant for several hosts, and costs memory", "write 1", path, off, level="warning")
     elif requirement.stage == 3 and requirement.nodes > 1 and requirement.hpz <= 1 and ranks > 1:
         why = (
             f"the weights are then gathered within each host, over {_way(machine, requirement)}, not over the network, in the backward pass"
@@ -116,11 +119,11 @@ def partition_within_a_node(machine: Machine, requirement: Requirement) -> Recom
         cost = f"{2 * requirement.params / ranks / 1e9:.1f} GB more" if requirement.params else "2 bytes x parameters / size"
         message = f"ZeRO-3 over {requirement.nodes} hosts"
         fix = f"zero_hpz_partition_size: {ranks}"
-        yield Recommendation(message, f"{why}; it costs {cost} per GPU{_smaller(machine, requirement, ranks)}", fix, path, ((path, ranks),))
+        yield MachineFinding(message, f"{why}; it costs {cost} per GPU{_smaller(machine, requirement, ranks)}", fix, path, ((path, ranks),))
 
 
 def _smaller(machine: Machine, requirement: Requirement, ranks: int) -> str:
-    """The other size that is worth a thought: the NVLink island within a host."""
+    """Return the other size worth considering in words: the NVLink island within a host."""
     island = min((len(set(island.gpus) & set(requirement.slots(machine))) for island in islands_of(machine, requirement)), default=1)
     if not 1 < island < ranks:
         return ""
@@ -135,7 +138,7 @@ def _way(machine: Machine, requirement: Requirement) -> str:
 @machine_rule(
     "MC205", "warning", source="DeepSpeed blog, domino: up to 47 % of the time of tensor parallelism; groups are contiguous ranks"
 )
-def parallel_groups(machine: Machine, requirement: Requirement) -> Recommendations:
+def parallel_groups(machine: Machine, requirement: Requirement) -> MachineFindings:
     """Tensor or sequence parallelism across slow links."""
     slots = requirement.slots(machine)
     for size, name, path in (
@@ -149,14 +152,14 @@ def parallel_groups(machine: Machine, requirement: Requirement) -> Recommendatio
         split = next((group for group in groups if not _all_joined(machine, group)), None)
         if size > len(slots):
             message = f"{name} of {size} reaches over hosts: {len(slots)} GPUs are used on each"
-            yield Recommendation(message, "four all-reduces per layer then cross the network", f"at most {max(most, 1)} here", path)
+            yield MachineFinding(message, "four all-reduces per layer then cross the network", f"at most {max(most, 1)} here", path)
         elif split and most > 1:
-            message = f"{name} of {size} puts {gpus_in_words(split)} into one group, which NVLink does not join"
+            message = f"{name} of {size} puts {describe_gpus(split)} into one group, which NVLink does not join"
             why = "its all-reduces run in every layer, at the speed of the slowest link"
-            yield Recommendation(message, why, f"at most {most} here, on GPUs in a row", path)
+            yield MachineFinding(message, why, f"at most {most} here, on GPUs in a row", path)
         elif split:
             why, fix = "its all-reduces in every layer go over PCIe", "ZeRO shares the weights with less traffic"
-            yield Recommendation(f"{name} of {size} without NVLink", why, fix, path)
+            yield MachineFinding(f"{name} of {size} without NVLink", why, fix, path)
 
 
 def _all_joined(machine: Machine, group: tuple[int, ...]) -> bool:
@@ -164,7 +167,7 @@ def _all_joined(machine: Machine, group: tuple[int, ...]) -> bool:
 
 
 @machine_rule("MC206", "info", source="deepspeedai/DeepSpeed#3349, #1174: stage 3 several times slower than stage 2 on slow links")
-def stage_3_on_slow_links(machine: Machine, requirement: Requirement) -> Recommendations:
+def stage_3_on_slow_links(machine: Machine, requirement: Requirement) -> MachineFindings:
     """ZeRO-3 gathers weights over PCIe."""
     slots = requirement.slots(machine)
     joined = any(island.kind != "single" for island in islands_of(machine, requirement))
@@ -173,25 +176,25 @@ def stage_3_on_slow_links(machine: Machine, requirement: Requirement) -> Recomme
     why = "every layer's weights cross it twice per step and more; stage 2 moves gradients only, once per accumulation"
     more = "" if requirement.quantized_weights else "; else zero_quantized_weights halves the traffic"
     fix = f"if the weights fit one GPU, stage 2; raise gradient_accumulation_steps{more}"
-    yield Recommendation("ZeRO-3 on GPUs without NVLink", why, fix, f"{ZERO}.stage")
+    yield MachineFinding("ZeRO-3 on GPUs without NVLink", why, fix, f"{ZERO_PATH}.stage")
 
 
 @machine_rule("MC207", "info", source="deepspeed/runtime/zero/config.py: overlap_comm is true by default at stage 3 only")
-def overlap(machine: Machine, requirement: Requirement) -> Recommendations:
+def overlap(machine: Machine, requirement: Requirement) -> MachineFindings:
     """Communication that could hide behind the backward pass does not."""
     if requirement.stage in (1, 2) and requirement.overlap_comm is None and len(requirement.slots(machine)) * requirement.nodes > 1:
         small = min((known(gpu.memory_total, 80 * GIB) for gpu in requirement.chosen(machine)), default=80 * GIB) <= 25 * GIB
-        path = f"{ZERO}.overlap_comm"
+        path = f"{ZERO_PATH}.overlap_comm"
         buckets = SMALL_BUCKETS if small and requirement.buckets is None else ()
         cost = "it needs 4.5 bytes per element of both buckets" + (": smaller buckets on these GPUs" if buckets else "")
         why = f"gradients are then reduced while the backward pass goes on; {cost}"
-        yield Recommendation(
+        yield MachineFinding(
             f"overlap_comm is off by default at stage {requirement.stage}", why, "turn it on", path, ((path, True), *buckets)
         )
 
 
 @machine_rule("MC208", "warning", source="deepspeed/utils/numa.py, get_numactl_cmd: rank i gets the i-th part of the cores, counted from 0")
-def binding_to_the_far_socket(machine: Machine, requirement: Requirement) -> Recommendations:
+def binding_to_the_far_socket(machine: Machine, requirement: Requirement) -> MachineFindings:
     """--bind_cores_to_rank would put ranks on the CPUs of another socket than their GPU's."""
     if requirement.cpu_binding != "deepspeed":
         return
@@ -201,13 +204,13 @@ def binding_to_the_far_socket(machine: Machine, requirement: Requirement) -> Rec
         first = far[0]
         message = f"--bind_cores_to_rank puts {len(far)} of {len(bindings)} ranks on far CPUs: rank {first.rank} on {first.cpu_list}"
         why = f"GPU {first.gpu} hangs on CPUs {machine.gpus[first.gpu].cpus}; copies to the host then take half the speed"
-        yield Recommendation(
+        yield MachineFinding(
             message, why, "bind with numactl, by the GPUs' own CPUs", "cluster.cpu_binding", (("cluster.cpu_binding", "numactl"),)
         )
 
 
 @machine_rule("MC209", "info", source="DeepSpeed blog, zenflow-corebinding: about 15 % of an offloaded step")
-def unbound_offload(machine: Machine, requirement: Requirement) -> Recommendations:
+def unbound_offload(machine: Machine, requirement: Requirement) -> MachineFindings:
     """Ranks that work on the CPU too are not bound to the CPUs beside their GPU."""
     nodes = {gpu.numa_node for gpu in requirement.chosen(machine) if isinstance(gpu.numa_node, int)}
     if (
@@ -221,22 +224,22 @@ def unbound_offload(machine: Machine, requirement: Requirement) -> Recommendatio
     kind = "deepspeed" if right and not far_ranks(machine, right) else "numactl"
     why = "the optimizer runs on CPUs here; bound to the node of its GPU a step is about 15 % shorter"
     path = "cluster.cpu_binding"
-    yield Recommendation(f"the GPUs hang on {len(nodes)} NUMA nodes", why, f"{path}: {kind}", path, ((path, kind),))
+    yield MachineFinding(f"the GPUs hang on {len(nodes)} NUMA nodes", why, f"{path}: {kind}", path, ((path, kind),))
 
 
 @machine_rule(
     "MC210", "info", source="PCIe x16 as measured by generation; offload moves 4 bytes per parameter and step (DeepSpeed blog, zenflow)"
 )
-def offload_traffic(machine: Machine, requirement: Requirement) -> Recommendations:
+def offload_traffic(machine: Machine, requirement: Requirement) -> MachineFindings:
     """What offloading costs on this machine's PCIe."""
     gpus = requirement.chosen(machine)
     if requirement.offload == "none" or not requirement.params or not gpus:
         return
     if any(gpu.c2c is True for gpu in gpus):
         if not requirement.super_offload:
-            path = f"{ZERO}.offload_optimizer.super_offload"
+            path = f"{ZERO_PATH}.offload_optimizer.super_offload"
             why = "CPU and GPU share a coherent link here; SuperOffload uses it, up to 4 times faster than plain offload"
-            yield Recommendation("this is a Grace system", why, "turn super_offload on", path, ((path, True),))
+            yield MachineFinding("this is a Grace system", why, "turn super_offload on", path, ((path, True),))
         return
     speeds = [_host_speed(gpu) for gpu in gpus]
     if all(speeds):
@@ -245,7 +248,7 @@ def offload_traffic(machine: Machine, requirement: Requirement) -> Recommendatio
             f"offload moves {4 * requirement.params / 1e9:.0f} GB per step, {seconds:.1f} s over PCIe at {min(speeds):.0f} GB/s per GPU"
         )
         why = "plus the optimizer's own time on the CPU; gradient accumulation spreads it over more samples"
-        yield Recommendation(message, why, path=f"{ZERO}.offload_optimizer", level="info")
+        yield MachineFinding(message, why, path=f"{ZERO_PATH}.offload_optimizer", level="info")
 
 
 def _host_speed(gpu: Gpu) -> float:
@@ -255,7 +258,7 @@ def _host_speed(gpu: Gpu) -> float:
 
 
 @machine_rule("MC211", "warning", source="DeepSpeed, DeepNVMe: local NVMe drives, 3 GB/s and more")
-def nvme_folder(machine: Machine, requirement: Requirement) -> Recommendations:
+def nvme_folder(machine: Machine, requirement: Requirement) -> MachineFindings:
     """The folder for offloading to NVMe lies on something else."""
     if requirement.offload != "nvme" or not requirement.nvme_path or isinstance(machine.host.disks, Unknown):
         return
@@ -269,17 +272,17 @@ def nvme_folder(machine: Machine, requirement: Requirement) -> Recommendations:
         f"nvme_path {requirement.nvme_path} is on {disk.mount} ({kind})",
         "the optimizer's state is read and written in every step",
     )
-    yield Recommendation(message, why, fix, f"{ZERO}.offload_optimizer.nvme_path")
+    yield MachineFinding(message, why, fix, f"{ZERO_PATH}.offload_optimizer.nvme_path")
 
 
 def _disk_of(path: str, disks: tuple[Disk, ...]) -> Disk | None:
-    """The file system that holds a path: the one with the longest mount point above it."""
+    """Return the file system that holds a path: the one with the longest mount point above it."""
     above = [disk for disk in disks if path == disk.mount or path.startswith(disk.mount.rstrip("/") + "/")]
     return max(above, key=lambda disk: len(disk.mount), default=None)
 
 
 @machine_rule("MC212", "info", source="the islands of the pair matrix")
-def what_the_links_mean(machine: Machine, requirement: Requirement) -> Recommendations:
+def what_the_links_mean(machine: Machine, requirement: Requirement) -> MachineFindings:
     """What the links allow, in one sentence."""
     parts, most, count = islands_of(machine, requirement), clique_size(machine, requirement), len(working(machine, requirement))
     if count < 2 or not machine.links or len(parts) != 1:
@@ -287,10 +290,10 @@ def what_the_links_mean(machine: Machine, requirement: Requirement) -> Recommend
     island = parts[0]
     if island.kind == "NVSwitch":
         why = "any two GPUs have the full width; any subset is as good as another"
-        yield Recommendation(f"one NVSwitch island: tensor parallelism up to {most} is cheap", why)
+        yield MachineFinding(f"one NVSwitch island: tensor parallelism up to {most} is cheap", why)
     elif island.kind in ("mesh", "pair"):
         message = f"all {count} GPUs are joined to each other: tensor parallelism up to {most}"
-        yield Recommendation(message, f"{island.width[0]} links between any two" if island.width else "NVLink between any two")
+        yield MachineFinding(message, f"{island.width[0]} links between any two" if island.width else "NVLink between any two")
     else:
         why = "NCCL's rings reach all of them, but only within a clique is every pair joined"
-        yield Recommendation(f"{island.kind} of {count} GPUs: tensor parallelism up to {most}", why)
+        yield MachineFinding(f"{island.kind} of {count} GPUs: tensor parallelism up to {most}", why)

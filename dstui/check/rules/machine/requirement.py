@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from dstui.check.context import Context
 from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import Plan
-from dstui.plan.catalogue import release
+from dstui.plan.catalogue import ZERO_SECTION, release
 from dstui.plan.parallelism import sp_size
 from dstui.render.launch import RenderError, slots
 from dstui.render.spec import HERE
-
-ZERO = "zero_optimization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +49,21 @@ class Requirement:
     """What the Plan sets for the ranks."""
 
     def slots(self, machine: Machine) -> tuple[int, ...]:
-        """The GPUs of the machine that are used."""
+        """Return the GPUs of the machine that are used."""
         there = tuple(gpu.index for gpu in machine.gpus)
         return there if self.gpus is None else tuple(gpu for gpu in sorted(self.gpus) if gpu in there)
 
     def variables(self, machine: Machine) -> dict[str, str]:
-        """What the ranks see: the Plan's variables over those that are set where dstui runs."""
+        """Return the variables of the ranks: the Plan's, over those in the environment of dstui."""
         return {**machine.host.environment, **self.environment}
 
     def chosen(self, machine: Machine) -> tuple[Gpu, ...]:
-        """The GPUs of `slots`."""
+        """Return the GPUs of `slots`."""
         return tuple(machine.gpus[gpu] for gpu in self.slots(machine))
 
 
 def requirement_of(c: Context) -> Requirement:
-    """What the configuration asks of the machine; worked out once for all rules."""
+    """Return what the configuration needs of the machine; computed once for all rules."""
     if "requirement" not in c.memo:
         c.memo["requirement"] = _requirement(c)
     requirement: Requirement = c.memo["requirement"]
@@ -73,7 +71,7 @@ def requirement_of(c: Context) -> Requirement:
 
 
 def requirement_for(plan: Plan, machine: Machine) -> Requirement:
-    """What a Plan asks of a machine."""
+    """Return what a Plan needs of a machine."""
     return requirement_of(Context(plan.deepspeed, release(None), plan.job.integration, None, machine, plan, "deepspeed."))
 
 
@@ -90,15 +88,15 @@ def _requirement(c: Context) -> Requirement:
         cpu=c.cpu_only,
         other_python=plan.job.python is not None,
         stage=c.stage,
-        overlap_comm=c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else None,
+        overlap_comm=c.on(f"{ZERO_SECTION}.overlap_comm") if c.has(f"{ZERO_SECTION}.overlap_comm") else None,
         offload=c.offload("optimizer"),
-        nvme_path=c.text(f"{ZERO}.offload_optimizer.nvme_path") or None,
-        super_offload=c.on(f"{ZERO}.offload_optimizer.super_offload"),
-        hpz=int(c.number(f"{ZERO}.zero_hpz_partition_size") or 1),
+        nvme_path=c.text(f"{ZERO_SECTION}.offload_optimizer.nvme_path") or None,
+        super_offload=c.on(f"{ZERO_SECTION}.offload_optimizer.super_offload"),
+        hpz=int(c.number(f"{ZERO_SECTION}.zero_hpz_partition_size") or 1),
         tensor_parallel=int(c.number("tensor_parallel.autotp_size") or 1),
         sequence_parallel=int(c.number("sequence_parallel_size") or sp_size(plan)),
-        buckets=1 if c.has(f"{ZERO}.reduce_bucket_size") or c.has(f"{ZERO}.allgather_bucket_size") else None,
-        quantized_weights=c.on(f"{ZERO}.zero_quantized_weights"),
+        buckets=1 if c.has(f"{ZERO_SECTION}.reduce_bucket_size") or c.has(f"{ZERO_SECTION}.allgather_bucket_size") else None,
+        quantized_weights=c.on(f"{ZERO_SECTION}.zero_quantized_weights"),
         params=plan.model.params if plan.model else None,
         cpu_binding=cluster.cpu_binding,
         port=cluster.master_port if _rank_0_is_here(cluster.master_addr, used) else None,
@@ -107,12 +105,12 @@ def _requirement(c: Context) -> Requirement:
 
 
 def _rank_0_is_here(address: str | None, used: Mapping[str, list[int]] | None) -> bool:
-    """Whether rank 0 listens on this machine: it is the first host, and no other address is given for it."""
+    """Return whether rank 0 listens on this machine: it is the first host, and the Plan gives no other address."""
     return bool(used) and next(iter(used or ())) in HERE and (address is None or address in HERE)
 
 
 def _used(c: Context) -> dict[str, list[int]] | None:
-    """Host -> slots, of which the first host's stand for all; None where a hostfile tells, or the filters cannot be read."""
+    """Return host -> slots, the first host's standing for all; None where a hostfile decides, or the filters cannot be read."""
     assert c.plan is not None and c.machine is not None
     try:
         return slots(c.plan, c.machine)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
-from dstui.check.rules.machine.recommendation import Level, Recommendation, Recommendations, machine_rule
+from dstui.check.rules.machine.machine_finding import Level, MachineFinding, MachineFindings, machine_rule
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.codec import known
 from dstui.machine.snapshot import Machine, Nic
 from dstui.machine.topology import width
-from dstui.machine.visible import PCI_ORDER, launcher_reading, visible
+from dstui.machine.visible import PCI_ORDER, launcher_reading, visible_gpus
 
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 OFF = ("", "0")
@@ -29,7 +29,7 @@ def _place(requirement: Requirement, name: str) -> str:
 
 
 def _joined(machine: Machine, requirement: Requirement) -> int:
-    """The widest NVLink between two of the chosen GPUs."""
+    """Return the width of the widest NVLink between two of the chosen GPUs."""
     return max((width(machine.links[i][j]) for i, j in combinations(requirement.slots(machine), 2) if machine.links), default=0)
 
 
@@ -39,7 +39,7 @@ def _peer_to_peer(machine: Machine, requirement: Requirement) -> bool:
 
 
 @machine_rule("MC101", "warning", source=f"{ENV}#nccl-p2p-disable")
-def p2p_disable(machine: Machine, requirement: Requirement) -> Recommendations:
+def p2p_disable(machine: Machine, requirement: Requirement) -> MachineFindings:
     """NCCL_P2P_DISABLE: transfers between GPUs go through the host's memory."""
     if requirement.variables(machine).get("NCCL_P2P_DISABLE", "0") in OFF:
         return
@@ -60,7 +60,7 @@ def p2p_disable(machine: Machine, requirement: Requirement) -> Recommendations:
 
 
 @machine_rule("MC102", "warning", source=f"{ENV}#nccl-shm-disable")
-def shm_disable(machine: Machine, requirement: Requirement) -> Recommendations:
+def shm_disable(machine: Machine, requirement: Requirement) -> MachineFindings:
     """NCCL_SHM_DISABLE: ranks of one host talk through the network instead of shared memory."""
     if requirement.variables(machine).get("NCCL_SHM_DISABLE", "0") in OFF:
         return
@@ -78,7 +78,7 @@ def shm_disable(machine: Machine, requirement: Requirement) -> Recommendations:
 
 
 @machine_rule("MC103", "warning", source=f"{ENV}#nccl-ib-disable")
-def ib_disable(machine: Machine, requirement: Requirement) -> Recommendations:
+def ib_disable(machine: Machine, requirement: Requirement) -> MachineFindings:
     """NCCL_IB_DISABLE: hosts talk over TCP instead of RDMA."""
     if requirement.variables(machine).get("NCCL_IB_DISABLE", "0") in OFF:
         return
@@ -100,7 +100,7 @@ def ib_disable(machine: Machine, requirement: Requirement) -> Recommendations:
 
 
 @machine_rule("MC104", "warning", source=f"{ENV}#nccl-socket-ifname")
-def socket_interface(machine: Machine, requirement: Requirement) -> Recommendations:
+def socket_interface(machine: Machine, requirement: Requirement) -> MachineFindings:
     """NCCL_SOCKET_IFNAME: the network interface for bootstrap and TCP traffic."""
     value = requirement.variables(machine).get("NCCL_SOCKET_IFNAME")
     nics = known(machine.host.nics, ())
@@ -134,26 +134,26 @@ def _faster(named: list[Nic], nics: tuple[Nic, ...]) -> Nic | None:
     return next((nic for nic in nics if not nic.virtual and nic.state == "up" and best and known(nic.speed, 0) > best), None)
 
 
-def _about(requirement: Requirement, name: str, does: str, helps: str, cost: Cost) -> Recommendation:
+def _about(requirement: Requirement, name: str, does: str, helps: str, cost: Cost) -> MachineFinding:
     fix = f"remove {name}" if cost.level != "info" else ""
-    return Recommendation(
+    return MachineFinding(
         f"{name} {does}", f"It helps where {helps}. It costs {cost.words}.", fix, path=_place(requirement, name), level=cost.level
     )
 
 
 @machine_rule("MC105", "warning", source="CUDA programming guide, environment variables; deepspeed/launcher/runner.py, main")
-def visible_devices(machine: Machine, requirement: Requirement) -> Recommendations:
+def visible_devices(machine: Machine, requirement: Requirement) -> MachineFindings:
     """CUDA_VISIBLE_DEVICES is set, and DeepSpeed's launcher has its own idea of it."""
     value = requirement.variables(machine).get("CUDA_VISIBLE_DEVICES")
     if value is None or not machine.gpus or requirement.cpu:
         return
     reading = launcher_reading(value, requirement.filtered)
-    reading_of_cuda = visible(value, machine.gpus, requirement.variables(machine).get("CUDA_DEVICE_ORDER", PCI_ORDER))
+    reading_of_cuda = visible_gpus(value, machine.gpus, requirement.variables(machine).get("CUDA_DEVICE_ORDER", PCI_ORDER))
     notes = [note for note in (reading, *reading_of_cuda.notes) if note]
     if notes:
         level: Level = "error" if "ValueError" in reading or "finds no GPU" in reading else "warning"
         fix = "unset it, and choose the GPUs in the Plan (cluster.include)"
-        yield Recommendation(
+        yield MachineFinding(
             f"CUDA_VISIBLE_DEVICES={value}: {notes[0]}",
             "; ".join(notes[1:]),
             fix,
@@ -163,12 +163,12 @@ def visible_devices(machine: Machine, requirement: Requirement) -> Recommendatio
 
 
 @machine_rule("MC106", "warning", source="CUDA programming guide, CUDA_DEVICE_ORDER")
-def device_order(machine: Machine, requirement: Requirement) -> Recommendations:
+def device_order(machine: Machine, requirement: Requirement) -> MachineFindings:
     """CUDA_DEVICE_ORDER other than PCI_BUS_ID where the GPUs differ."""
     value = requirement.environment.get("CUDA_DEVICE_ORDER")
     if value not in (None, PCI_ORDER) and len({gpu.short_name for gpu in machine.gpus}) > 1:
         why = "the numbers of --include then mean other GPUs than in nvidia-smi and here"
         sets = (("cluster.env.CUDA_DEVICE_ORDER", PCI_ORDER),)
-        yield Recommendation(
+        yield MachineFinding(
             f"CUDA_DEVICE_ORDER={value}, and the GPUs differ", why, f"write {PCI_ORDER}", path="cluster.env.CUDA_DEVICE_ORDER", sets=sets
         )

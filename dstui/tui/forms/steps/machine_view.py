@@ -12,9 +12,9 @@ from typing import Final
 from rich.cells import cell_len
 
 from dstui.machine.codec import Maybe, Unknown, known
-from dstui.machine.report import size
+from dstui.machine.descriptions import describe_islands
+from dstui.machine.report import format_size
 from dstui.machine.snapshot import GIB, Gpu, Machine
-from dstui.machine.words import islands_in_words
 from dstui.plan.finding import Finding
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 
@@ -50,7 +50,7 @@ def gpu_help(gpu: Gpu) -> str:
     facts = [str(known(gpu.name, "a GPU")), f"bus {gpu.bus_id}" if gpu.bus_id else ""]
     facts += [f"PCIe {gpu.pcie_generation_max} x{gpu.pcie_width_max}" if gpu.pcie_width_max else ""]
     facts += [f"NUMA node {gpu.numa_node}, CPUs {gpu.cpus}" if gpu.cpus else "", f"compute capability {gpu.compute_capability}"]
-    facts += [f"used by {known(p.name, '?')} (pid {p.pid}, {size(p.memory)})" for p in known(gpu.processes, ())]
+    facts += [f"used by {known(p.name, '?')} (pid {p.pid}, {format_size(p.memory)})" for p in known(gpu.processes, ())]
     return "; ".join(filter(None, facts)) + "."
 
 
@@ -95,8 +95,8 @@ def _host(machine: Machine) -> list[Row]:
     rdma = [p for p in known(host.infiniband, ()) if p.state == "ACTIVE"]
     facts = {
         "CPUs": f"{known(host.cpus_usable, '?')} usable, {len(known(host.numa, ())) or '?'} NUMA",
-        "RAM": f"{size(host.memory)}{limit}, {size(host.memory_available)} free",
-        "/dev/shm": f"{size(host.shm_total)}, {size(host.shm_free)} free",
+        "RAM": f"{format_size(host.memory)}{limit}, {format_size(host.memory_available)} free",
+        "/dev/shm": f"{format_size(host.shm_total)}, {format_size(host.shm_free)} free",
         "RDMA": f"{len(rdma)} x {rdma[0].gbps:.0f} Gb/s" if rdma and not isinstance(rdma[0].gbps, Unknown) else "none seen",
         "torch": _torch(machine),
         "deepspeed": known(software.deepspeed, "unknown") or "not installed here",
@@ -116,7 +116,7 @@ def _torch(machine: Machine) -> str:
 def _meaning(machine: Machine, findings: Sequence[Finding], width: int) -> list[Row]:
     """Every finding about the machine with its fix; the islands in words where no finding names them."""
     rows = [row(("What it means", "accent"))]
-    words = islands_in_words(machine.islands)
+    words = describe_islands(machine.islands)
     rows += [row(f"{words[0].upper()}{words[1:]}.")] if words and not any(words in f.message for f in findings) else []
     for finding in findings:
         style = STYLE_OF[finding.severity]

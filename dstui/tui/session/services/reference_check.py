@@ -62,8 +62,8 @@ class ReferenceCheck:
 
     def _validate_all(self) -> None:
         from dstui.check.reference import ReferenceChecker
+        from dstui.documents.trusted_python import own, probe_python, to_be_asked
         from dstui.render.launch import interpreter
-        from dstui.trusted_python import own, probe_python, to_be_asked
 
         python = ""
         while (asked := self._waiting.take()) is not None and not self._waiting.closed:

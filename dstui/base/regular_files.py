@@ -1,0 +1,112 @@
+"""Files in folders that anybody may have filled: only regular ones are opened, never through a symbolic link, and nothing blocks.
+
+A FIFO has no end, /dev/zero neither, and a link in a job folder that came with a repository may point at a private key.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+MAX_READ = 16 << 20
+"""Bytes of a record that are read; the status of 65,536 ranks has 7 MB."""
+MOST_VALUES = 1_500_000
+"""Values of a record; each takes up to twenty times the bytes that it has in the file."""
+DEPTH = 32
+"""How deep the values of a record may be nested."""
+SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file; one that `flags` create is readable by its owner alone. Raises OSError for anything else."""
+    fd = os.open(path, flags | SAFE, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    os.set_blocking(fd, True)  # a child may inherit it
+    return fd
+
+
+def read_regular(path: Path | str, start: int = 0, most: int = MAX_READ) -> bytes:
+    """Return at most so many bytes of a regular file from `start` on. Raises OSError where there is none."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        file.seek(start)
+        return file.read(most)
+
+
+def open_within(path: Path | str, folder: Path) -> int | None:
+    """Open a regular file in a folder (named without links); None where a link leads elsewhere.
+
+    The descriptor is asked where the file is: a path could change between a check and the opening. Raises OSError where it cannot be read.
+    """
+    fd = open_regular(path)
+    if Path(os.readlink(f"/proc/self/fd/{fd}")).is_relative_to(folder):  # noqa: PTH115 - what was opened, followed no further
+        return fd
+    os.close(fd)
+    return None
+
+
+def lies_in(path: Path, folder: Path) -> bool:
+    """Return whether a path leads to a regular file inside a folder. Raises OSError where it cannot be read."""
+    fd = open_within(path, folder.resolve())
+    if fd is not None:
+        os.close(fd)
+    return fd is not None
+
+
+def append_regular(path: Path | str, data: bytes) -> None:
+    """Append in one write, so that lines of several writers do not mix. OSError where that is not possible."""
+    fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def replace_regular(path: Path, data: bytes) -> None:
+    """Replace whatever stands at the path in one step. OSError where that is not possible."""
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        new.unlink()
+    try:
+        with os.fdopen(open_regular(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.write(data)
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Parse a JSON object; empty where it is half-written, nested too deep or something else."""
+    if sum(map(raw.count, (b"[", b"{", b","))) > MOST_VALUES:
+        return {}
+    with suppress(ValueError, RecursionError):
+        found = json.loads(raw)
+        if isinstance(found, dict) and _is_flat(found):
+            return found
+    return {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read the JSON object in a small regular file; empty where there is none."""
+    with suppress(OSError):
+        return json_object(read_regular(path))
+    return {}
+
+
+def _is_flat(value: Any) -> bool:
+    """Return whether a value is nested at most DEPTH levels: what parses may still be too deep for its readers."""
+    level = [value]
+    for _ in range(DEPTH):
+        inside = [part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer)]
+        level = [part for part in inside if isinstance(part, (dict, list))]
+        if not level:
+            return True
+    return False

@@ -1,0 +1,89 @@
+"""Rules about the machine: what its facts mean for a job, each with its reason and its source. Pure functions on values.
+
+One rule is one small function, registered with a stable code among all rules of `dstui.check`:
+
+    @machine_rule("MC007", "error", source="nvml.h, nvmlComputeMode_t")
+    def compute_mode(machine: Machine, requirement: Requirement) -> MachineFindings:
+        "A GPU whose compute mode forbids computing."
+        yield MachineFinding("GPU 1 …", why="…", fix="…", path="…", sets=(("cluster.include", "localhost:0"),))
+
+`check_plan` asks it for a Plan on a machine that was looked at; `machine_findings.check_machine` asks it for a machine alone.
+As few NCCL variables as possible are ever recommended: NCCL measures the same facts itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dstui.check.context import UNPROBED, Context, Problem, pointer
+from dstui.check.rule import Problems, Rule, register, title_of
+from dstui.check.rules.machine.requirement import Requirement, requirement_of
+from dstui.machine.snapshot import Machine
+from dstui.plan.finding import Fix, Operation, When
+
+Level = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFinding:
+    """What to know or to do. `sets` are the keys of a Plan that do it: dotted path and value."""
+
+    message: str
+    why: str = ""
+    fix: str = ""
+    path: str = ""
+    """The key of the Plan that it is about; empty for the machine itself."""
+    sets: tuple[tuple[str, Any], ...] = ()
+    level: Level | None = None
+    """Where it differs from the rule's own."""
+    code: str = ""
+    """Filled in by `check_machine`, as is the source."""
+    source: str = ""
+
+
+MachineFindings = Iterator[MachineFinding]
+FindMachine = Callable[[Machine, Requirement], MachineFindings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRule(Rule):
+    """A rule that can also be asked about a machine alone."""
+
+    find: FindMachine
+
+
+def machine_rule(code: str, level: Level, *, source: str) -> Callable[[FindMachine], FindMachine]:
+    """Register a rule about the machine. The function's docstring is its title."""
+
+    def registered(find: FindMachine) -> FindMachine:
+        def evaluate(c: Context) -> Problems:
+            # Only a Plan is checked against the machine: a bare configuration names no GPUs.
+            if c.plan is not None and c.machine is not None and c.machine.source != UNPROBED:
+                for finding in find(c.machine, requirement_of(c)):
+                    yield problem_of_machine(finding, c)
+
+        when: When | None = "run" if level == "error" else None
+        register(MachineRule(code, level, title_of(find), evaluate, when, source=source, find=find))
+        return find
+
+    return registered
+
+
+def problem_of_machine(finding: MachineFinding, c: Context) -> Problem:
+    """Turn a machine finding into a rule's problem; its keys become a patch."""
+    patch = tuple(_operation(c, path, value) for path, value in finding.sets)
+    fix = Fix(finding.fix, patch or None) if finding.fix else None
+    return Problem(f"^{finding.path}", finding.message, finding.why, fix=fix, severity=finding.level)
+
+
+def _operation(c: Context, path: str, value: object) -> Operation:
+    """Return the patch operation that writes a key of the Plan with the sections that it lacks."""
+    assert c.plan is not None
+    parts = path.split(".")
+    depth = next((n for n in range(1, len(parts)) if not isinstance(c.plan.get(".".join(parts[:n])), Mapping)), len(parts))
+    for name in reversed(parts[depth:]):
+        value = {name: value}
+    there = c.plan.get(".".join(parts[:depth])) is not None
+    return {"op": "replace" if there else "add", "path": pointer(".".join(parts[:depth])), "value": value}

@@ -1,0 +1,38 @@
+"""All the findings for a machine: every rule about it, asked in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dstui.check.rule import RULES
+from dstui.check.rules.machine import (
+    health,  # noqa: F401 - importing them registers their rules
+    placement,  # noqa: F401
+    variables,  # noqa: F401
+)
+from dstui.check.rules.machine.machine_finding import MachineFinding, MachineRule
+from dstui.check.rules.machine.requirement import Requirement
+from dstui.machine.snapshot import Machine
+
+MARKS = {"error": "✗", "warning": "▲", "info": "·"}
+
+
+def check_machine(machine: Machine, requirement: Requirement | None = None) -> list[MachineFinding]:
+    """Return all findings for a job on a machine (for any job without a `requirement`), the worst first."""
+    requirement = requirement or Requirement()
+    found = [
+        replace(finding, level=finding.level or rule.severity, code=rule.code, source=rule.source)
+        for rule in RULES.values()
+        if isinstance(rule, MachineRule)
+        for finding in rule.find(machine, requirement)
+    ]
+    return sorted(found, key=lambda finding: ("error", "warning", "info").index(finding.level or "info"))
+
+
+def machine_finding_lines(machine: Machine) -> Iterator[str]:
+    """Yield the findings for any job on this machine as lines of text, the worst first."""
+    for finding in check_machine(machine):
+        yield f"{MARKS[finding.level or 'info']} {finding.message}"
+        if finding.fix and finding.level != "info":
+            yield f"  → {finding.fix}"

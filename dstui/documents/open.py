@@ -1,0 +1,303 @@
+"""Any file that people have, opened as a Plan: a Plan itself, one that comes with dstui, a ds_config.json, an accelerate YAML, a launch.
+
+And the script that a Plan names, looked into (never run): who reads its configuration, and how.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dstui.adopt.signs import PYTHON, Kind, kind_of
+from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
+from dstui.documents.plan_files import find_plan, overridden, read_plan
+from dstui.plan import Plan, load
+from dstui.plan.accelerate_keys import DEFAULT_CONFIG
+from dstui.plan.finding import Finding
+from dstui.plan.hostfile import HostfileError
+
+if TYPE_CHECKING:
+    from dstui.adopt.every_kind import FilesBeside
+    from dstui.adopt.recipes import Script
+    from dstui.adopt.script import NoScript, ScriptFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A Plan, and the file it is saved to; None where that is still to be named."""
+
+    plan: Plan
+    path: Path | None
+    notes: tuple[str, ...] = ()
+    """What was changed or not understood where it was made of another file."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with a file that it was made of, by its own lines and paths."""
+    made: bool = False
+    """Whether it was made of another file, whose lines are not the Plan's."""
+
+
+def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0) -> Opened:
+    """Open a file by its path, or a shipped Plan by its name. `script`: what a bare configuration is to train;
+    `launch`: which one of a shell text is meant, from 1.
+
+    Raises FileProblem or PlanError.
+    """
+    path = find_plan(name)
+    text = read_text(path)
+    if path == Path(name) and (kind := kind_of(text, path.name)) == "script":
+        return _plan_of_script(name, text, sets)
+    if path == Path(name) and kind != "plan":
+        return _made(path, text, kind, ImportOptions(sets, script, launch))
+    if script:
+        raise FileProblem(
+            f"{path} is a Plan, which names its script itself (--set job.script=… changes it); a script after -- goes with a ds_config.json"
+            " or an accelerate YAML"
+        )
+    return Opened(read_plan(path, sets), path if path == Path(name) else None)
+
+
+def is_script(name: str) -> bool:
+    """Whether a name is that of a Python script that is there."""
+    return name.endswith(PYTHON) and is_file(name)
+
+
+def script_named(name: str, text: str) -> Script:
+    """A training script, looked into, as the recipes take it."""
+    from dstui.adopt.recipes import Script
+    from dstui.adopt.script import ScriptFacts
+
+    return Script(name, _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read"), "optim" in text)
+
+
+def _plan_of_script(name: str, text: str, sets: Sequence[str]) -> Opened:
+    """The Plan of the first recipe for a script on this machine."""
+    from dstui.adopt.recipes import recipes
+    from dstui.machine.probe import probe
+
+    script = script_named(name, text)
+    offered = recipes(script, probe())
+    notes = [f"{name}: {script.facts.why}", f"for this machine: {offered[0].name} ({offered[0].says})"]
+    if len(offered) > 1:
+        notes.append(f"others, which dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
+    if script.facts.options:
+        notes.append(f"its arguments, for job.args: {' '.join(script.facts.options)}")
+    return Opened(overridden(load(offered[0].text, name, str(Path.cwd())), sets), None, tuple(notes), made=True)
+
+
+def open_text(text: str, launch: int = 0) -> Opened:
+    """A text without a file, such as a pasted command. Raises FileProblem or PlanError."""
+    path = Path("pasted")
+    kind = kind_of(text)
+    return _made(path, text, kind, ImportOptions(launch=launch)) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
+
+
+def plan_of_both(config: str, script: str) -> Opened:
+    """A ds_config.json or an accelerate YAML and the script that it is for, as one Plan. Raises FileProblem or PlanError."""
+    path, facts = Path(config), _facts_of(Path(script))
+    text = read_text(path)
+    kind = kind_of(text, path.name)
+    args = (
+        facts.suggested_args if facts is not None and kind == "ds_config" else ()
+    )  # an accelerate YAML reaches it through its environment
+    return _made(path, text, kind, ImportOptions(script=(script, *args)))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What is asked of a file that is no Plan."""
+
+    sets: Sequence[str] = ()
+    """PATH=VALUE, to be set in the Plan that is made."""
+    script: Sequence[str] = ()
+    """What a bare configuration is to train."""
+    launch: int = 0
+    """Which launch of a shell text is meant, from 1; 0 is the likeliest."""
+
+
+def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
+    """The Plan of a file of another kind; paths in it are relative to the current folder."""
+    from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
+    from dstui.adopt.every_kind import imported
+
+    here = path.resolve()
+    words = [word if not number else _handed_over(word, here) for number, word in enumerate(choice.script)]
+    try:
+        found = imported(kind, text, str(path), words, _beside(path, kind, choice.launch))
+        plan = load(found.text, str(path), str(Path.cwd()))
+    except ConfigError as error:
+        where = ":".join(str(part) for part in (path, error.line, error.column) if part)
+        raise FileProblem(f"{where}: {error.message}") from None
+    return Opened(overridden(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True)
+
+
+def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
+    """What can be asked about the files that this one names."""
+    from dstui.adopt.every_kind import FilesBeside
+
+    reader = file_reader(path.parent)
+    if kind != "command":
+        return FilesBeside(reader, lambda name: _facts_of(Path(name)))
+    from dstui.adopt.shell.read import Unparsed
+    from dstui.adopt.shell.shell_state import Node, ShellContext
+    from dstui.base.shell_parser import ShellSyntax, parse_shell
+
+    def parse(text: str) -> Node:
+        try:
+            return parse_shell(text)
+        except ShellSyntax as problem:
+            raise Unparsed(problem.message, problem.line) from None
+
+    def parse_inner(text: str) -> Node | None:
+        with suppress(Unparsed):
+            return parse(text)
+        return None
+
+    around = ShellContext(
+        folder=str(Path.cwd()),
+        script=str(path) if path.name != "pasted" or is_file(path) else "",
+        environment=os.environ,
+        parse=parse_inner,
+        is_folder=is_folder,
+        text_of=reader,
+        moment=time.strftime,
+    )
+    return FilesBeside(reader, lambda name: _facts_of(Path(name)), around, parse, launch)
+
+
+def file_reader(folder: Path) -> Callable[[str], str | None]:
+    """Return what reads a file that another one names: relative to the current folder, as its ranks would, else to that file's."""
+
+    def read(name: str) -> str | None:
+        for place in (default_config(),) if name == DEFAULT_CONFIG else (typed_path(name), folder / typed_path(name)):
+            if is_file(place):
+                return read_text(place)
+        return None
+
+    return read
+
+
+def default_config() -> Path:
+    """Where accelerate keeps its default_config.yaml (accelerate/commands/config/config_args.py)."""
+    cache = typed_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return typed_path(os.environ.get("HF_HOME") or str(cache / "huggingface")) / "accelerate" / DEFAULT_CONFIG
+
+
+def _handed_over(word: str, config: Path) -> str:
+    """An argument; where it is the path of the configuration itself, by whatever spelling, the place of the rendered one."""
+    option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    with suppress(OSError, ValueError):
+        if value and Path(value).resolve() == config:
+            return f"{option}{equals}{{ds_config}}"
+    return word
+
+
+def allocation_of(plan: Plan) -> dict[str, int] | None:
+    """The hosts of the SLURM allocation that this process is in, for a Plan that gives only the number of its hosts. Never raises."""
+    from dstui.adopt.slurm import hosts_of_allocation  # most Plans name their hosts, or need none
+
+    cluster = plan.cluster
+    if cluster.hosts is not None or cluster.hostfile is not None or (cluster.num_nodes or 1) < 2:
+        return None
+    with suppress(HostfileError):
+        return hosts_of_allocation(os.environ)
+    return None
+
+
+def script_facts_of(plan: Plan) -> ScriptFacts | NoScript | None:
+    """What the script of a Plan says of itself; None where there is nothing to look into. Reads, and runs nothing."""
+    return script_facts(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
+
+
+def script_facts(folder: str, script: str | None, module: str | None) -> ScriptFacts | NoScript | None:
+    """As `script_facts_of`, for a script, or for a module whose file stands under the folder."""
+    from dstui.adopt.script import NoScript
+
+    if script:
+        return _facts_of(Path(folder, script)) or NoScript(Path(folder, script))
+    stem = Path(folder, (module or "").replace(".", "/"))
+    with suppress(OSError, ValueError):
+        found = next((path for path in (stem.with_suffix(".py"), stem / "__main__.py") if module and path.is_file()), None)
+        return _facts_of(found, Path(folder)) if found is not None else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedScript:
+    """The plain loop of a Plan with DeepSpeed's lines in it: a new file, the user's stays as it is."""
+
+    name: str
+    """What the new file is called."""
+    text: str
+    """The new file; empty where the lines have no clear place in the script."""
+    diff: str
+    notes: tuple[str, ...]
+    """What stays to be done by hand, each with its line."""
+
+
+def changed_script(plan: Plan) -> ChangedScript | None:
+    """The script of a Plan as DeepSpeed would train it; None where it is no plain loop. Reads, and runs nothing."""
+    facts = script_facts_of(plan)
+    without = getattr(facts, "without", None)
+    if without is None or without.what == "lightning" or not plan.job.script:
+        return None
+    from difflib import unified_diff
+
+    from dstui.adopt.adapted_script import adapted
+    from dstui.adopt.loop_parts import NoPlace
+
+    path = Path(plan.place(plan.job.workdir), plan.job.script)
+    name = f"{path.stem}_deepspeed.py"
+    try:
+        before = read_text(path)
+        made = adapted(before)
+    except NoPlace as problem:
+        where = f"{path.name}:{problem.line}" if problem.line else path.name
+        return ChangedScript(name, "", "", (f"{where}: {problem.message}; these are the lines in general, to be placed by hand",))
+    lines = unified_diff(before.splitlines(keepends=True), made.text.splitlines(keepends=True), path.name, name)
+    diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes))
+
+
+def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:
+    """What a script says of itself; None where it cannot be read. What was read is kept until a file of it changes.
+
+    `root`: where its imports are looked for, if not in its own folder.
+    """
+    with suppress(OSError, ValueError, FileProblem):
+        asked = (path, root or path.parent, path.stat().st_mtime_ns)
+        facts, read = _facts(*asked)
+        if any(_changed_at(file) != moment for file, moment in read.items()):
+            _facts.cache_clear()
+            facts, _ = _facts(*asked)
+        return facts
+    return None
+
+
+def _changed_at(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+@lru_cache(maxsize=64)
+def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
+    """The facts, and the modules of the script that were asked for, with the moment of their last change (0: not there)."""
+    from dstui.adopt.script import inspect_script
+
+    read = dict[Path, int]()
+
+    def text_of(name: str) -> str | None:
+        file = root / name
+        read[file] = _changed_at(file)
+        with suppress(FileProblem):
+            return read_text(file) if read[file] and is_file(file) else None
+        return None
+
+    package = path.parent.relative_to(root).as_posix()
+    return inspect_script(read_text(path), text_of, package.strip(".")), read

@@ -1,0 +1,112 @@
+"""The files that a Plan is read from and that it names: shipped Plans, overrides, hostfiles, .deepspeed_env."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from dstui.base.files import FileProblem, is_file, is_there, read_text
+from dstui.plan import Plan, PlanError, load
+from dstui.plan.env_file import ENV_FILE, EnvFiles
+from dstui.plan.finding import Finding
+from dstui.plan.hostfile import HostfileError, HostfileProblem, parse_hostfile
+
+SHIPPED = {
+    "quickstart": "trains for real in half a minute, on two CPU ranks or all GPUs",
+    "zero1": "the optimizer split over the GPUs: as fast as without",
+    "zero2": "gradients too: the usual choice for fine-tuning",
+    "zero3": "weights too: a model that no GPU holds alone",
+    "zero2-offload": "the optimizer in host RAM: one or two GPUs",
+    "zero3-offload": "weights and optimizer in host RAM: the largest model per GPU",
+    "zero-infinity": "weights and optimizer on NVMe disks",
+    "zero-pp": "several hosts with a slow network between them (ZeRO++)",
+    "lora-zero3-offload": "LoRA with PEFT on frozen weights in host RAM",
+    "zero-inference": "answers of a model that no GPU holds alone",
+    "distillation": "two models: a student at ZeRO-2 learns from a teacher at ZeRO-3 (trains for real)",
+    "long-context": "long sequences, each split over several GPUs (Ulysses)",
+    "moe": "a mixture of experts",
+    "pretrain": "many hosts, restarts by itself",
+}
+"""Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
+SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] / "configs")
+"""Where they lie: of an installed dstui, of a checkout."""
+
+
+def find_plan(name: str) -> Path:
+    """The path of a Plan: the file of that name, else the shipped Plan that is called so (`quickstart`)."""
+    path = Path(name)
+    if name in SHIPPED and not is_there(path):
+        places = (folder / f"{name}.yaml" for folder in SHIPPED_IN)
+        return next((place for place in places if place.exists()), path)
+    return path
+
+
+def is_shipped(folder: str) -> bool:
+    """Whether the Plans in a folder are those that come with dstui, which belong to no project."""
+    return Path(folder) in SHIPPED_IN
+
+
+def hostfile_of(plan: Plan) -> dict[str, int] | HostfileProblem | None:
+    """What the hostfile of a Plan holds, or why that cannot be told; None where it names none. Never raises."""
+    return pool_in(Path(plan.place(plan.cluster.hostfile))) if plan.cluster.hostfile is not None else None
+
+
+def pool_in(path: Path) -> dict[str, int] | HostfileProblem:
+    """Host -> slots of a hostfile, or why it gives none. Never raises."""
+    try:
+        return parse_hostfile(read_text(path))
+    except HostfileError as error:
+        return HostfileProblem(error.message, error.line)
+    except FileProblem as problem:
+        return HostfileProblem(str(problem).removeprefix(f"{path}: "), missing=not is_there(path))
+
+
+def env_files_of(plan: Plan) -> EnvFiles:
+    """The .deepspeed_env files that DeepSpeed's launcher would read for a Plan. Never raises."""
+    return env_files_in(plan.place(plan.job.workdir), plan.cluster.env_file)
+
+
+def env_files_in(workdir: str, name: str | None = None) -> EnvFiles:
+    """Those of a job's folder and of the home; `name`: another one for them. Never raises."""
+    name = name or os.environ.get("DS_ENV_FILE") or ENV_FILE
+    folders = (os.path.expanduser("~"), workdir)  # noqa: PTH111 - Path.home() raises where nobody knows the user
+    found = EnvFiles()
+    for path in filter(is_file, dict.fromkeys(Path(folder, name) for folder in folders)):
+        found = _with_env_file(found, path)
+    return found
+
+
+def _with_env_file(found: EnvFiles, path: Path) -> EnvFiles:
+    try:
+        return found.joined(str(path), read_text(path))
+    except FileProblem as problem:
+        return replace(found, problems=(*found.problems, str(problem)))
+
+
+def read_pool(plan: Plan) -> dict[str, int] | None:
+    """Host -> slots of the hostfile that a Plan names; None where it names none. Raises FileProblem."""
+    if plan.cluster.hostfile is None:
+        return None
+    path = Path(plan.place(plan.cluster.hostfile))
+    try:
+        return parse_hostfile(read_text(path))
+    except HostfileError as error:
+        raise FileProblem(f"{path}: {error}") from None
+
+
+def read_plan(path: Path, sets: Iterable[str] = ()) -> Plan:
+    """A Plan from a file or a shipped one by its name, with `PATH=VALUE` overrides (VALUE is YAML). Raises FileProblem or PlanError."""
+    path = find_plan(str(path))
+    return overridden(load(read_text(path), str(path), str(path.absolute().parent)), sets)
+
+
+def overridden(plan: Plan, sets: Iterable[str]) -> Plan:
+    """The Plan with `PATH=VALUE` overrides (VALUE is YAML). Raises PlanError."""
+    for override in sets:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise PlanError([Finding("PLAN", "error", key, f"--set {override}: it takes PATH=VALUE (deepspeed.zero_optimization.stage=2)")])
+        plan = plan.set(key, plan.parse(key, text))
+    return plan

@@ -1,0 +1,128 @@
+"""What was measured: how fast machines are (`--calibrate`), and what runs of a model took, beside what was forecast of them.
+
+Kept in the user's own folders, for each model a small file with the last runs on each machine. The next forecast learns from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from dstui.base.files import FileProblem, read_text, write_atomic
+from dstui.base.limits import parse_json
+from dstui.facts.calibration import machine_key, read_rates
+from dstui.machine.report import format_size
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+
+KEPT_RUNS, KEPT_MACHINES, KEPT_MODELS = 8, 16, 64
+"""Of each model on each machine the last runs; of each model the last machines; the models that were run last."""
+OF_MODEL = ("source", "params", "trainable", "lora", "quantization", "attention")
+"""What makes a model another one, of what a Plan says of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What one run took. None is not known."""
+
+    run: str = ""
+    ended: str = ""
+    """ISO 8601, UTC."""
+    gpu_bytes: int | None = None
+    """The most of a GPU, by NVML (the whole of it) or by the logs (what torch gave out)."""
+    node_bytes: int | None = None
+    """The most that the ranks of one node held in RAM, by the kernel."""
+    step_seconds: float | None = None
+    memory_scale: float | None = None
+    """Bytes as a multiple of what was forecast."""
+    step_scale: float | None = None
+
+    def __str__(self) -> str:
+        of_gpu = self.gpu_bytes is not None
+        memory, where = (self.gpu_bytes, "of a GPU") if of_gpu else (self.node_bytes, "of the RAM of a node")
+        facts = [f"{format_size(memory)} {where}{_beside(self.memory_scale)}"] if memory else []
+        facts += [f"{self.step_seconds:.3g} s a step{_beside(self.step_scale)}"] if self.step_seconds else []
+        return f"{self.run} ({self.ended[:10]}): {', '.join(facts)}"
+
+
+def _beside(scale: float | None) -> str:
+    return f" ({scale - 1:+.0%} of the forecast)" if scale is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What runs of one model took, and how fast machines are, both by the key of the machine."""
+
+    taken: Mapping[str, Sequence[Taken]]
+    rates: Mapping[str, Mapping[str, Any]]
+
+    def runs(self, machine: Machine) -> Sequence[Taken]:
+        """The runs on a machine, oldest first."""
+        return self.taken.get(machine_key(machine), ())
+
+    def of(self, machine: Machine) -> dict[str, Any]:
+        """What `forecast` takes as `measured`."""
+        return {**self.rates.get(machine_key(machine), {}), **self.scales(machine)}
+
+    def scales(self, machine: Machine) -> dict[str, float]:
+        """The medians of what was taken as multiples of what was forecast; what nobody measured is left out."""
+        runs = self.runs(machine)
+        found = {name: [value for run in runs if (value := getattr(run, name))] for name in ("memory_scale", "step_scale")}
+        return {name: median(values) for name, values in found.items() if values}
+
+
+def model_key(plan: Plan) -> str:
+    """A name for the model of a Plan; empty where it names none."""
+    model = plan.data.get("model")
+    named = {key: str(model[key]) for key in OF_MODEL if model.get(key) is not None} if isinstance(model, Mapping) else {}
+    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16] if {"source", "params"} & set(named) else ""
+
+
+def read_measured(model: str) -> Measured:
+    """What is kept of a model by its key; empty where nothing is."""
+    try:
+        data = parse_json(read_text(_path(model))) if model else {}
+    except (FileProblem, ValueError):
+        data = {}
+    machines = data.get("machines") if isinstance(data, Mapping) else None
+    runs = machines if isinstance(machines, Mapping) else {}
+    taken = {name: [taken_of(run) for run in of_machine] for name, of_machine in runs.items() if isinstance(of_machine, list)}
+    return Measured(taken, read_rates())
+
+
+def taken_of(found: Any) -> Taken:
+    """A run as it was written; what makes no sense is left out."""
+    given = found if isinstance(found, Mapping) else {}
+    made: dict[str, Any] = {name: given[name][:200] for name in ("run", "ended") if isinstance(given.get(name), str)}
+    made |= {name: given[name] for name in ("gpu_bytes", "node_bytes") if type(given.get(name)) is int and 0 < given[name] < 1 << 60}
+    limits = {"step_seconds": 1e7, "memory_scale": 1e3, "step_scale": 1e6}
+    made |= {name: float(given[name]) for name in limits if isinstance(given.get(name), float) and 0 < given[name] < limits[name]}
+    return Taken(**made)
+
+
+def remember(plan: Plan, machine: Machine, taken: Taken) -> None:
+    """Keep what a run took. FileProblem or OSError where that cannot be written."""
+    model, here = model_key(plan), machine_key(machine)
+    if not model:
+        return
+    before = {name: list(runs) for name, runs in read_measured(model).taken.items()}
+    runs = [run for run in before.pop(here, []) if run.run != taken.run]
+    machines = dict([*before.items(), (here, [*runs, taken][-KEPT_RUNS:])][-KEPT_MACHINES:])
+    path = _path(model)
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    kept = {name: [asdict(run) for run in of_machine] for name, of_machine in machines.items()}
+    write_atomic(path, json.dumps({"version": 1, "machines": kept}, indent=1) + "\n", replace=True)
+    files = sorted(path.parent.glob("*.json"), key=lambda file: file.stat().st_mtime)
+    for old in files[:-KEPT_MODELS]:
+        old.unlink(missing_ok=True)
+
+
+def _path(model: str) -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("dstui") / "measured" / f"{model}.json"

@@ -1,0 +1,209 @@
+"""What the files of a model tell: config.json, the headers of its weights, the hub's cache on this machine. Nothing in them is trusted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dstui.adopt.script_options import options_of_yamls
+from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
+from dstui.base.limits import parse_json
+from dstui.base.regular_files import open_regular
+from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, unknown_model
+from dstui.forecast.presets import preset
+from dstui.forecast.setup import configurations
+from dstui.plan import Plan
+from dstui.plan.model import Model
+
+HEADER_LIMIT = 8 << 20
+"""Bytes of a safetensors header, enough for 60,000 tensors; what is made of them takes twenty times as much."""
+MOST_SHARDS = 2000
+PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
+"""Types in which a number is a parameter; others are packed."""
+NO_PARAMETERS = re.compile(r"(inv_freq|masked_bias|\.attn\.bias|\.attention\.bias|position_ids)$")
+"""Buffers that older files hold beside the parameters."""
+HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
+
+
+def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
+    """What is known of the model of a Plan, or of each of several by its name. Never raises: `problem` says why one is not known."""
+    names = [name for name in configurations(plan) if name]
+    if not names:
+        model = plan.model
+        found = read_model(model.source if model else None, model.params if model else None, plan.base)
+        return replace(found, options=options_of_yamls(plan.job.args, _reader(plan)))
+    models = {name: plan.focused_on(name).model or Model() for name in names}
+    return {name: read_model(one.source, one.params, plan.base) for name, one in models.items()}
+
+
+def _reader(plan: Plan) -> Callable[[str], str | None]:
+    """What reads a file that the script's arguments name, as its ranks would find it."""
+
+    def read(name: str) -> str | None:
+        path = Path(plan.base) / typed_path(plan.job.workdir) / typed_path(name)
+        try:
+            return read_text(path) if is_file(path) else None
+        except FileProblem:
+            return None
+
+    return read
+
+
+def read_model_configs(plan: Plan) -> dict[str, Mapping[str, Any] | None]:
+    """The config.json of each configuration's model, by the names of `Plan.configurations`. Never raises."""
+    models = {name: plan.focused_on(name).model for name in plan.configurations}
+    return {name: model_config(model.source if model else None, plan.base) for name, model in models.items()}
+
+
+def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
+    """The config.json of a model, where it is on this machine or dstui knows it. Never raises."""
+    if not source:
+        return None
+    path = Path(base) / typed_path(source)
+    folder = path if is_there(path) else _cached(source) if HUB_ID.fullmatch(source) else None
+    if folder is None:
+        return preset(source)
+    try:
+        return _json(folder / "config.json" if is_folder(folder) else folder)
+    except FileProblem:
+        return None
+
+
+def read_model(source: str | None, params: float | None, base: str) -> ModelFacts:
+    """What is known of one model: by its source where that can be read, else by its number of parameters."""
+    if source is None:
+        if params is None:
+            return unknown_model(
+                "", "the Plan names no model: give model.source (a folder, a config.json or a hub id) or model.params: 7.0e9"
+            )
+        return facts_of_params(params) if 1 <= params <= 1e14 else unknown_model("", f"model.params is {params:g}: no model has so many")
+    found = _of_source(source, base)
+    return facts_of_params(params) if found.problem and params is not None and 1 <= params <= 1e14 else found
+
+
+def _of_source(source: str, base: str) -> ModelFacts:
+    path = Path(base) / typed_path(source)
+    if is_there(path):
+        return _of_path(path)
+    cached = _cached(source) if HUB_ID.fullmatch(source) else None
+    if cached is not None:
+        return _of_path(cached)
+    known = preset(source)
+    if known is not None:
+        return facts_of_config(known, f"{source}, as dstui knows it")
+    if not HUB_ID.fullmatch(source):
+        return unknown_model(
+            source, f"model.source: there is no {source[:200]}, and it is no hub id: correct it, or give model.params: 7.0e9"
+        )
+    return unknown_model(
+        source,
+        f"model.source: {source} is no folder here, not in the hub's cache and not among the models that dstui knows: "
+        f"hf download {source} config.json, or give model.params: 7.0e9",
+    )
+
+
+def _of_path(path: Path) -> ModelFacts:
+    """A folder, a config.json or a file of weights."""
+    try:
+        if is_folder(path):
+            if is_file(path / "config.json"):
+                found = facts_of_config(_json(path / "config.json"), str(path / "config.json"))
+                if not found.problem and not found.guess:
+                    return found
+                counted = _of_weights(_shards(path), path, found.problem)
+                return found if counted.problem and found.guess else counted
+            return _of_weights(_shards(path), path, f"{path} has no config.json")
+        if path.suffix == ".safetensors":
+            return _of_weights([path], path, "")
+        return facts_of_config(_json(path), str(path))
+    except FileProblem as problem:
+        return unknown_model(str(path), str(problem))
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        data = parse_json(read_text(path))
+    except ValueError as error:
+        raise FileProblem(f"{path}: no JSON: {str(error)[:200]}") from None
+    if not isinstance(data, dict):
+        raise FileProblem(f"{path}: a config.json is an object ({{…}}), and this is none")
+    return data
+
+
+def _of_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
+    """The number of parameters that the headers of weights tell."""
+    if not files:
+        return unknown_model(str(path), why or f"{path} has neither a config.json nor safetensors")
+    total = 0
+    for file in files:
+        for name, dtype, count in _header(file):
+            if NO_PARAMETERS.search(name):
+                continue
+            if dtype not in PLAIN:
+                return unknown_model(str(path), f"{file} holds packed numbers ({dtype}), which are not counted: give model.params: 7.0e9")
+            total += count
+    return facts_of_params(total, f"the weights in {path}")
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The files of weights in a folder, by their index where there is one."""
+    index = folder / "model.safetensors.index.json"
+    if is_file(index):
+        named = _json(index).get("weight_map")
+        names = {str(name) for name in named.values()} if isinstance(named, dict) else set()
+        if len(names) > MOST_SHARDS or any("/" in name or name.startswith(".") for name in names):
+            raise FileProblem(f"{index} names files that are not beside it, or too many")
+        return [folder / name for name in sorted(names)]
+    single = folder / "model.safetensors"
+    return [single] if is_file(single) else []
+
+
+def _header(path: Path) -> list[tuple[str, str, int]]:
+    """Name, type and number of elements of each tensor in a safetensors file: its first bytes are read, and no tensor."""
+    try:
+        if not is_file(path):
+            raise FileProblem(f"{path} is missing, or no regular file")
+        with os.fdopen(open_regular(path.resolve()), "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 2 <= length <= HEADER_LIMIT:
+                raise FileProblem(f"{path} is no safetensors file: its header would have {length} bytes")
+            head = parse_json(file.read(length).decode())
+    except OSError as error:
+        raise FileProblem(f"{path}: {reason(error)}") from None
+    except ValueError:
+        raise FileProblem(f"{path} is no safetensors file: its header is no JSON") from None
+    if not isinstance(head, dict):
+        raise FileProblem(f"{path} is no safetensors file: its header is no object")
+    return [_tensor(path, name, entry) for name, entry in head.items() if name != "__metadata__"]
+
+
+def _tensor(path: Path, name: str, entry: Any) -> tuple[str, str, int]:
+    shape = entry.get("shape") if isinstance(entry, dict) else None
+    if (
+        not isinstance(shape, list)
+        or not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 48 for n in shape)
+        or len(shape) > 16
+    ):
+        raise FileProblem(f"{path}: the tensor {name[:80]!r} has no shape")
+    count = 1
+    for length in shape:
+        count *= length
+    return name, str(entry.get("dtype")), count
+
+
+def _cached(name: str) -> Path | None:
+    """The folder of the newest snapshot of a model in the hub's cache; None where it has none with a config.json."""
+    cache = os.environ.get("HF_HUB_CACHE") or typed_path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
+    folder = Path(cache) / f"models--{name.replace('/', '--')}"
+    try:
+        revision = read_text(folder / "refs" / "main")[:80].strip()
+        here = folder / "snapshots" / revision
+        if re.fullmatch(r"[0-9a-f]{6,64}", revision) and is_file(here / "config.json"):
+            return here
+        return next((snapshot for snapshot in sorted((folder / "snapshots").iterdir()) if is_file(snapshot / "config.json")), None)
+    except (OSError, FileProblem):
+        return None

@@ -1,0 +1,1 @@
+"""Acting for a job: starting it, stopping it, taking over its supervision."""

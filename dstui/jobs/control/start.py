@@ -1,0 +1,207 @@
+"""Starting a job: look whether it can start at all, write its folder, hand it to a supervisor."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.jobs.control.take_over import spawn_supervisor
+from dstui.jobs.store.access_time import watch
+from dstui.jobs.store.create import create
+from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
+from dstui.jobs.store.ownership import NotOwn, own_tag, remember
+from dstui.jobs.store.processes import TAG, find
+from dstui.jobs.store.records import LaunchRecord
+from dstui.jobs.store.status import initial
+from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port, launch_json, with_address, with_port
+from dstui.plan import PlanError
+from dstui.plan.holes import describe_open_holes, fill_holes, find_holes
+from dstui.plan.launchers import BY_NAME
+from dstui.render.artifacts import artifacts
+from dstui.render.launch import RenderError
+from dstui.render.spec import LaunchSpec
+from dstui.render.target import Target
+
+ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
+"""Looks for deepspeed without importing it, which would take seconds."""
+INSTALL = "install it there (python -m pip install deepspeed), or name another interpreter"
+UP = 20.0
+"""Seconds for a supervisor to report; it takes a twentieth of one."""
+
+
+class LaunchError(Exception):
+    """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
+
+
+def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None = None) -> JobFolder:
+    """Start a job and return at once: it lives in its folder, by its supervisor. Raises LaunchError.
+
+    `run_dir` is the job folder itself (it must be empty or not be there). With `owner_pid` the job lives and dies with that process.
+    """
+    target = _without_holes(target)
+    plan, machine = target.plan, target.machine
+    if machine.recorded:
+        raise LaunchError(
+            f"A job can be started on this machine only, and the given one is recorded ({machine.source}): leave out --machine"
+        )
+    try:
+        spec = target.launch
+    except RenderError as error:
+        raise LaunchError(str(error)) from None
+    check(spec)
+    if not spec.local and plan.cluster.master_port is None:
+        spec = with_port(spec, free_port())
+    if not spec.only_here and plan.cluster.master_addr is None and not spec.meets_by_name:
+        from dstui.hosts.address import meeting_address  # brings ssh, which a job of this machine does without
+
+        spec = with_address(spec, meeting_address(spec.hosts[0]))
+    name = plan.name or Path(spec.script[-1]).stem
+    runs = Path.cwd() / RUNS_FOLDER
+    had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
+    try:
+        folder = create(name, datetime.now(), run_dir)
+    except FileProblem as error:
+        raise LaunchError(str(error)) from None
+    try:
+        files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
+        files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
+        tag = uuid.uuid4().hex
+        record = LaunchRecord.from_json(launch_json(spec, plan, folder, tag))
+        if record is None:
+            raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
+        _fill(folder, record, files, tag)
+        _hand_over(folder, spec, name, owner_pid, tag)
+    except BaseException as error:
+        _undo(folder, keep=had_folder)
+        if run_dir is None and not had_runs:
+            with suppress(OSError):
+                runs.rmdir()
+        if isinstance(error, OSError):
+            raise LaunchError(f"Cannot write the job folder {folder.path}: {reason(error)} (--run-dir names another place)") from None
+        if isinstance(error, FileProblem):
+            raise LaunchError(f"Cannot write the job folder: {error} (--run-dir names another place)") from None
+        raise
+    return folder
+
+
+def _without_holes(target: Target) -> Target:
+    """The target with the holes of its Plan filled from the environment. Raises LaunchError with those that stay open."""
+    try:
+        plan = fill_holes(target.plan, os.environ)
+    except PlanError as error:
+        raise LaunchError(f"A hole of the Plan is filled with what it cannot be: {error}") from None
+    if still_open := find_holes(plan):
+        raise LaunchError(describe_open_holes(still_open))
+    return target if plan is target.plan else replace(target, plan=plan)
+
+
+def check(spec: LaunchSpec) -> None:
+    """What would make every launch fail, found before anything is written. Raises LaunchError."""
+    if not spec.local:
+        return _check_launcher(spec)
+    workdir = Path(spec.workdir)
+    if not is_folder(workdir):
+        raise LaunchError(f"job.workdir: there is no folder {workdir}")
+    if spec.script[0] != "-m" and not is_file(workdir / spec.script[0]):
+        raise LaunchError(f"job.script: there is no file {workdir / spec.script[0]} (a script is relative to job.workdir)")
+    _check_interpreter(spec.python, spec.env, workdir)
+
+
+def _check_launcher(spec: LaunchSpec) -> None:
+    """Several hosts: what each of them lacks is for its agent to say."""
+    if not spec.named:
+        raise LaunchError(
+            f"cluster.hosts: {len(spec.hosts)} hosts are wanted and none is named, so nothing can be started from here: name them, start "
+            "inside a SLURM allocation, or give the cluster what `dstui render --only sbatch` (or k8s) writes"
+        )
+    if spec.launcher == "nossh":
+        raise LaunchError(f"cluster.launcher: nossh means that you start each host by hand:\n\n{spec.command()}")
+    if spec.launcher == "accelerate" and spec.start != "hosts":
+        raise LaunchError("cluster.launcher: accelerate over pdsh cannot be followed: take pdsh, or accelerate's standard launcher")
+    path = os.pathsep.join(filter(None, [os.path.dirname(spec.python), os.environ.get("PATH")]))  # noqa: PTH120 - as the launch has it
+    reached_by = "srun" if spec.launcher == "slurm" else "" if spec.only_here else "ssh"
+    for program in filter(None, (reached_by, BY_NAME[spec.launcher].program if spec.start == "login" else "")):
+        if shutil.which(program, path=path) is None:
+            raise LaunchError(f"cluster.launcher: {spec.launcher} needs {program}, which is not on the PATH of this machine")
+
+
+def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> None:
+    if python == sys.executable and "PYTHONPATH" not in env:
+        if importlib.util.find_spec("deepspeed") is None:
+            raise LaunchError(f"job.python: {python}, dstui's own interpreter, has no deepspeed: {INSTALL}")
+        return
+    found = shutil.which(python)
+    if found is None:
+        raise LaunchError(f"job.python: there is no interpreter {python}")
+    try:
+        answer = subprocess.run(
+            [found, "-c", ASK_FOR_DEEPSPEED], env={**os.environ, **env}, cwd=workdir, capture_output=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchError(f"job.python: {python} does not run: {error}") from None
+    if answer.returncode == 3:
+        raise LaunchError(f"job.python: {python} has no deepspeed: {INSTALL}")
+    if answer.returncode:
+        reported = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {reported}")
+
+
+def _fill(folder: JobFolder, record: LaunchRecord, files: Mapping[str, str], tag: str) -> None:
+    for name, text in files.items():
+        write_atomic(folder.path / name, text, private=True)
+    folder.write_json(folder.launch_file, record.as_json())
+    if record.cluster:
+        write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n", private=True)
+    for config in folder.ds_configs:
+        watch(config)
+    folder.prepare(1)
+
+
+def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | None, tag: str) -> None:
+    """Write the first status and start the supervisor, which confirms by putting itself into it."""
+    owner = find(owner_pid) if owner_pid is not None else None
+    status = initial(tag, spec.ranks, owner, () if spec.local else spec.hosts)
+    lock = folder.lock()
+    if lock is None:
+        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")
+    try:
+        folder.write_status(status)
+        folder.append_event(time.time(), "start", folder=str(folder.path))
+        if problem := remember(folder, name, status.started, tag):
+            text = f"the index of runs cannot be written ({problem}): other dstui commands can only look at this job. A SIGTERM to its "
+            folder.append_event(time.time(), "notice", text=f"{text}supervisor stops it. XDG_STATE_HOME names another place for the index")
+        own_tag(folder, status)
+        supervisor = spawn_supervisor(folder, lock, tag)
+    except NotOwn as why:
+        raise LaunchError(
+            f"The job folder {folder.path} {why}: --run-dir names another place, on a file system that keeps permissions"
+        ) from None
+    finally:
+        os.close(lock)
+    deadline = time.monotonic() + UP
+    while (found := folder.read_status()) is None or found.supervisor is None:
+        if supervisor.poll() is not None or time.monotonic() > deadline:
+            supervisor.kill()
+            reported = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise LaunchError(f"The supervisor of the job did not start: {reported or 'it gave no reason'}")
+        time.sleep(0.005)
+
+
+def _undo(folder: JobFolder, keep: bool) -> None:
+    """Take away what this launch has written; a folder that was there before stays, empty."""
+    shutil.rmtree(folder.path, ignore_errors=True)
+    if keep:
+        with suppress(OSError):
+            folder.path.mkdir()

@@ -1,0 +1,102 @@
+"""Taking over the supervision of a job: the one place where a supervisor, or a notification, is started.
+
+Both outlive the terminal, in a session of their own. A supervisor gets the lock of the job with it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import dstui
+from dstui.base.regular_files import open_regular
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ownership import own_tag
+from dstui.jobs.store.processes import NOTIFY, SUPERVISES, SUPERVISOR, tagged
+from dstui.jobs.store.records import JobStatus
+from dstui.jobs.store.status import asked_for, current_status, finish, ranks_of
+
+IMPORTED_FROM = Path(dstui.__file__).parent.parent
+"""The folder in which `python -m` finds dstui, installed or not."""
+
+
+def take_over(folder: JobFolder) -> JobStatus | None:
+    """Look after a job of one's own whose supervisor was killed, and return its status; None where nothing in the folder tells any.
+
+    Where a process of the job lives, another supervisor is started; where none does, the end is written and told. Of every other job
+    (somebody else's, another host's, one that is looked after) this is the same as `current_status`.
+    """
+    status = current_status(folder)
+    if status is None or not status.orphaned:
+        return status
+    tag = own_tag(folder, status)
+    lock = folder.lock()
+    if lock is None:
+        return folder.read_status() or status
+    try:
+        return _supervise(folder, status, tag, lock)
+    finally:
+        os.close(lock)
+
+
+def _supervise(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> JobStatus:
+    """Do the same for who holds the lock."""
+    found = folder.read_status()
+    if found is None:
+        with suppress(OSError):  # another version may make sense of it
+            folder.status_file.replace(folder.status_file.with_suffix(".unreadable"))
+    if found is not None and found.final:
+        return found  # it has ended in between
+    if tagged(tag) or status.hosts:
+        with suppress(OSError):  # on a disk that cannot be written nobody can look after it
+            if found is None:
+                folder.write_status(status)
+            spawn_supervisor(folder, lock, tag)
+        return status
+    status = found or status
+    status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+    spawn_notification(folder)
+    return status
+
+
+def spawn_supervisor(folder: JobFolder, lock: int, tag: str) -> subprocess.Popen[bytes]:
+    """Start a supervisor for a job of one's own. Raises OSError.
+
+    It inherits the lock, so that the job has a holder of it at every moment.
+    """
+    output = open_regular(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", SUPERVISOR, str(folder.path), str(lock)],
+            env={**os.environ, SUPERVISES: tag},
+            cwd=IMPORTED_FROM,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+    finally:
+        os.close(output)
+    threading.Thread(target=process.wait, daemon=True).start()  # else it stays a zombie of ours when it ends
+    return process
+
+
+def spawn_notification(folder: JobFolder) -> None:
+    """Tell of the end of a job of one's own that has no supervisor; nobody waits for it, and it writes down what went wrong."""
+    launch = folder.read_launch()
+    if launch is None or not launch.on_end or not folder.has_ended:
+        return  # an end that could not be written would be told again at every look
+    with suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-m", NOTIFY, str(folder.path)],
+            cwd=IMPORTED_FROM,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )

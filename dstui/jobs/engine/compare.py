@@ -1,0 +1,106 @@
+"""The configuration that DeepSpeed resolved beside the one that the Plan rendered: which keys have other values, and who changed them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dstui.base.text import sanitise
+from dstui.jobs.engine.lines import EngineMade
+
+BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+OF_LIBRARIES = ("steps_per_print", "wall_clock_breakdown")
+"""Keys that accelerate and transformers set to values of their own: no news."""
+NAMED = 4
+"""Differences that a sentence names; of more, their number."""
+LONGEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key of the Plan's configuration that has another value in the run, or is not there."""
+
+    key: str
+    planned: Any
+    found: Any
+    missing: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_text(self.planned)} in the Plan, {'not there' if self.missing else _text(self.found)} in the run"
+
+
+def differences(planned: Mapping[str, Any], made: EngineMade) -> list[Difference]:
+    """Keys of the Plan that the run has otherwise. What the Plan leaves open ("auto") may have any value."""
+    if made.config is None:
+        return []
+    found = dict(_leaves(made.config)) | _resolved(made)
+    different = []
+    for key, value in _leaves(planned):
+        section = key.partition(".")[0]
+        if value == "auto" or section in OF_LIBRARIES:
+            continue
+        if key in found:
+            if not _same(value, found[key]):
+                different.append(Difference(key, value, found[key]))
+        elif section not in made.config:
+            different.append(Difference(key, value, None, missing=True))
+    return different
+
+
+def is_another(planned: Mapping[str, Any], made: EngineMade, different: list[Difference], rendered: tuple[str, ...]) -> bool:
+    """Whether the run has another configuration altogether, rather than the Plan's with some values changed.
+
+    `rendered`: names of the files that were rendered from the Plan.
+    """
+    if made.path is not None:
+        return os.path.basename(made.path) not in rendered  # noqa: PTH119 - a path of another host maybe
+    missing = sum(difference.missing for difference in different)
+    return 2 * missing > sum(1 for _ in _leaves(planned))
+
+
+def sentence(made: EngineMade, different: list[Difference], *, another: bool) -> str:
+    """What to say of these differences."""
+    where = f" ({made.own or made.caller})" if made.caller else ""
+    shown = [d for d in different if not d.missing] + [d for d in different if d.missing]
+    more = f", and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
+    if another:
+        source = f"was read: {made.path}" if made.path else "was given to deepspeed.initialize"
+        return f"another configuration than the Plan's {source}{where}: {'; '.join(map(str, shown[:NAMED]))}{more}"
+    parts = [f"leaves out {d.key}" if d.missing else f"overrode {d.key} {_text(d.planned)} with {_text(d.found)}" for d in shown[:NAMED]]
+    return f"your script {', '.join(parts)}{more}{where}"
+
+
+def _resolved(made: EngineMade) -> dict[str, Any]:
+    """What the engine itself says, whatever its configuration holds."""
+    found: dict[str, Any] = dict(zip(BATCH, made.batch, strict=False))
+    if made.stage is not None:
+        found["zero_optimization.stage"] = made.stage
+    if made.precision:
+        found |= {f"{name}.enabled": made.precision == name for name in ("bf16", "fp16")}
+    return found
+
+
+def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _leaves(inner, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", inner
+
+
+def _same(planned: Any, found: Any) -> bool:
+    """Whether two values mean the same: 5e8 is 500000000, and a number may be written as a text."""
+    if isinstance(planned, bool) or isinstance(found, bool):
+        return bool(planned == found)
+    try:
+        return bool(planned == found) or float(planned) == float(found)
+    except (TypeError, ValueError):
+        return str(planned) == str(found)
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return sanitise(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

@@ -1,0 +1,311 @@
+"""The lines that the hook of a rank writes (dstui/jobs/rank/hook/sitecustomize.py), as typed values.
+
+Another program, or a broken rank, may have written them: a line that makes no sense is skipped, and texts are safe to show.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dstui.base.regular_files import json_object, open_regular
+from dstui.base.text import sanitise
+from dstui.jobs.store.record_forms import is_number, is_text, one_of, sound, whole
+
+CHUNK = 1 << 16
+LONGEST = 1 << 19
+"""Bytes of a line; a configuration has at most half of that."""
+
+Form = Callable[[Any], bool]
+MOST = 1 << 62
+is_count = whole(0, MOST)
+is_model = whole(1, 1 << 16)
+
+
+def is_value(value: Any) -> bool:
+    """A number of a training: it may be NaN or infinite."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _all(form: Form) -> Form:
+    return lambda value: isinstance(value, list) and len(value) <= 1024 and all(map(form, value))
+
+
+def _named(form: Form) -> Form:
+    return lambda value: isinstance(value, dict) and len(value) <= 1024 and all(is_text(name) and form(v) for name, v in value.items())
+
+
+def _or_none(form: Form) -> Form:
+    return lambda value: value is None or form(value)
+
+
+@dataclass(frozen=True, slots=True)
+class HookStarted:
+    """The interpreter of the rank has started, and imported the hook."""
+
+    t: float = 0.0
+    pid: int = 0
+    mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMade:
+    """deepspeed.initialize has made an engine."""
+
+    t: float = 0.0
+    model: int = 1
+    """1 for the first engine of the process."""
+    caller: str | None = None
+    """`file:line` of the call; None where the engine was made in another way."""
+    own: str | None = None
+    """`file:line` in the user's own program that led there."""
+    path: str | None = None
+    """The file that the configuration was read from; None where a dictionary was given."""
+    config: Mapping[str, Any] | None = None
+    """As DeepSpeed has it, every "auto" filled in; None where it is too large."""
+    batch: list[int] = field(default_factory=list)
+    """train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps."""
+    stage: int | None = None
+    parameters: int | None = None
+    trained: int | None = None
+    engine: str = ""
+    optimizer: str | None = None
+    inner_optimizer: str | None = None
+    """The optimizer that DeepSpeed's own wraps."""
+    scheduler: str | None = None
+    groups: Mapping[str, int | None] = field(default_factory=dict)
+    """Ranks per group: data, tensor, sequence, pipe, expert."""
+    precision: str = ""
+    device: str = ""
+    device_name: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The model's name in the Plan, by the file of its configuration; empty where the Plan has one model."""
+        file = os.path.basename(self.path or "")  # noqa: PTH119 - a text, of another machine maybe
+        return file[len("ds_config_") : -len(".json")] if file.startswith("ds_config_") and file.endswith(".json") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStep:
+    """The engine has completed an optimizer step."""
+
+    t: float = 0.0
+    model: int = 1
+    step: int = 0
+    micro_steps: int = 1
+    loss: float | None = None
+    """The mean over the step's micro-batches, of this rank; their sum where the program divided them itself."""
+    lr: list[float] = field(default_factory=list)
+    grad_norm: float | None = None
+    loss_scale: float | None = None
+    skipped: int = 0
+    samples: int = 0
+    """Of all ranks, since the beginning."""
+    tokens: int | None = None
+    """Of this rank, since the beginning, padding included."""
+    times: Mapping[str, float] = field(default_factory=dict)
+    """Seconds: total, and of it forward, backward, step."""
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the allocator: peak, reserved, and what was allocated at the end of a phase."""
+    rss: int | None = None
+
+    @property
+    def own_seconds(self) -> float | None:
+        """Seconds of the step in which the rank waited for no other: outside of backward and step, which meet the others."""
+        total = self.times.get("total")
+        return None if total is None else max(total - self.times.get("backward", 0.0) - self.times.get("step", 0.0), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCall:
+    """The engine began, or ended, to save or load a checkpoint. `kind`: save or load; `state`: begun or done."""
+
+    t: float = 0.0
+    model: int = 1
+    step: int = 0
+    kind: str = "save"
+    state: str = "begun"
+    folder: str | None = None
+    tag: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationDone:
+    """The engine ran forward in evaluation mode, and trains again."""
+
+    t: float = 0.0
+    model: int = 1
+    step: int = 0
+    forwards: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoneOptimizer:
+    """An optimizer of torch stepped though deepspeed.initialize was not called."""
+
+    t: float = 0.0
+    optimizer: str = ""
+    caller: str = ""
+    own: str | None = None
+    ranks: int = 1
+    """Of torch.distributed, where that is set up; else 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookFault:
+    """A fault of the hook itself; the training goes on."""
+
+    t: float = 0.0
+    where: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HookEnded:
+    """The interpreter of the rank has ended in order."""
+
+    t: float = 0.0
+    faults: int = 0
+
+
+Report = HookStarted | EngineMade | EngineStep | CheckpointCall | EvaluationDone | LoneOptimizer | HookFault | HookEnded
+
+FORMS: Mapping[type, Mapping[str, Form]] = {
+    HookStarted: {"pid": is_count, "mode": is_text},
+    EngineMade: {
+        "model": is_model,
+        "caller": is_text,
+        "own": is_text,
+        "path": is_text,
+        "config": lambda value: isinstance(value, dict),
+        "batch": _all(is_count),
+        "stage": is_count,
+        "parameters": is_count,
+        "trained": is_count,
+        "engine": is_text,
+        "optimizer": is_text,
+        "inner_optimizer": is_text,
+        "scheduler": is_text,
+        "groups": _named(_or_none(is_count)),
+        "precision": is_text,
+        "device": is_text,
+        "device_name": is_text,
+        "versions": _named(is_text),
+    },
+    EngineStep: {
+        "model": is_model,
+        "step": is_count,
+        "micro_steps": is_count,
+        "loss": is_value,
+        "lr": _all(is_value),
+        "grad_norm": is_value,
+        "loss_scale": is_value,
+        "skipped": is_count,
+        "samples": is_count,
+        "tokens": is_count,
+        "times": _named(is_number),
+        "memory": _named(is_count),
+        "rss": is_count,
+    },
+    CheckpointCall: {
+        "model": is_model,
+        "step": is_count,
+        "state": one_of(("begun", "done")),
+        "folder": is_text,
+        "tag": is_text,
+        "seconds": is_number,
+    },
+    EvaluationDone: {"model": is_model, "step": is_count, "forwards": is_count, "seconds": is_number},
+    LoneOptimizer: {"optimizer": is_text, "caller": is_text, "own": is_text, "ranks": is_count},
+    HookFault: {"where": is_text, "error": is_text},
+    HookEnded: {"faults": is_count},
+}
+KINDS: Mapping[str, type] = {
+    "start": HookStarted,
+    "initialize": EngineMade,
+    "step": EngineStep,
+    "save": CheckpointCall,
+    "load": CheckpointCall,
+    "evaluation": EvaluationDone,
+    "alone": LoneOptimizer,
+    "fault": HookFault,
+    "end": HookEnded,
+}
+
+
+def parse(line: bytes) -> Report | None:
+    """A line as a value; None where it is of a kind that is not known here, half-written, or makes no sense."""
+    found = json_object(line)
+    name = found.get("is")
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None or not is_number(found.get("t")) or not sound(found, FORMS[kind]):
+        return None
+    values = {key: _safe(value) for key in FORMS[kind] if (value := found.get(key)) is not None}
+    if kind is CheckpointCall:
+        values["kind"] = name
+    report: Report = kind(t=found["t"], **values)
+    return report
+
+
+def _safe(value: Any) -> Any:
+    """Texts as they may be shown, wherever they stand."""
+    if isinstance(value, str):
+        return sanitise(value)
+    if isinstance(value, list):
+        return [_safe(each) for each in value]
+    return {sanitise(str(key)): _safe(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+class EngineLines:
+    """The lines of one rank as they come; the file may not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = -1
+        self.at = 0
+        """How many bytes were read."""
+        self.modified: float | None = None
+        """When the file was last written, as far as anything of it was read."""
+        self._rest = b""
+
+    def read(self, budget: int = CHUNK) -> list[Report]:
+        """What further bytes say, at most so many; empty where nothing is new."""
+        try:
+            if self._fd < 0:
+                self._fd = open_regular(self.path)
+            data = os.pread(self._fd, budget, self.at)
+        except OSError:
+            return []
+        if data:
+            self.modified = os.fstat(self._fd).st_mtime
+        self.at += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST:
+            self._rest = b""
+        return [report for line in lines if (report := parse(line)) is not None]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def read_all(path: Path, most: int = 1 << 30) -> Iterator[Report]:
+    """Every line that a rank has written by now."""
+    lines = EngineLines(path)
+    try:
+        while lines.at < most:
+            before = lines.at
+            yield from lines.read(1 << 20)
+            if lines.at == before:
+                return
+    finally:
+        lines.close()

@@ -1,0 +1,91 @@
+"""The numbers of a rank as its engine reports them: they go before those that lines of its log tell under the same name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dstui.jobs.engine.lines import EngineLines, EngineMade, EngineStep, Report
+from dstui.jobs.metrics.measurements import RankView
+from dstui.jobs.store.events import Metric
+
+FILLS_IN = ("tokens/s", "memory", "memory_peak")
+"""Numbers for which a program's own line counts more: it may leave out padding, or speak of all ranks."""
+CHUNK = 1 << 16
+
+
+class EngineMetrics:
+    """Reads on in the lines of one rank's hook."""
+
+    def __init__(self, path: Path, rank: int) -> None:
+        self.rank = rank
+        self.reports: list[Report] = []
+        """What came beside steps since they were last taken."""
+        self._lines = EngineLines(path)
+        self._prefixes: dict[int, str] = {}
+        self._before: dict[int, EngineStep] = {}
+        self._first: int | None = None
+
+    def read(self, view: RankView, budget: int = CHUNK) -> list[Metric]:
+        """The numbers of further steps, noted in the rank's view; empty where nothing is new."""
+        metrics: list[Metric] = []
+        before = -1
+        while not metrics and self._lines.at != before:
+            before = self._lines.at
+            for report in self._lines.read(budget):
+                if isinstance(report, EngineStep):
+                    metrics += self._measured(view, report)
+                else:
+                    self._note(report)
+        view.last_step_at = self._lines.modified
+        return metrics
+
+    def _note(self, report: Report) -> None:
+        self.reports.append(report)
+        if isinstance(report, EngineMade) and report.name:
+            self._prefixes[report.model] = f"{report.name}_"
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._lines.close()
+
+    def _measured(self, view: RankView, step: EngineStep) -> list[Metric]:
+        """The numbers of one step. The first model that steps has the plain names, unless the Plan names its models."""
+        if self._first is None:
+            self._first = step.model
+        leads = step.model == self._first
+        prefix = self._prefixes.get(step.model, "" if leads else f"model{step.model}_")
+        found = {f"{prefix}{name}": value for name, value in self._values(step).items()}
+        if leads:
+            view.engine_step = view.step = step.step
+            view.micro_steps = step.micro_steps
+            view.loss = found.get(f"{prefix}loss", view.loss)
+            if step.own_seconds is not None:
+                view.own_seconds = step.own_seconds if view.own_seconds is None else 0.8 * view.own_seconds + 0.2 * step.own_seconds
+        metrics = []
+        for name, value in found.items():
+            if name.removeprefix(prefix) in FILLS_IN and name in view.counts:
+                continue
+            view.by_engine.add(name)
+            view.metrics[name] = value
+            metrics.append(Metric(self.rank, step.step, name, value, view.steps, source="engine"))
+        return metrics
+
+    def _values(self, step: EngineStep) -> dict[str, float]:
+        before = self._before.get(step.model)
+        self._before[step.model] = step
+        values = {
+            "loss": step.loss,
+            "lr": step.lr[0] if step.lr else None,
+            "grad_norm": step.grad_norm,
+            "loss_scale": step.loss_scale,
+            "skipped": float(step.skipped) if step.skipped else None,
+            "step_time": (seconds := step.times.get("total")),
+            "memory": step.memory.get("reserved"),
+            "memory_peak": step.memory.get("peak"),
+        }
+        steps = step.step - (before.step if before else 0)
+        if seconds and steps > 0:
+            values["samples/s"] = (step.samples - (before.samples if before else 0)) / steps / seconds
+            if step.tokens:
+                values["tokens/s"] = (step.tokens - ((before.tokens or 0) if before else 0)) / steps / seconds
+        return {name: float(value) for name, value in values.items() if value is not None}

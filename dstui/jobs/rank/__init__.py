@@ -1,0 +1,1 @@
+"""Programs that run around a rank, each one file of the standard library."""

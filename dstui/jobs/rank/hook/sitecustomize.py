@@ -1,0 +1,665 @@
+"""Observe DeepSpeed inside a rank: what `deepspeed.initialize` resolved, and what each step of the engine did.
+
+The shim puts this folder first on the PYTHONPATH of a rank, so that Python imports this file as its sitecustomize. It takes itself off the
+path again, restores the environment, and lets the next sitecustomize run. Then it waits until `deepspeed` is imported and wraps the
+methods of its engines. The rank's process writes, into the folder that the shim names:
+
+    rank_N.jsonl     one JSON object a line; key "is": start, initialize, step, save, load, evaluation, alone, fault, end
+    rank_N.json      what the rank does now: phase and step, written in place, at most ten times a second
+    rank_N.stacks    Python stacks, by faulthandler, each time the rank gets the signal that rank_N.json names
+
+It must never disturb: each fault is swallowed and counted, no tensor is kept alive, no device is synchronised, and a thread writes.
+Standard library only, Python 3.8 or newer, DeepSpeed 0.14 or newer; before deepspeed is imported it imports only what is built in.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import sys
+import time
+from _signal import SIG_DFL, SIGRTMIN, getsignal
+
+TYPE_CHECKING = False  # typing's own would double the time of the import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SETTINGS = "DSTUI_HOOK"
+"""Variable: mode, folder of the files, and whether PYTHONPATH was set before, a line each."""
+VERSION = 1
+"""Of the lines; readers skip what they do not know."""
+STATE = "_dstui_hook"
+"""Attribute of an engine that holds what is known of it."""
+SIGNALS = range(SIGRTMIN + 11, SIGRTMIN + 20)
+"""Real-time signals to choose from: the first that nobody handles."""
+PERIOD = 0.1
+"""Seconds between two records of what the rank does now."""
+BURST = 200.0
+"""Steps that are reported however quickly they come."""
+RATES = ((20_000, 20.0), (200_000, 2.0), (float("inf"), 0.2))
+"""(lines written so far, steps per second that are reported then): a million steps leave a file of some tens of MB."""
+MOST_FAULTS = 10
+"""After so many faults nothing more is observed."""
+MOST_LOSSES = 64
+"""Losses of micro-batches that are reported for one step."""
+LARGEST_CONFIG = 1 << 18
+NOW_SIZE = 512
+SLOTS = 4096
+"""Numbers on their way from a device to the host at the same time."""
+
+
+class Output:
+    """The files of this rank; a thread formats and writes the lines."""
+
+    def __init__(self, folder: str, rank: str, mode: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.makedirs(folder, 0o700, exist_ok=True)
+        base = "%s/rank_%s." % (folder, rank)
+        self.lines, self.now = (os.open(base + kind, flags | extra, 0o600) for kind, extra in (("jsonl", os.O_APPEND), ("json", 0)))
+        self.stacks = os.open(base + "stacks", flags | os.O_APPEND, 0o600)
+        self.torn = False
+        self.count = 0
+        self.queue: Any = None
+        self.pending: list[dict[str, Any]] = []
+        self.pid = os.getpid()
+        self.current: dict[str, Any] = {"pid": self.pid, "phase": "start", "since": time.time()}
+        self.signal = self.dump_on_signal()
+        self.write(
+            '{"is": "start", "version": %d, "t": %.3f, "pid": %d, "mode": "%s", "python": "%s"}'
+            % (VERSION, time.time(), os.getpid(), mode, sys.version.split()[0])
+        )
+        start = '{"pid": %d, "phase": "start", "since": %.3f, "signal": %s}' % (os.getpid(), time.time(), self.signal or "null")
+        os.pwrite(self.now, start.ljust(NOW_SIZE).encode(), 0)
+
+    def dump_on_signal(self) -> int | None:
+        """Let faulthandler write the stacks at a signal that nobody handles; which one."""
+        for number in SIGNALS:
+            if getsignal(number) == SIG_DFL:
+                faulthandler.register(number, file=self.stacks, all_threads=True, chain=False)
+                return number
+        return None
+
+    def write(self, text: str) -> None:
+        """Append a line in one write; after one that did not fit, on a full disk, begin on a new line."""
+        data = (("\n" if self.torn else "") + text + "\n").encode("utf-8", "replace")
+        try:
+            self.torn = os.write(self.lines, data) != len(data)
+        except OSError:
+            self.torn = True
+        self.count += 1
+
+
+class Hook:
+    """Observes the engines of this process. Each method that DeepSpeed's wrappers call swallows its own faults."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.active = True
+        self.faults = 0
+        self.models = 0
+        self.torch: Any = None
+        self.is_compiling: Any = None
+        self.tokens, self.refilled = BURST, 0.0
+        self.optimizers: Any = None
+        self.alone = False
+        self.device: Any = None
+        self.ring: Any = None
+        self.slot = 0
+
+    # Writing
+
+    def start(self) -> None:
+        """Start the thread that writes, once."""
+        if self.output.queue is not None:
+            return
+        import queue
+        import threading
+
+        self.output.queue = queue.SimpleQueue()
+        threading.Thread(target=self.write_on, name="dstui-hook", daemon=True).start()
+        atexit.register(self.end)
+        os.register_at_fork(after_in_child=self.stop)
+
+    def stop(self) -> None:
+        """Observe nothing more: in a forked child, or after too many faults."""
+        self.active = False
+
+    def put(self, what: str, facts: dict[str, Any]) -> None:
+        self.output.queue.put(dict({"is": what, "t": round(time.time(), 3)}, **facts))
+
+    def write_on(self) -> None:
+        """In the thread: write lines as they come, and what the rank does now ten times a second."""
+        from queue import Empty
+
+        while self.active:
+            try:
+                try:
+                    self.output.pending.append(self.output.queue.get(timeout=PERIOD))
+                except Empty:
+                    pass
+                self.write_pending()
+                self.write_now()
+            except Exception as error:  # whatever it is, the training goes on
+                self.fault("write", error)
+
+    def write_pending(self, last: bool = False) -> None:
+        import json
+
+        pending = self.output.pending
+        while pending:
+            facts = pending[0]
+            ready = facts.get("ready")
+            if ready is not None and not last and len(pending) < MOST_LOSSES and not ready.query():
+                return
+            del pending[0]
+            facts.pop("ready", None)
+            if facts["is"] == "step":
+                self.complete(facts)
+            self.output.write(json.dumps(facts, default=str))
+
+    def complete(self, facts: dict[str, Any]) -> None:
+        """Put the numbers of a step that have come from the device into its line."""
+        losses, divided = [self.number(value) for value in facts.pop("losses")], facts.pop("divided")
+        known = [loss for loss in losses if loss is not None]
+        if known and len(known) == len(losses) < MOST_LOSSES:
+            facts["loss"] = sum(known) if divided else sum(known) / len(known)
+            if len(known) > 1:
+                facts["losses"], facts["divided"] = known, divided
+        facts["grad_norm"] = self.number(facts["grad_norm"])
+        facts["times"] = {phase: round(seconds, 6) for phase, seconds in facts["times"].items()}
+        facts["rss"] = resident()
+
+    def write_now(self) -> None:
+        now = dict(self.output.current, signal=self.output.signal, faults=self.faults)
+        if now != getattr(self, "written", None):
+            import json
+
+            self.written = now
+            os.pwrite(self.output.now, json.dumps(dict(now, t=round(time.time(), 3))).ljust(NOW_SIZE).encode(), 0)
+
+    def end(self) -> None:
+        """At the end of the interpreter: write what is left."""
+        if not self.active or os.getpid() != self.output.pid:
+            return
+        try:
+            self.active = False
+            while not self.output.queue.empty():
+                self.output.pending.append(self.output.queue.get())
+            self.write_pending(last=True)
+            self.write_now()
+            self.output.write('{"is": "end", "t": %.3f, "faults": %d}' % (time.time(), self.faults))
+        except Exception as error:
+            self.fault("end", error)
+
+    def fault(self, where: str, error: BaseException) -> None:
+        """Count a fault of our own; report the first, stop after a few."""
+        self.faults += 1
+        if self.faults == 1:
+            try:
+                import json
+
+                text = "%s: %s" % (type(error).__name__, error)
+                self.output.write(json.dumps({"is": "fault", "t": time.time(), "where": where, "error": text[:300]}))
+            except Exception:
+                pass
+        if self.faults >= MOST_FAULTS:
+            self.stop()
+
+    # Entry points: modules that have just been imported
+
+    def deepspeed_imported(self, deepspeed: Any) -> None:
+        """Wrap deepspeed.initialize and the engine's methods."""
+        import functools
+
+        self.torch = torch = sys.modules["torch"]
+        self.is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+        self.start()
+        hook, initialize = self, deepspeed.initialize
+
+        @functools.wraps(initialize)
+        def initialize_and_report(*args: Any, **kwargs: Any) -> Any:
+            hook.output.current = dict(hook.output.current, phase="initialize", since=time.time())
+            result = initialize(*args, **kwargs)
+            if hook.active:
+                hook.initialized(result, args, kwargs)
+            return result
+
+        deepspeed.initialize = initialize_and_report
+        self.wrap_class(deepspeed.DeepSpeedEngine)
+
+    def torch_imported(self, module: Any) -> None:
+        """Note when an optimizer steps though no engine was made."""
+        register = getattr(module, "register_optimizer_step_post_hook", None)
+        if register is not None:
+            self.optimizers = register(self.optimizer_stepped)
+
+    def optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        """Report, once, that an optimizer stepped without an engine, and from where."""
+        if self.alone or self.models or not self.active:
+            return
+        if self.is_compiling is not None and self.is_compiling():
+            return
+        self.alone = True
+        try:
+            self.start()
+            distributed = sys.modules.get("torch.distributed")
+            ranks = distributed.get_world_size() if distributed and distributed.is_available() and distributed.is_initialized() else 1
+            caller, own = callers(sys._getframe(1))
+            self.put("alone", {"optimizer": name_of(optimizer), "caller": caller, "own": own, "ranks": ranks})
+        except Exception as error:
+            self.fault("optimizer", error)
+
+    # Engines
+
+    def initialized(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            engine = result[0]
+            caller, own = callers(sys._getframe(2))
+            config = kwargs.get("config", kwargs.get("config_params"))
+            given = kwargs.get("args", args[0] if args else None)
+            path = config if isinstance(config, str) else getattr(given, "deepspeed_config", None) if config is None else None
+            self.adopt(engine, {"caller": caller, "own": own, "path": os.path.abspath(path) if path else None})
+        except Exception as error:
+            self.fault("initialize", error)
+
+    def adopt(self, engine: Any, facts: dict[str, Any]) -> Engine:
+        """Observe an engine from now on, and report what it is."""
+        self.models += 1
+        if self.optimizers is not None:
+            self.optimizers.remove()
+            self.optimizers = None
+        for base in type(engine).__mro__:
+            if base.__module__.startswith("deepspeed."):
+                self.wrap_class(base)
+        state = engine.__dict__[STATE] = Engine(self.models, engine.global_steps)
+        facts["model"] = state.number
+        facts.update(description(engine))
+        if self.device is None and getattr(engine.device, "type", "") == "cuda":
+            self.device = self.torch.cuda
+        self.put("initialize", facts)
+        self.note(state, "between steps")
+        return state
+
+    def wrap_class(self, kind: Any) -> None:
+        """Wrap the methods that this class defines itself."""
+        for name, phase in PHASES.items():
+            method = kind.__dict__.get(name)
+            if callable(method) and not hasattr(method, STATE):
+                wrapped = self.wrapped(method, name, phase)
+                setattr(wrapped, STATE, True)
+                setattr(kind, name, wrapped)
+
+    def wrapped(self, method: Callable[..., Any], name: str, phase: str) -> Callable[..., Any]:
+        import functools
+
+        hook, is_compiling = self, self.is_compiling
+
+        @functools.wraps(method)
+        def observed(engine: Any, *args: Any, **kwargs: Any) -> Any:
+            if (is_compiling is not None and is_compiling()) or not hook.active:
+                return method(engine, *args, **kwargs)
+            state = hook.enter(engine, name, phase, args, kwargs)
+            if state is None:
+                return method(engine, *args, **kwargs)
+            try:
+                result = method(engine, *args, **kwargs)
+            except BaseException as error:
+                hook.interrupted(state, error)
+                raise
+            hook.leave(engine, state, name, args, kwargs, result)
+            return result
+
+        return observed
+
+    def enter(self, engine: Any, name: str, phase: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Engine | None:
+        """Begin a phase; None where the call is part of another one."""
+        try:
+            state: Engine = engine.__dict__.get(STATE) or self.adopt(engine, {})
+            if state.phase:
+                return None
+            now = time.perf_counter()
+            if name == "backward" and not state.calls_backward:
+                state.calls_backward, state.losses = True, []
+            if name == "forward" and not engine.__dict__["_modules"]["module"].training:
+                phase = "evaluation"
+            elif name == "forward":
+                state.count_tokens(args, kwargs)
+            state.backwards += name == "backward"
+            if state.evaluated and phase in ("forward", "train_batch", "backward"):
+                self.put(
+                    "evaluation", {"model": state.number, "step": state.step, "forwards": state.evaluated, "seconds": state.evaluating}
+                )
+                state.evaluated, state.evaluating = 0, 0.0
+            if state.measured is None and phase in ("forward", "backward", "train_batch"):
+                state.measured = self.allowed(now)
+                state.began = state.began or now
+            state.phase, state.entered = phase, now
+            if state.measured and self.device is not None:
+                state.marks.append((phase, self.mark(), None))
+            self.note(state, phase)
+            if name in REPORTED:
+                self.put(REPORTED[name], dict(place_of(args, kwargs), model=state.number, step=state.step, state="begun"))
+            return state
+        except Exception as error:
+            self.fault(name, error)
+            return None
+
+    def leave(self, engine: Any, state: Engine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """End a phase; where it completed an optimizer step, report that."""
+        phase, state.phase = state.phase, ""
+        try:
+            now = time.perf_counter()
+            seconds = now - state.entered
+            if state.measured is None:
+                state.began = now  # an evaluation, or a checkpoint, is no part of the next step
+            if phase == "evaluation":
+                state.evaluated, state.evaluating = state.evaluated + 1, state.evaluating + seconds
+            elif name in REPORTED:
+                self.put(REPORTED[name], dict(place_of(args, kwargs), model=state.number, step=state.step, state="done", seconds=seconds))
+            elif state.measured:
+                state.times[phase] = state.times.get(phase, 0.0) + seconds
+                if self.device is not None:
+                    state.marks[-1] = (phase, state.marks[-1][1], self.mark())
+                    state.memory[phase] = self.device.memory_allocated()
+                if name == "backward":
+                    self.take_loss(state, args[0] if args else kwargs.get("loss"), kwargs.get("scale_wrt_gas") is False)
+                elif name == "train_batch" or not state.calls_backward:
+                    self.take_loss(state, loss_of(result), False)
+            if name in ("step", "train_batch") and engine.global_steps != state.step:
+                self.stepped(engine, state, now)
+            self.note(state, "between steps")
+        except Exception as error:
+            self.fault(name, error)
+
+    def note(self, state: Engine, phase: str) -> None:
+        """What the rank does now; the thread writes it."""
+        self.output.current = {"pid": self.output.pid, "model": state.number, "step": state.step, "phase": phase, "since": time.time()}
+
+    def interrupted(self, state: Engine, error: BaseException) -> None:
+        """An exception left a phase: the record of what the rank does keeps that phase until the next one begins."""
+        state.phase = ""
+        self.output.current = dict(self.output.current, raised=type(error).__name__)
+
+    def take_loss(self, state: Engine, loss: Any, divided: bool) -> None:
+        """Read the loss of a micro-batch without waiting for the device."""
+        state.divided = divided
+        if len(state.losses) < MOST_LOSSES and getattr(loss, "numel", int)() == 1:
+            state.losses.append(self.fetch(loss))
+
+    def fetch(self, value: Any) -> Any:
+        """A number, or where it will be: `("slot", n)` of what a device still computes; None where it cannot be had without waiting."""
+        if value is None or isinstance(value, (int, float)):
+            return value
+        if value.device.type == "cpu":
+            return value.item()
+        if self.device is None or value.device.type != "cuda" or self.device.is_current_stream_capturing():
+            return None
+        if self.ring is None:
+            self.ring = self.torch.empty(SLOTS, dtype=self.torch.float64, pin_memory=True)
+        self.slot = (self.slot + 1) % SLOTS
+        self.ring[self.slot].copy_(value.detach().reshape(()), non_blocking=True)
+        return ("slot", self.slot)
+
+    def number(self, value: Any) -> float | None:
+        return float(self.ring[value[1]]) if isinstance(value, tuple) else value
+
+    def mark(self) -> Any:
+        """A moment in the device's own queue."""
+        if self.device.is_current_stream_capturing():
+            return None
+        event = self.device.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def allowed(self, now: float) -> bool:
+        """Whether this step is reported: each one at the pace of most trainings, a sample of many in a second."""
+        rate = next(rate for most, rate in RATES if self.output.count < most)
+        self.tokens = min(self.tokens + (now - self.refilled) * rate, BURST)
+        self.refilled = now
+        if self.tokens < 1.0:
+            return False
+        self.tokens -= 1.0
+        return True
+
+    def stepped(self, engine: Any, state: Engine, now: float) -> None:
+        """Report an optimizer step, if this one is reported, and begin the next."""
+        state.step = engine.global_steps
+        if state.measured:
+            facts: dict[str, Any] = {
+                "model": state.number,
+                "step": state.step,
+                "micro_steps": state.backwards or engine.gradient_accumulation_steps(),
+                "losses": state.losses,
+                "divided": state.divided,
+                "lr": sorted(set(engine.get_lr()))[:8],
+                "grad_norm": self.fetch(engine.__dict__.get("_global_grad_norm")),
+                "skipped": engine.skipped_steps,
+                "samples": engine.global_samples,
+                "times": dict(state.times, total=now - state.began),
+            }
+            if engine.fp16_enabled():
+                facts["loss_scale"] = read(lambda: engine.optimizer.cur_scale, lambda: engine.optimizer.loss_scale)
+            if state.tokens:
+                facts["tokens"] = state.tokens
+            if self.device is not None:
+                facts["memory"] = dict(state.memory, reserved=self.device.memory_reserved(), peak=self.device.max_memory_allocated())
+                facts["ready"] = Ready(self.mark(), state.marks, facts["times"])
+            self.put("step", facts)
+        state.begin(now)
+
+
+class Engine:
+    """What is known of one engine. It holds no tensor and no reference to the engine."""
+
+    def __init__(self, number: int, step: int) -> None:
+        self.number, self.step = number, step
+        self.phase = ""
+        self.entered = 0.0
+        self.evaluated, self.evaluating = 0, 0.0
+        self.tokens = 0
+        self.calls_backward = False
+        """Whether the program calls the engine's backward; else a loss is what forward returns, as with `loss.backward()`."""
+        self.begin(0.0)
+
+    def begin(self, now: float) -> None:
+        """The next optimizer step."""
+        self.began = now
+        self.measured: bool | None = None
+        self.backwards = 0
+        self.divided = False
+        self.losses: list[Any] = []
+        self.times: dict[str, float] = {}
+        self.memory: dict[str, int] = {}
+        self.marks: list[tuple[str, Any, Any]] = []
+
+    def count_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Add the tokens of a micro-batch where its shape says how many: `input_ids`, or a first argument of whole numbers."""
+        ids: Any = kwargs.get("input_ids", args[0] if args else None)
+        if hasattr(ids, "is_floating_point") and ids.dim() == 2 and not ids.is_floating_point():
+            self.tokens += ids.numel()
+
+
+class Ready:
+    """Whether the device has come as far as the end of a step; then its own times replace those of the host."""
+
+    def __init__(self, last: Any, marks: Sequence[tuple[str, Any, Any]], times: dict[str, float]) -> None:
+        self.last, self.marks, self.times = last, marks, times
+
+    def query(self) -> bool:
+        if self.last is not None and not self.last.query():
+            return False
+        if all(begin is not None and end is not None for _, begin, end in self.marks):
+            spent: dict[str, float] = {}
+            for phase, begin, end in self.marks:
+                spent[phase] = spent.get(phase, 0.0) + begin.elapsed_time(end) / 1000
+            self.times.update(spent)
+        return True
+
+
+PHASES = {
+    "forward": "forward",
+    "backward": "backward",
+    "step": "step",
+    "train_batch": "train_batch",
+    "eval_batch": "evaluation",
+    "save_checkpoint": "save",
+    "save_16bit_model": "save",
+    "load_checkpoint": "load",
+}
+"""Methods of DeepSpeed's engines, and what the rank does in them."""
+REPORTED = {"save_checkpoint": "save", "save_16bit_model": "save", "load_checkpoint": "load"}
+"""Those whose begin and end are lines of their own."""
+
+
+def loss_of(result: Any) -> Any:
+    """The loss in what a forward returned: itself, its attribute `loss`, or its first part."""
+    return getattr(result, "loss", result[0] if isinstance(result, (tuple, list)) and result else result)
+
+
+def place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Folder and tag of a checkpoint, as its call names them."""
+    folder = args[0] if args else kwargs.get("save_dir", kwargs.get("load_dir"))
+    tag = args[1] if len(args) > 1 else kwargs.get("tag")
+    return {"folder": os.path.abspath(str(folder)) if folder else None, "tag": None if tag is None else str(tag)}
+
+
+def description(engine: Any) -> dict[str, Any]:
+    """What an engine is; a fact that this release does not have is None."""
+    import json
+
+    config = engine._config
+    parameters = [(getattr(p, "ds_numel", None) or p.numel(), p.requires_grad, str(p.dtype)) for p in engine.module.parameters()]
+    resolved = read(lambda: config._param_dict)
+    text = json.dumps(resolved, default=str)
+    modules = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("deepspeed", "torch", "accelerate", "transformers")}
+    dtypes: dict[str, int] = {}
+    for count, _, dtype in parameters:
+        dtypes[dtype] = dtypes.get(dtype, 0) + count
+    return {
+        "engine": name_of(engine),
+        "config": json.loads(text) if len(text) <= LARGEST_CONFIG else None,
+        "batch": [engine.train_batch_size(), engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()],
+        "stage": read(engine.zero_optimization_stage),
+        "parameters": sum(count for count, _, _ in parameters),
+        "trained": sum(count for count, trains, _ in parameters if trains),
+        "dtypes": dtypes,
+        "optimizer": read(lambda: name_of(engine.optimizer)) if engine.optimizer is not None else None,
+        "inner_optimizer": read(lambda: name_of(engine.basic_optimizer)) if getattr(engine, "basic_optimizer", None) else None,
+        "scheduler": name_of(engine.lr_scheduler) if engine.lr_scheduler is not None else None,
+        "groups": {
+            "data": read(lambda: engine.dp_world_size),
+            "tensor": read(lambda: engine.mp_world_size),
+            "sequence": read(lambda: engine.sequence_parallel_size, lambda: engine.seq_parallel_size),
+            "pipe": read(lambda: engine.num_stages),
+            "expert": read(lambda: max(layer.ep_size for layer in engine.moe_layers)),
+        },
+        "precision": "fp16" if engine.fp16_enabled() else "bf16" if engine.bfloat16_enabled() else "fp32",
+        "device": str(engine.device),
+        "device_name": read(lambda: sys.modules["torch"].cuda.get_device_name(engine.device)) if engine.device.type == "cuda" else None,
+        "versions": {name: str(version) for name, version in modules.items() if version},
+    }
+
+
+def read(*ways: Callable[[], Any]) -> Any:
+    """The first of several ways to a fact that this release knows; None where it knows none."""
+    for way in ways:
+        try:
+            return way()
+        except Exception:
+            continue
+    return None
+
+
+def name_of(value: Any) -> str:
+    return "%s.%s" % (type(value).__module__, type(value).__qualname__)
+
+
+def callers(frame: Any) -> tuple[str, str | None]:
+    """`file:line` of a call, and of the innermost line outside of any installed package that led to it."""
+    caller = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
+    for _ in range(200):
+        name = frame.f_code.co_filename
+        if not ("-packages" + os.sep in name or name.startswith(("<", sys.base_prefix + "/lib/")) or name == __file__):
+            return caller, "%s:%d" % (name, frame.f_lineno)
+        frame = frame.f_back
+        if frame is None:
+            break
+    return caller, None
+
+
+def resident() -> int | None:
+    """Bytes of memory that this process holds."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+class Finder:
+    """A finder of modules that finds none itself: it calls back when one of those that it waits for has been imported.
+
+    It stays until then: transformers asks for the spec of deepspeed first, without importing it.
+    """
+
+    def __init__(self, waiting: dict[str, Callable[[Any], None]], failed: Callable[[str, BaseException], None]) -> None:
+        self.waiting, self.failed = waiting, failed
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in self.waiting:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                self.call_back(name, spec.loader)
+                return spec
+        return None
+
+    def call_back(self, name: str, loader: Any) -> None:
+        try:
+            execute = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                del loader.exec_module
+                execute(module)
+                action = self.waiting.pop(name, None)
+                if not self.waiting and self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                try:
+                    if action is not None:
+                        action(module)
+                except Exception as error:
+                    self.failed(name, error)
+
+            loader.exec_module = exec_module
+        except Exception as error:  # a loader that takes no attributes: the rank is not observed
+            self.failed(name, error)
+
+
+def observe() -> None:
+    """Begin, as the shim wants it. Every trace of it in the environment goes first: children are to find what they would find."""
+    mode, folder, was_set = os.environ.pop(SETTINGS).split("\n")
+    rest = os.environ.get("PYTHONPATH", "")[len(HERE) + 1 :]
+    if was_set == "set":
+        os.environ["PYTHONPATH"] = rest
+    else:
+        os.environ.pop("PYTHONPATH", None)
+    sys.path[:] = [entry for entry in sys.path if entry != HERE]
+    sys.path_importer_cache.pop(HERE, None)
+    hook = Hook(Output(folder, os.environ["RANK"], mode))
+    if mode == "engine":
+        waiting = {"deepspeed": hook.deepspeed_imported, "torch.optim.optimizer": hook.torch_imported}
+        sys.meta_path.insert(0, Finder(waiting, hook.fault))
+
+
+if __name__ == "sitecustomize" and SETTINGS in os.environ:
+    try:
+        observe()
+    except Exception:  # the files cannot be written, for one: the rank runs as it would
+        pass
+    finally:
+        del sys.modules["sitecustomize"]
+    import sitecustomize  # noqa: F401 - the next one, or the same ImportError as without this file

@@ -1,0 +1,121 @@
+"""What a launch adds to the plain command: a free port, the job folder, the tag, the shim; and the record that keeps the rest."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.processes import SUPERVISES, TAG
+from dstui.jobs.store.records import LaunchRecord
+
+if TYPE_CHECKING:  # the supervisor has no use for the rendering
+    from dstui.plan import Plan
+    from dstui.render.spec import LaunchSpec
+
+SHIM = Path(__file__).parents[1] / "rank/shim.py"
+HOOK = Path(__file__).parents[1] / "rank/hook/sitecustomize.py"
+"""Imported by the interpreter of each rank; its folder holds nothing else that could be imported."""
+PORT_OPTION = "--master_port"
+LAUNCHER_ENV = ".launcher_env"
+"""The file that DeepSpeed's launcher gives to the processes of other hosts, on their command lines: the tag alone."""
+RANK_ENV = "rank_env.json"
+"""The file on each host that holds the environment of its ranks."""
+PORTS = range(20000, 32768)
+"""Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
+
+
+def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> dict[str, Any]:
+    """launch.json of a new job."""
+    from dstui.jobs.metrics.per_model import metrics_of
+    from dstui.render.spec import BIND
+
+    run, files, cluster = plan.run, folder.path, None
+    if not spec.local:
+        from dstui.jobs.supervisor.host_orders import cluster_json, far_folder  # which a job of one host does without
+
+        files, cluster = Path(far_folder(tag)), cluster_json(spec, tag)
+    config = str(files / folder.ds_config.name)
+    argv = spec.argv(config)
+    return {
+        "python": spec.python,
+        "options": spec.options(str(folder.ds_config)),
+        "script": list(spec.script),
+        "args": argv[len(argv) - len(spec.script_args) :],
+        "env": spec.environment(config),
+        "workdir": spec.workdir,
+        "bind": str(files / BIND) if spec.bindings else None,
+        "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
+        "silence": run.silence,
+        "host_lost": run.host_lost,
+        "metrics": dict(metrics_of(plan)),
+        "observe": run.observe,
+        "on_end": run.on_end,
+        "base": plan.base,
+        "cluster": cluster,
+    }
+
+
+def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
+    """The launcher with the shim as its script; `more`: what a further attempt appends to the script's arguments."""
+    options = list(record.options)
+    if not any(option.split("=")[0] == PORT_OPTION for option in options):
+        options += [PORT_OPTION, str(free_port())]
+    return [record.python, "-m", "deepspeed.launcher.runner", *options, *rank_command(record, folder, tag, attempt), *more]
+
+
+def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int) -> list[str]:
+    """What a launcher takes for the script: the shim, with the script and its arguments behind it. Paths are those where the ranks run."""
+    shim, hook, there, env = str(SHIM), str(HOOK.parent), str(folder.attempt(attempt)), list[str]()
+    if record.cluster:
+        far = JobFolder(record.cluster.folder)
+        shim, hook, there = str(far.path / SHIM.name), str(far.path / HOOK.parent.name), str(far.attempt(attempt))
+        env = [f"env:{far.path / RANK_ENV}"]
+    bind = [f"bind:{record.bind}"] if record.bind else []
+    observe = [f"hook:{record.observe}:{hook}"] if record.observe != "off" else []
+    return [shim, there, tag, *env, *observe, *bind, *record.script, *record.args]
+
+
+def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, str]:
+    """The launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter.
+
+    A launcher of several hosts hands on what it likes: the tag goes by its file, and to the ranks everything else by one of ours.
+    """
+    env = {**os.environ, "PYTHONUNBUFFERED": "1", **record.env, TAG: tag}
+    if record.cluster:
+        from dstui.hosts.ssh import SSH_OPTIONS  # which a job of one host does without
+
+        env |= {name: " ".join(filter(None, (os.environ.get(name), *words))) for name, words in SSH_OPTIONS.items()}
+        env["DS_ENV_FILE"] = str(folder.path / LAUNCHER_ENV)
+    env.pop(SUPERVISES, None)
+    beside = os.path.dirname(record.python)  # noqa: PTH120 - "" where only a name is given
+    if beside:
+        env["PATH"] = os.pathsep.join(filter(None, [beside, env.get("PATH")]))
+    return env
+
+
+def with_port(spec: LaunchSpec, port: int) -> LaunchSpec:
+    """The same, with another port for the ranks to meet at."""
+    env = {**spec.env, "MASTER_PORT": str(port)} if "MASTER_PORT" in spec.env else spec.env
+    return replace(spec, master_port=port, env=env)
+
+
+def with_address(spec: LaunchSpec, address: str) -> LaunchSpec:
+    """The same, with another address for the ranks to meet at."""
+    env = {**spec.env, "MASTER_ADDR": address} if "MASTER_ADDR" in spec.env else spec.env
+    return replace(spec, master_addr=address, env=env)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    for _ in range(100):
+        port = PORTS[int.from_bytes(os.urandom(4), "big") % len(PORTS)]
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
+    raise OSError(f"no free port between {PORTS.start} and {PORTS.stop}")

@@ -1,0 +1,83 @@
+"""What a person must know of what the engines of a job report: ranks that train without DeepSpeed, or by another configuration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from dstui.jobs.engine.compare import differences, is_another, sentence
+from dstui.jobs.engine.lines import EngineMade, HookFault, LoneOptimizer, Report
+from dstui.jobs.store.events import Notice
+from dstui.jobs.store.folder import JobFolder, read_json
+
+ALONE, OTHER, OVERRIDDEN, UNOBSERVED = "alone", "other-configuration", "overridden", "not-observed"
+"""Values of `Notice.code`."""
+STRICT = (ALONE, OTHER, OVERRIDDEN)
+"""Codes of a run that does not train as its Plan says: what a strict launch ends."""
+PATIENCE = 3.0
+"""Seconds that the other ranks get to step, or to make an engine, after the first has stepped without one."""
+
+
+class EngineNotices:
+    """Decides from the reports of all ranks what to say, each sentence once."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._folder = folder
+        self._configs: dict[str, Mapping[str, Any]] | None = None
+        self._alone: dict[int, LoneOptimizer] = {}
+        self._since: float | None = None
+        self._made: set[int] = set()
+        self._sentences: set[str] = set()
+
+    def take(self, rank: int, report: Report) -> list[Notice]:
+        """What a report of a rank gives to say at once."""
+        if isinstance(report, LoneOptimizer):
+            self._alone[rank] = report
+            self._since = self._since or time.monotonic()
+        elif isinstance(report, EngineMade):
+            self._made.add(rank)
+            return self._once(self.compare(report))
+        elif isinstance(report, HookFault):
+            text = f"rank {rank}: the hook that observes DeepSpeed has a fault of its own ({report.where}: {report.error}); "
+            return self._once(Notice(f"{text}the training is not touched", code=UNOBSERVED))
+        return []
+
+    def due(self, living: Collection[int]) -> list[Notice]:
+        """What there is to say of the ranks that step without an engine, once it is clear how many they are."""
+        alone = {rank: report for rank, report in self._alone.items() if rank not in self._made}
+        if not alone or self._since is None or self._made:
+            return []
+        if len(alone) < len(living) and time.monotonic() - self._since < PATIENCE:
+            return []
+        return self._once(Notice(lone_sentence(list(alone.values())), code=ALONE))
+
+    def compare(self, made: EngineMade) -> Notice | None:
+        """How the configuration of an engine differs from the Plan's."""
+        if self._configs is None:
+            self._configs = {path.name: read_json(path) for path in self._folder.ds_configs}
+        name = f"ds_config_{made.name}.json" if made.name else "ds_config.json"
+        planned = self._configs.get(name) or (next(iter(self._configs.values())) if len(self._configs) == 1 else {})
+        different = differences(planned, made)
+        if not different:
+            return None
+        another = is_another(planned, made, different, tuple(self._configs))
+        return Notice(sentence(made, different, another=another), code=OTHER if another else OVERRIDDEN)
+
+    def _once(self, notice: Notice | None) -> list[Notice]:
+        if notice is None or notice.text in self._sentences:
+            return []
+        self._sentences.add(notice.text)
+        return [notice]
+
+
+def lone_sentence(alone: list[LoneOptimizer]) -> str:
+    """That optimizers step without DeepSpeed."""
+    first, count = alone[0], len(alone)
+    where = first.own or first.caller
+    who = f"{count} ranks" if count > 1 else "1 rank"
+    if first.ranks > 1:
+        what = f"{who} train by torch.distributed alone" if count > 1 else f"{who} trains by torch.distributed alone"
+        return f"this script never called deepspeed.initialize, but optimizers step ({where}): {what}, and nothing of ds_config.json counts"
+    what = f"{who} train alone, each a model of its own" if count > 1 else f"{who} trains by torch alone"
+    return f"this script never called deepspeed.initialize, but optimizers step ({where}): {what}"

@@ -1,0 +1,217 @@
+"""What users of the field's libraries meet most, over old and new releases: each message, and the cause that it stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.diagnosis.crash_texts import of_lines
+
+SITE = "/opt/env/lib/python3.11/site-packages/"
+RAISED = {
+    "OOM-GPU": [
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "torch/nn/modules/conv.py"),
+        ("RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", ""),
+        ("jax.errors.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes", "jax/core.py"),
+    ],
+    "INVALID-ORDINAL": [
+        ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "torch/serialization.py"),
+        ("lightning.fabric.utilities.exceptions.MisconfigurationException: You requested gpu: [0, 1]", "lightning/a.py"),
+    ],
+    "NO-GPU": [("lightning.fabric.utilities.exceptions.MisconfigurationException: No supported gpu backend found!", "lightning/a.py")],
+    "DEVICE-MIX": [
+        ("RuntimeError: expected device cuda:0 but got device cpu", ""),
+        ("RuntimeError: module must have its parameters and buffers on device cuda:0 but found one on cpu", "torch/nn/parallel/a.py"),
+        ("RuntimeError: Expected object of device type cuda but got device type cpu for argument #1 'self'", ""),
+        ("RuntimeError: Tensor for argument #2 'mat1' is on CPU, but expected it to be on GPU", ""),
+    ],
+    "DTYPE-MIX": [
+        ("RuntimeError: FlashAttention only support fp16 and bf16 data type", "flash_attn/flash_attn_interface.py"),
+        ("ValueError: Attempting to unscale FP16 gradients.", "torch/cuda/amp/grad_scaler.py"),
+        ("RuntimeError: Found dtype Float but expected Half", "torch/autograd/__init__.py"),
+        ("ValueError: Must flatten tensors with uniform dtype but got torch.bfloat16 and torch.float32", "torch/distributed/fsdp/a.py"),
+        ("RuntimeError: Expected object of scalar type Half but got scalar type Float for argument #2 'mat2'", ""),
+    ],
+    "USER-SHAPE": [
+        ("RuntimeError: view size is not compatible with input tensor's size and stride", ""),
+        ("RuntimeError: input.size(-1) must be equal to input_size. Expected 40, got 80", "torch/nn/modules/rnn.py"),
+        ("RuntimeError: shape mismatch: value tensor of shape [3] cannot be broadcast to indexing result of shape [4]", ""),
+        ("ValueError: Using a target size (torch.Size([4])) that is different to the input size (torch.Size([4, 1]))", ""),
+        ("RuntimeError: output with shape [1, 28, 28] doesn't match the broadcast shape [3, 28, 28]", "torchvision/a.py"),
+        ("RuntimeError: index 10 is out of bounds for dimension 0 with size 4", ""),
+        ("IndexError: Dimension out of range (expected to be in range of [-1, 0], but got 1)", ""),
+        ("ValueError: Attention mask should be of size (1, 1, 9, 9), but is torch.Size([1, 1, 8, 8])", "transformers/models/a.py"),
+    ],
+    "IMPORT-MISSING": [
+        ("RuntimeError: DeepSpeed is not installed => run `pip3 install deepspeed` or build it from source.", "accelerate/a.py"),
+        ("ImportError: cannot import name 'deepspeed' because DeepSpeed is not available", ""),
+        ("NameError: name 'flash_attn_func' is not defined", ""),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'", "subprocess.py"),
+    ],
+    "IMPORT-VERSION": [
+        ("TypeError: Descriptors cannot not be created directly.", "google/protobuf/descriptor.py"),
+        ("AttributeError: `np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.", "numpy/__init__.py"),
+        ("AttributeError: module 'pkgutil' has no attribute 'ImpImporter'. Did you mean: 'zipimporter'?", "pkg_resources/__init__.py"),
+        ("AttributeError: module 'distutils' has no attribute 'version'", "torch/utils/tensorboard/__init__.py"),
+        ("KeyError: 'qwen2'", "transformers/models/auto/configuration_auto.py"),
+        ("ValueError: Tokenizer class Qwen2Tokenizer does not exist or is not currently imported.", "transformers/models/auto/a.py"),
+        ("AttributeError: 'DynamicCache' object has no attribute 'get_max_length'", ""),
+        ("ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {}", "transformers/models/llama/a.py"),
+    ],
+    "INIT-HANG-NET": [
+        ("RuntimeError: [/a/third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [10.0.0.2]:2226: Connection refused", "torch/a.py"),
+    ],
+    "IB": [("n1:194:710 [0] NCCL WARN NET/OFI Request 0x7f4 completed with error", "")],
+    "BNB-CUDA": [
+        ("AttributeError: 'NoneType' object has no attribute 'cget_managed_ptr'", "bitsandbytes/functional.py"),
+        ("NameError: name 'str2optimizer32bit' is not defined", "bitsandbytes/functional.py"),
+    ],
+    "OP-BUILD": [
+        ("torch._inductor.exc.CppCompileError: C++ compile error", "torch/_inductor/codecache.py"),
+        (
+            "subprocess.CalledProcessError: Command '['/opt/env/bin/x86_64-conda-linux-gnu-c++', 'a.cpp']' returned non-zero exit status 1.",
+            "",
+        ),
+        ("RuntimeError: Error compiling objects for extension", "torch/utils/cpp_extension.py"),
+        ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "triton/common/build.py"),
+    ],
+    "LIB-MISSING": [
+        (
+            "OSError: [WinError 126] The specified module could not be found. Error loading c10.dll or one of its dependencies.",
+            "torch/a.py",
+        ),
+        ("RuntimeError: Could not load libtorchcodec. Likely causes:", "torchcodec/a.py"),
+    ],
+    "MODEL-FILES": [
+        ("OSError: Incorrect path_or_model_id: '/models/x'. Please provide either the path to a local folder", "transformers/utils/hub.py"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/models/llama/tokenizer.model'", ""),
+        ("TypeError: not a string", "sentencepiece/__init__.py"),
+    ],
+    "MODEL-LOAD": [("RuntimeError: Internal: a.cc(1101) [model_proto->ParseFromArray(serialized.data(), n)]", "sentencepiece/__init__.py")],
+    "DATA": [
+        ("FileNotFoundError: Unable to find '/data/train.json' at /home/x", "datasets/data_files.py"),
+        ("ValueError: Unknown split \"validation\". Should be one of ['train'].", "datasets/arrow_reader.py"),
+        ("ValueError: BuilderConfig 'x' not found. Available: ['default']", "datasets/builder.py"),
+        ("ValueError: Column to remove ['x'] not in the dataset.", "datasets/arrow_dataset.py"),
+        ("IndexError: Invalid key: 5 is out of bounds for size 0", "datasets/formatting/formatting.py"),
+        ("OSError: Unable to open file (file signature not found)", "h5py/_hl/files.py"),
+        ("ValueError: Object arrays cannot be loaded when allow_pickle=False", "numpy/lib/format.py"),
+    ],
+    "NO-INTERNET": [
+        ("ValueError: Connection error, and we cannot find the requested files in the cached path.", "transformers/file_utils.py"),
+    ],
+    "TRACKER-LOGIN": [("wandb.errors.AuthenticationError: API key verification failed", "wandb/a.py")],
+    "WINDOWS": [("OSError: [WinError 1314] A required privilege is not held by the client", "deepspeed/ops/op_builder/builder.py")],
+    "ALLOC-REFUSED": [
+        ("OSError: [WinError 1455] The paging file is too small for this operation to complete", "torch/__init__.py"),
+        ("pyarrow.lib.ArrowMemoryError: malloc of size 123 failed", "pyarrow/a.py"),
+    ],
+    "BOTH-PRECISION": [("ValueError: At most one of fp16 and bf16 can be True, but not both", "transformers/training_args.py")],
+    "NAN": [
+        ("AssertionError: found NaN in local grad norm in backward pass", "megatron/core/a.py"),
+        (
+            "ValueError: Expected parameter logits of distribution Categorical to satisfy the constraint Simplex(), but found invalid values:",
+            "torch/a.py",
+        ),
+        ("FloatingPointError: gradients are Nan/Inf", "fairseq/a.py"),
+    ],
+    "AUTO-UNRESOLVED": [("TypeError: '>' not supported between instances of 'str' and 'int'", "deepspeed/runtime/config.py")],
+    "USER-PY": [
+        ("BrokenPipeError: [WinError 109] The pipe has been ended", ""),
+        ("torch._C._LinAlgError: linalg.svd: The algorithm failed to converge", ""),
+        ("StopIteration", ""),
+        ("FileExistsError: [Errno 17] File exists: 'out'", ""),
+        ("TypeError: '<=' not supported between instances of 'float' and 'str'", "torch/optim/adamw.py"),
+    ],
+}
+SHELLS = {
+    "KILLED-UNKNOWN": [
+        "nbclient.exceptions.DeadKernelError: Kernel died",
+        "zsh: killed     python train.py",
+        "[1]+  Killed                  nohup python train.py",
+        "[1]    1234 killed     python x.py",
+    ],
+    "SLURM-TIME": ["Error: The job running on runner x has exceeded the maximum execution time of 360 minutes."],
+    "SLURM-CANCEL": ["TERM_OWNER: job killed by owner."],
+    "CTRL-C": [
+        "Error: The operation was canceled.",
+        "Terminated",
+        "[1]+  Terminated              nohup python train.py",
+        "^C",
+        "Training interrupted by user",
+    ],
+    "SIGABRT": ["corrupted double-linked list", "Aborted"],
+    "OOM-HOST": [
+        "slurmstepd: error: Job 123 exceeded memory limit (1234 > 1000), being killed",
+        "=>> PBS: job killed: mem 123kb exceeded limit 100kb",
+    ],
+    "NO-SCRIPT": ["nohup: failed to run command './train.sh': No such file or directory"],
+    "CKPT-PERM": ["nohup: failed to run command './train.sh': Permission denied"],
+    "NO-DS-CMD": ["nohup: failed to run command 'torchrun': No such file or directory"],
+    "USER-PY": ["train.py: error: argument --fp8: ignored explicit argument 'false'"],
+    "SCRIPT-SHELL": ["/usr/bin/env: 'bash\\r': No such file or directory"],
+    "OP-BUILD": ["error: command '/usr/local/cuda/bin/nvcc' failed with exit status 1"],
+    "NO-INTERNET": ["curl: (6) Could not resolve host: huggingface.co"],
+    "NO-GPU": ['docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'],
+}
+
+
+@pytest.mark.parametrize(("cause", "last", "file"), [(cause, *case) for cause, cases in RAISED.items() for case in cases])
+def test_a_librarys_message_is_known(tmp_path: Path, cause: str, last: str, file: str) -> None:
+    head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 30, in <module>', "    main()"]
+    found = of_lines(tmp_path / "log", [*head, *([f'  File "{SITE}{file}", line 7, in part', "    other()"] if file else []), last])
+    assert found.cause == cause
+
+
+@pytest.mark.parametrize(("cause", "line"), [(cause, line) for cause, lines in SHELLS.items() for line in lines])
+def test_a_shells_or_schedulers_last_line_is_known(tmp_path: Path, cause: str, line: str) -> None:
+    found = of_lines(tmp_path / "log", [*(f"step {number} loss 2.{number}" for number in range(70)), line])
+    assert (found.cause, found.first_failing_rank) == (cause, None)
+
+
+def test_a_continuous_integrations_word_of_an_exit_status_is_the_runs(tmp_path: Path) -> None:
+    assert of_lines(tmp_path / "a", ["step 1", "Error: Process completed with exit code 137."]).cause == "KILLED-UNKNOWN"
+    found = of_lines(tmp_path / "b", ["step 1", "Error: Process completed with exit code 1."])
+    assert (found.cause, found.kind) == (None, "failure")
+
+
+def test_a_folder_that_two_ranks_make_at_once_is_a_race_and_one_that_was_there_is_not(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        "FileExistsError: [Errno 17] File exists: 'out'",
+    ]
+    assert of_lines(tmp_path / "a", [*lines, *lines]).cause == "RACE-FS"
+    assert of_lines(tmp_path / "b", lines).cause == "USER-PY"
+
+
+def test_a_file_that_torch_load_does_not_find_is_a_models(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "eval.py", line 3, in <module>',
+        f'  File "{SITE}torch/serialization.py", line 9, in {{}}',
+    ]
+    lines += [
+        f'  File "{SITE}torch/serialization.py", line 4, in __init__',
+        "FileNotFoundError: [Errno 2] No such file or directory: 'runs/5'",
+    ]
+    assert of_lines(tmp_path / "a", [line.format("load") for line in lines]).cause == "MODEL-FILES"
+    assert of_lines(tmp_path / "b", [line.format("save") for line in lines]).cause == "USER-PY"
+
+
+def test_a_message_whose_exception_stands_only_in_the_last_line_of_code_is_one(tmp_path: Path) -> None:
+    lines = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "    raise ValueError("]
+    found = of_lines(tmp_path / "a", [*lines, "You should supply an encoding that includes input_ids"])
+    assert (found.cause, found.kind) == ("USER-PY", "failure")
+    assert of_lines(tmp_path / "b", lines).cause is None, "it breaks off"
+
+
+def test_a_warning_of_shapes_is_no_failure(tmp_path: Path) -> None:
+    warning = (
+        "/opt/env/torch/nn/modules/loss.py:128: UserWarning: Using a target size (torch.Size([2])) that is different to the input size"
+    )
+    found = of_lines(
+        tmp_path / "log", [warning, "Traceback (most recent call last):", '  File "a.py", line 3, in main', "KeyboardInterrupt"]
+    )
+    assert found.cause == "CTRL-C"

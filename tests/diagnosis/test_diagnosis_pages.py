@@ -1,0 +1,62 @@
+"""The page of a cause: every id that a diagnosis can give has one, and what it names in DeepSpeed's sources is there."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from dstui.diagnosis import report
+from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
+from dstui.diagnosis.signature import Signature
+from dstui.diagnosis.signatures import ALL, BY_ID
+from dstui.diagnosis.subjects import FUNCTIONS, KINDS, MESSAGES, RAISERS
+from tests.diagnosis.crash_texts import of_lines, traceback
+
+
+@pytest.mark.parametrize("name", cause_titles())
+def test_every_cause_has_a_page_that_says_what_it_is_and_every_failure_how_to_mend_it(name: str) -> None:
+    page = next(iter(cause_pages(name.lower())))
+    signature = next(one for one in ALL if name in (one.id, one.answer))
+    assert signature.title in " ".join(page.split())
+    if BY_ID[name].role in ("root", "symptom", "quiet") and name not in ("KILLED-UNKNOWN", "SIGABRT"):
+        assert BY_ID[name].remedies, name
+
+
+def test_a_diagnosis_names_the_page_that_tells_more(tmp_path: Path) -> None:
+    said = report(of_lines(tmp_path / "log", traceback(1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.25 GiB.")))
+    assert "dstui docs OOM-GPU" in said
+    assert "dstui docs" not in report(of_lines(tmp_path / "b", ["step 1"]))
+
+
+def test_a_cause_that_could_be_meant_too_has_a_page_and_a_fact_that_tells_it_apart() -> None:
+    tables = (*(one.alike for one in ALL), *(one.causes for one in (*MESSAGES, *FUNCTIONS)), *RAISERS.values(), *KINDS.values())
+    named = {name for causes in tables for name in causes}
+    for name in sorted(named):
+        assert BY_ID[name].confirm, name
+        assert BY_ID[name].role in ("root", "symptom", "quiet", "hint", "stop"), name
+    for one in ALL:
+        assert one.id not in one.alike, one.id
+
+
+def test_the_document_of_all_causes_is_the_one_that_the_signatures_make() -> None:
+    document = Path(__file__).parents[2] / "docs" / "causes.md"
+    assert document.read_text() == causes_document(), "dstui docs --causes > docs/causes.md makes it anew"
+
+
+@pytest.mark.parametrize("signature", [one for one in ALL if one.source], ids=lambda one: one.id)
+def test_the_source_of_a_cause_is_where_the_page_says(signature: Signature) -> None:
+    file, wanted = signature.source.split(":")
+    package = find_spec(file.partition("/")[0])
+    if package is None or package.origin is None:
+        pytest.skip(f"{file} is not installed here")
+    assert wanted in defined_in(Path(package.origin).parent.parent / file), f"{file} has no {wanted}"
+
+
+@cache
+def defined_in(file: Path) -> frozenset[str]:
+    """The names that a library's file gives to anything."""
+    return frozenset(getattr(node, "name", None) or "" for node in ast.walk(ast.parse(file.read_text())))

@@ -1,0 +1,282 @@
+"""Exceptions that a run survived, what a job's script said before its ranks, and the runs before the last in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.diagnosis.crash_texts import ended, of_lines, spawned, traceback
+
+PLAIN = traceback(None, "ValueError: odd")
+THREAD = [
+    "Traceback (most recent call last):",
+    '  File "/opt/env/lib/python3.11/threading.py", line 1045, in _bootstrap_inner',
+    "    self.run()",
+    "EOFError",
+]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[2026-03-01 10:00:00,123][__main__][ERROR] - step failed, next one",
+        "ERROR:train:retried",
+        "10:00:00 | ERROR | loop:run:12 - bad batch",
+    ],
+)
+def test_of_an_exception_that_was_logged_and_one_that_nobody_caught_the_latter_ended_the_run(tmp_path: Path, head: str) -> None:
+    found = of_lines(tmp_path / "a", [head, *traceback(None, "torch.cuda.OutOfMemoryError: CUDA out of memory."), "step 2", *PLAIN])
+    assert (found.cause, "odd" in found.title) == ("USER-PY", True)
+    assert of_lines(tmp_path / "b", [head, *PLAIN]).cause == "USER-PY", "nothing else says how it ended"
+
+
+def test_an_exception_that_was_logged_long_before_the_text_ends_has_not_ended_the_run(tmp_path: Path) -> None:
+    logged = ["(Worker pid=77) ERROR:2026-03-26 22:35:46,212:Traceback (most recent call last):"]
+    logged += [f"(Worker pid=77) {line}" for line in PLAIN[1:]]
+    on = [f"(Worker pid=77) step {number}" for number in range(30)]
+    assert of_lines(tmp_path / "a", [*logged, *on]).kind is None
+    assert of_lines(tmp_path / "b", [*logged, *on[:3]]).cause == "USER-PY"
+
+
+def test_what_a_thread_raises_is_known_by_its_first_frame_and_is_no_reason_where_somebody_stopped_the_run(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [*THREAD, *traceback(None, "KeyboardInterrupt")])
+    assert (found.kind, found.cause) == ("stop", "CTRL-C")
+
+
+def test_a_progress_bar_that_goes_on_after_an_exception_shows_that_it_ended_nothing(tmp_path: Path) -> None:
+    bars = [f" {number}%|#  | {number}/100 [00:0{number}<01:00,  1.0it/s]" for number in range(1, 5)]
+    assert of_lines(tmp_path / "a", [*PLAIN, *bars]).kind is None
+    assert of_lines(tmp_path / "b", [*bars, *PLAIN, bars[-1]]).cause == "USER-PY", "a bar tells where it was when it ended"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/var/spool/slurmd/job88/slurm_script: line 9: SBATCH: command not found",
+        "/var/spool/slurmd/job88/slurm_script: line 12: python: command not found",
+        "slurmstepd: error: execve(): env.sh: Permission denied",
+    ],
+)
+def test_what_a_shell_could_not_run_is_not_why_the_program_failed_later(tmp_path: Path, line: str) -> None:
+    found = of_lines(tmp_path / "a", [line, "step 1", *PLAIN])
+    assert (found.cause, found.others) == ("USER-PY", ())
+
+
+def test_a_command_that_a_shell_did_not_find_after_the_program_had_failed_is_the_rest_of_a_broken_line(tmp_path: Path) -> None:
+    assert of_lines(tmp_path / "log", [*PLAIN, "run.sh: line 4: --deepspeed: command not found"]).others != ()
+
+
+def test_an_exception_of_a_tool_before_the_ranks_is_not_theirs(tmp_path: Path) -> None:
+    tool = traceback(None, "ModuleNotFoundError: No module named 'dataclasses'", "/home/u/.local/bin/wandb")
+    ranks = [f"{rank}: {line}" for rank in range(4) for line in PLAIN]
+    found = of_lines(tmp_path / "log", [*tool, *ranks])
+    assert (found.cause, found.every_rank, found.others) == ("USER-PY", True, ())
+
+
+def test_a_launchers_traceback_that_breaks_off_is_no_ranks_failure(tmp_path: Path) -> None:
+    words = "[E socket.cpp:435] [c10d] The server socket has failed to listen on any local network address."
+    frames = [
+        "Traceback (most recent call last):",
+        '  File "/opt/env/lib/python3.9/site-packages/torch/distributed/launch.py", line 189, in main',
+    ]
+    found = of_lines(tmp_path / "log", [words, *frames, "    launch(args)"])
+    assert (found.cause, found.first_failing_rank) == ("PORT-IN-USE", None)
+
+
+def test_the_lines_after_an_exception_that_is_known_are_its_message_too(tmp_path: Path) -> None:
+    file = "/opt/env/lib/python3.11/site-packages/transformers/modeling_utils.py"
+    size = "\tsize mismatch for embed.weight: copying a param with shape torch.Size([0]) from checkpoint, the shape in current model is"
+    lines = [*traceback(None, "RuntimeError: Error(s) in loading state_dict for Net:", file), size + " torch.Size([9, 9])."]
+    assert of_lines(tmp_path / "log", lines).cause == "Z3-SIZE0"
+
+
+def test_of_several_runs_in_one_file_the_last_one_counts(tmp_path: Path) -> None:
+    killed = "E0210 14:23:38 torch/distributed/elastic/multiprocessing/api.py:833] failed (exitcode: -9) local_rank: 0 (pid: 304) of binary: python"
+    agent = traceback(
+        None,
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        "/opt/env/lib/python3.11/site-packages/torch/distributed/run.py",
+    )
+    found = of_lines(tmp_path / "a", [killed, *agent, *(f"step {n} loss {n}.5" for n in range(300)), *PLAIN])
+    assert (found.cause, found.others) == ("USER-PY", ())
+    soon = of_lines(tmp_path / "b", [killed, *agent, *PLAIN])
+    assert soon.cause == "KILLED-UNKNOWN", "another rank of the same run"
+
+
+def test_a_run_that_was_started_again_in_the_same_file_is_the_one_that_counts(tmp_path: Path) -> None:
+    start = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your system being overloaded"
+    late = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE) ran for 1805914 milliseconds"
+    ended = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -6) local_rank: 1 (pid: 182046) of binary: python"
+    found = of_lines(tmp_path / "log", [start, late.format(1), ended, start, late.format(2), late.format(1), ended])
+    assert (found.cause, found.first_failing_rank) == ("NCCL-WATCHDOG", 2)
+
+
+@pytest.mark.parametrize("file", ["interface/router.py", "internal/internal_util.py", "lib/asyncio_manager.py"])
+def test_what_a_trackers_own_helper_raises_follows_from_an_end_and_is_none(tmp_path: Path, file: str) -> None:
+    frame = f'  File "/opt/env/lib/python3.11/site-packages/wandb/sdk/{file}", line 70, in run'
+    lines = ["Traceback (most recent call last):", frame, "    raise MessageRouterClosedError from e", "wandb.sdk.MessageRouterClosedError"]
+    assert of_lines(tmp_path / "a", ["step 1 loss 2.0", *lines]).kind is None
+    assert "odd" in of_lines(tmp_path / "b", [*PLAIN, *lines]).title
+
+
+def test_a_warning_and_a_mention_long_before_do_not_explain_a_kill(tmp_path: Path) -> None:
+    warning = "/opt/env/modelopt/logging.py:115: UserWarning: Failed to import: cannot import name 'x' from 'diffusers' (/opt/env/a.py)"
+    killed = "run.sh: line 12: 12345 Killed                  python train.py"
+    found = of_lines(tmp_path / "a", [warning, *(f"step {n} loss 2.0" for n in range(30)), killed])
+    assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
+    mention = "wget: unable to resolve host address 'example.org'"
+    ended = "srun: error: n1: task 0: Killed"
+    found = of_lines(tmp_path / "b", [mention, *(f"step {n} loss 2.0" for n in range(400)), ended])
+    assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
+
+
+def test_the_paths_of_windows_are_paths(tmp_path: Path) -> None:
+    library = '  File "D:\\env\\lib\\site-packages\\datasets\\load.py", line 9, in load'
+    found = of_lines(
+        tmp_path / "log", ["Traceback (most recent call last):", '  File "D:\\me\\train.py", line 3', library, "ValueError: odd"]
+    )
+    assert (found.cause, found.confidence, found.could_be[1]) == ("DATA", "medium", "USER-PY")
+
+
+@pytest.mark.parametrize("line", ["If interrupted by user, a checkpoint is written", "It can be interrupted by user"])
+def test_what_would_happen_on_a_stop_is_no_stop(tmp_path: Path, line: str) -> None:
+    assert of_lines(tmp_path / "log", [line, "step 1 loss 2.0"]).kind is None
+
+
+def test_a_warning_is_no_end(tmp_path: Path) -> None:
+    warning = "/opt/env/torch/cuda/__init__.py:141: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found 1)"
+    assert of_lines(tmp_path / "log", [warning, "cpu"]).kind is None
+
+
+def test_threads_that_an_exception_ended_with_its_program_are_not_the_cause(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [*["terminate called without an active exception"] * 4, *PLAIN])
+    assert (found.cause, found.others) == ("USER-PY", ())
+
+
+def test_a_command_that_srun_cannot_start_is_no_rank_that_left_early(tmp_path: Path) -> None:
+    lines = ["slurmstepd: error: execve(): ray: No such file or directory", "srun: error: n1: task 0: Exited with exit code 2"]
+    assert of_lines(tmp_path / "log", lines).cause == "NO-DS-CMD"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "socket.gaierror: [Errno -2] odd",
+        "cv2.error: OpenCV(4.8.0) odd",
+        "struct.error: odd",
+        "numpy.linalg._LinAlgError: odd",
+        "queue.Empty",
+    ],
+)
+@pytest.mark.parametrize("frame", ["  File", "> File"])
+def test_an_exception_of_any_name_is_read_behind_its_frames(tmp_path: Path, frame: str, last: str) -> None:
+    found = of_lines(
+        tmp_path / "log", ["Traceback (most recent call last):", f'{frame} "/home/u/train.py", line 3, in main', "    go()", last]
+    )
+    assert (found.cause, found.kind) == ("USER-PY", "failure")
+    assert last in found.title
+
+
+def test_a_warning_that_there_is_no_gpu_is_no_reason_where_somebody_stopped_the_run(tmp_path: Path) -> None:
+    warning = (
+        "/opt/env/torch/cuda/__init__.py:52: UserWarning: CUDA initialization: Found no NVIDIA driver on your system. (Triggered at a.cpp)"
+    )
+    found = of_lines(tmp_path / "log", [warning, "step 1 loss 2.0", *traceback(None, "KeyboardInterrupt")])
+    assert (found.kind, found.cause) == ("stop", "CTRL-C")
+
+
+def test_a_stop_long_before_an_exception_in_the_same_file_was_that_of_an_earlier_run(tmp_path: Path) -> None:
+    stop = "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 4150 closing signal SIGHUP"
+    steps = [f"step {n} loss 2.0" for n in range(1100)]
+    assert of_lines(tmp_path / "a", [stop, *steps, *PLAIN]).cause == "USER-PY"
+    assert of_lines(tmp_path / "b", [stop, *steps[:9], *PLAIN]).cause == "SIGHUP", "what follows at once follows from it"
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        ("KILLED-UNKNOWN", "epochs:  20%|##   | 3/15 [1:27:15<5:56:40, 1783.41s/it, det_loss=2.59, loss=3.71, lr=0.01]Killed"),
+        ("NO-DS-CMD", "./all.sh: line 24: /home/me/gone/.venv/bin/accelerate: No such file or directory"),
+    ],
+)
+def test_the_one_line_that_tells_the_end_is_read(tmp_path: Path, cause: str, line: str) -> None:
+    assert of_lines(tmp_path / "log", [line]).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        ("NCCL-SYSTEM", "RuntimeError: NCCL Error 3: internal error - please report this issue to the NCCL developers"),
+        ("DATA", "Exception: Dataset not found."),
+        ("DATA", "OSError: Cannot find data file. "),
+    ],
+)
+def test_an_exception_that_names_its_reason_is_told_by_it(tmp_path: Path, cause: str, line: str) -> None:
+    assert of_lines(tmp_path / "log", traceback(None, line)).cause == cause
+
+
+def test_what_a_library_was_handling_when_somebody_stopped_the_run_has_not_ended_it(tmp_path: Path) -> None:
+    handled = traceback(
+        None, "AttributeError: '_idat' object has no attribute 'fileno'", "/opt/env/lib/python3.11/site-packages/PIL/ImageFile.py"
+    )
+    stopped = traceback(None, "KeyboardInterrupt")
+    between = ["", "During handling of the above exception, another exception occurred:", ""]
+    found = of_lines(tmp_path / "a", [*handled, *between, *stopped])
+    assert (found.cause, found.kind) == ("CTRL-C", "stop")
+    apart = of_lines(tmp_path / "b", [*handled, *stopped])
+    assert apart.cause == "USER-PY", "nobody has handled it"
+
+
+def test_an_interrupt_in_the_source_that_a_traceback_shows_is_no_stop(tmp_path: Path) -> None:
+    shown = ["│ ❱ 54 │   │   run(cfg)      │", "│   56 │   except KeyboardInterrupt:    │", "│   57 │   │   raise KeyboardInterrupt │"]
+    assert of_lines(tmp_path / "log", [*shown, *PLAIN]).kind == "failure"
+
+
+def test_a_bar_within_one_line_that_came_to_its_end_after_an_exception_is_of_a_later_run(tmp_path: Path) -> None:
+    states = "\r".join(f"{number}%|#  | {number}/100 [00:0{number // 20}<01:00,  1.0it/s]" for number in range(1, 101))
+    assert of_lines(tmp_path / "a", [*PLAIN, states]).kind is None
+    ranks = [f"[rank1]: {line}" for line in PLAIN]
+    assert of_lines(tmp_path / "b", [*ranks, states]).cause == "USER-PY", "another rank may go on for a while"
+
+
+def test_a_metric_that_was_nan_for_a_while_is_not_told_of_a_run_whose_loss_is_a_number_again(tmp_path: Path) -> None:
+    bad, good = [[f"epoch {number} loss: {loss}" for number in range(5)] for loss in ("nan", "0.25")]
+    assert of_lines(tmp_path / "a", [*bad, *good, "Finished."]).cause != "NAN"
+    assert of_lines(tmp_path / "b", [*bad, *(f"note {number}" for number in range(900)), "Finished."]).cause != "NAN"
+    assert of_lines(tmp_path / "c", [*good, *bad]).cause == "NAN"
+
+
+def test_the_second_line_of_a_warning_is_part_of_it(tmp_path: Path) -> None:
+    warning = ["/opt/env/lib/python3.11/site-packages/x/y.py:8: RuntimeWarning: Failed to read the commit:", "No module named 'x._version'"]
+    assert of_lines(tmp_path / "a", warning).kind is None
+    assert of_lines(tmp_path / "b", warning[1:]).cause == "IMPORT-MISSING"
+
+
+LOOP = [f"step {number} | loss {1 / number:.4f} | lr 1e-4" for number in range(1, 21)]
+
+
+@pytest.mark.parametrize("end", [[], ["Training complete!"], ["Saving the model to out/last"]])
+def test_a_loop_that_stands_whole_above_and_below_an_exception_has_gone_on_after_it(tmp_path: Path, end: list[str]) -> None:
+    assert of_lines(tmp_path / "a", [*LOOP[:10], "skipping a batch:", *PLAIN, *LOOP[10:], *end]).kind != "failure"
+    printed = of_lines(tmp_path / "b", [*PLAIN, *LOOP[10:]])
+    assert printed.cause == "USER-PY", "what a program had in its buffer reaches the file after its exception"
+    several = [*spawned(2), *LOOP[:10], *PLAIN, *LOOP[10:14], *ended(2, 1)]
+    assert of_lines(tmp_path / "c", several).cause == "USER-PY", "the other rank's"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Prediction: RuntimeError: CUDA out of memory",
+        "OSError: [Errno 98] Address already in use, trying 6007",
+        "ImportError: No module named 'odd' -- falling back to the slow one",
+        "Could not cache it. Will ignore error and continue. Error: [Errno 30] Read-only file system: '/hub/x'",
+        "Killed 3 stale workers before the start",
+        "Press Ctrl-C (KeyboardInterrupt) to stop at any time",
+        "Segmentation fault rate of the model: 0.1",
+    ],
+)
+def test_an_error_that_is_merely_mentioned_before_a_loop_at_work_or_the_last_word_has_ended_nothing(tmp_path: Path, line: str) -> None:
+    assert of_lines(tmp_path / "a", [line, *LOOP]).kind is None
+    assert of_lines(tmp_path / "b", ["begin", line, "Training complete!"]).kind == "success"

@@ -1,0 +1,305 @@
+"""What libraries, shells and schedulers say at an end, each in few words of a run's log: the cause that it stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dstui.diagnosis import report
+from tests.diagnosis.crash_texts import ended, fallout, of_lines, spawned, traceback
+
+SITE = "/opt/env/lib/python3.11/site-packages/"
+RAISED = [
+    (
+        "IMPORT-MISSING",
+        "ImportError: Using a quantized model needs tinybits: run `pip install -U tinybits`",
+        "transformers/quantizers/a.py",
+    ),
+    (
+        "IMPORT-MISSING",
+        "RuntimeError: BoardCallback requires board to be installed. Run `pip install board`.",
+        "transformers/integrations/a.py",
+    ),
+    (
+        "IMPORT-MISSING",
+        "ImportError: Missing optional dependency 'sheets'. Use pip or conda to install sheets.",
+        "pandas/compat/_optional.py",
+    ),
+    ("IMPORT-MISSING", "pkg_resources.DistributionNotFound: The 'tok' distribution was not found and is required by the application", ""),
+    ("IMPORT-VERSION", "ImportError: this build of the extension is from another planet", "somewhere/__init__.py"),
+    ("IMPORT-VERSION", "TypeError: Adapter.__init__() got an unexpected keyword argument 'in_chunks'", "trl/trainer/part.py"),
+    ("IMPORT-VERSION", "AttributeError: module 'numpy' has no attribute 'bool'.", "deepspeed/runtime/utils.py"),
+    ("IMPORT-VERSION", "RuntimeError: operator torchvision::nms does not exist", "torchvision/_meta.py"),
+    ("IMPORT-VERSION", "RuntimeError: Numpy is not available", "torch/utils/data/collate.py"),
+    ("OOM-GPU", "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", ""),
+    ("OOM-GPU", "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "vllm/engine.py"),
+    ("OOM-GPU", "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 4.00GiB", "jax/odd.py"),
+    ("OOM-HOST", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "ray/_private/worker.py"),
+    ("KILLED-UNKNOWN", "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", "ray/_private/worker.py"),
+    ("CUDA-ILLEGAL", "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", ""),
+    ("CUDA-UNKNOWN", "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 999: unknown error", "torch/cuda/__init__.py"),
+    ("DRIVER-OLD", "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", ""),
+    ("NO-GPU", "RuntimeError: Attempting to read a CUDA tensor but torch.cuda.is_available() is False.", "torch/serialization.py"),
+    ("NO-GPU", "ValueError: fp16 mixed precision requires a GPU (not 'cpu').", "accelerate/accelerator.py"),
+    ("DEVICE-MIX", "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same", ""),
+    ("DEVICE-MIX", "RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.FloatTensor) should be the same", ""),
+    ("DTYPE-MIX", "RuntimeError: Input type (CUDABFloat16Type) and weight type (CUDAFloatType) should be the same", ""),
+    ("DTYPE-MIX", "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same", ""),
+    ("DTYPE-MIX", "RuntimeError: Input type (float) and bias type (c10::Half) should be the same", "torch/nn/modules/conv.py"),
+    ("DDP-UNUSED", "RuntimeError: Expected to mark a variable ready only once.", "torch/autograd/graph.py"),
+    ("MODEL-FILES", "ValueError: Can't find 'adapter_config.json' at 'out/step-10'", "peft/config.py"),
+    ("MODEL-FILES", "ValueError: Unrecognized model in ./out. Should have a `model_type` key in its config.json", "transformers/auto.py"),
+    ("MODEL-LOAD", "EOFError: Ran out of input", "torch/serialization.py"),
+    ("NO-INTERNET", "ConnectionError: Couldn't reach 'me/data' on the Hub (ConnectTimeout)", "datasets/load.py"),
+    ("NO-INTERNET", "httpx.ConnectError: [Errno -2] Name or service not known", "httpx/_transports/default.py"),
+    (
+        "NO-INTERNET",
+        "huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://huggingface.co/x: offline mode is enabled.",
+        "hub.py",
+    ),
+    ("TRACKER-LOGIN", "wandb.errors.CommError: It appears that you do not have permission to access this", "wandb/sdk/init.py"),
+    ("DATA", "ValueError: num_samples should be a positive integer value, but got num_samples=0", "torch/utils/data/sampler.py"),
+    ("DATA", "datasets.exceptions.DatasetNotFoundError: Dataset 'me/none' doesn't exist on the Hub", "datasets/load.py"),
+    ("CKPT-SHAPE", "ValueError: loaded state dict has a different number of parameter groups", "torch/optim/optimizer.py"),
+    ("CKPT-FOLDER", "ValueError: Can't find a valid checkpoint at out/checkpoint-7", "transformers/integrations/deepspeed.py"),
+    (
+        "PARALLEL-SIZE",
+        "AssertionError: batch size (33) is not divisible by micro batch size (2) times data parallel size (4)",
+        "megatron/a.py",
+    ),
+    ("HYDRA-CONFIG", "omegaconf.errors.InterpolationKeyError: Interpolation key 'paths.data' not found", "omegaconf/base.py"),
+    (
+        "OP-BUILD",
+        "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', 'a.c']' returned non-zero exit status 1.",
+        "a.py",
+    ),
+    ("TOO-MANY-PROCESSES", "RuntimeError: can't start new thread", "threading.py"),
+    ("OOM-GPU", "RuntimeError: MPS backend out of memory (MPS allocated: 17.9 GB)", ""),
+    ("NAN", "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0", "transformers/generation/utils.py"),
+    (
+        "USER-SHAPE",
+        "RuntimeError: The expanded size of the tensor (512) must match the existing size (514) at non-singleton dimension 1.",
+        "",
+    ),
+    ("Z3-PARTITIONED", "RuntimeError: Expected weight to be a vector, but got weight of shape [0]", "torch/nn/functional.py"),
+    ("DL-WORKER", "RuntimeError: Pin memory thread exited unexpectedly", "torch/utils/data/dataloader.py"),
+    ("GCC-VERSION", "RuntimeError: The current installed version of g++ (4.8.5) is less than the minimum required version", "torch/ext.py"),
+    ("NO-INTERNET", "requests.exceptions.ChunkedEncodingError: ('Connection broken: IncompleteRead(1 bytes read)')", "requests/models.py"),
+    (
+        "RACE-FS",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'out/tmp-checkpoint-9' -> 'out/checkpoint-9'",
+        "transformers/trainer.py",
+    ),
+    ("DATA", "FileNotFoundError: [Errno 2] No such file or directory: 'pairs/train.jsonl'", ""),
+    ("DATA", "FileNotFoundError: [Errno 2] No such file or directory: 'pairs/alpaca.json'", ""),
+    ("CONFIG-PATH", "FileNotFoundError: [Errno 2] No such file or directory: 'configs/ds_zero3.json'", ""),
+    ("MODEL-FILES", "FileNotFoundError: [Errno 2] No such file or directory: 'out/model.ckpt'", ""),
+    (
+        "CKPT-SHAPE",
+        'ValueError: Trying to set a tensor of shape torch.Size([3]) in "weight" (which has shape torch.Size([4])), this looks incorrect.',
+        "",
+    ),
+    ("USER-PY", "torch._dynamo.exc.Unsupported: call of a builtin", "torch/_dynamo/exc.py"),
+    ("USER-PY", "TypeError: Net.forward() got an unexpected keyword argument 'image'", "torch/nn/modules/module.py"),
+]
+"""Cause, the last line of a traceback, the library's file that raised it."""
+GOES_ON = [
+    ("MODEL-FILES", ["OSError: You are trying to access a gated repo.", "Make sure to have access to it.", "401 Client Error."]),
+    (
+        "CUDA-MISMATCH",
+        ["RuntimeError: ", "The detected CUDA version (12.2) mismatches the version that was used to compile", "PyTorch (11.8)."],
+    ),
+    ("BNB-CUDA", ["RuntimeError: ", "    CUDA Setup failed despite GPU being available. Please run the following"]),
+    ("IMPORT-MISSING", ["ImportError: ", "BigTokenizer requires the Piece library but it was not found in your environment."]),
+    (
+        "IMPORT-MISSING",
+        ["RuntimeError: Failed to import transformers.trainer because of the following error:", "No module named 'tinybits'"],
+    ),
+    ("NCCL-DUP-GPU", ["torch.distributed.DistBackendError: NCCL said no", "Last error:", "Duplicate GPU detected : rank 1 and rank 0"]),
+]
+SAID = [
+    ("NO-DS-CMD", ["train.sh: line 3: accelerate: command not found", "srun: error: n1: task 0: Exited with exit code 127"]),
+    ("NO-DS-CMD", ["run.sh: line 14: torchrun: command not found"]),
+    ("NO-SCRIPT", ["bash: scripts/train.sh: No such file or directory"]),
+    ("CKPT-PERM", ["slurmstepd: error: execve(): prepare.sh: Permission denied", "srun: error: n1: task 0: Exited with exit code 13"]),
+    ("SCRIPT-SHELL", ["train.sh: line 6: NUM_GPUS: unbound variable"]),
+    ("IMPORT-MISSING", ["/opt/env/bin/python: No module named torch.distributed.run"]),
+    ("OOM-HOST", ["Reason: Evicted", "Message: The node was low on resource: memory. Container train was using 60Gi"]),
+    ("CKPT-DISK", ["Message: Pod ephemeral local storage usage exceeds the total limit of containers 100Gi."]),
+    ("OOM-HOST", ["slurmstepd: error: Exceeded job memory limit at some point."]),
+    ("KILLED-UNKNOWN", ["trainer-0 exited with code 137"]),
+    ("KILLED-UNKNOWN", ["make: *** [Makefile:12: train] Killed"]),
+    ("OP-ABI", ["train.sh: line 8: 4242 Illegal instruction     (core dumped) python train.py"]),
+    (
+        "RDZV-TIMEOUT",
+        ["RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1"],
+    ),
+    (None, ["train.py FAILED", "[0]:", "  rank      : 2 (local_rank: 2)", "  exitcode  : 1 (pid: 1234)", "  error_file: <N/A>"]),
+    ("SIGABRT", ["double free or corruption (!prev)"]),
+    ("SIGABRT", ["run.sh: line 5: 4242 Aborted                 (core dumped) python train.py"]),
+    ("NO-DS-CMD", ["CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'."]),
+    ("USER-PY", ["Unrecognized options: --odd"]),
+    ("HYDRA-CONFIG", ["hydra.errors.MissingConfigException: In 'config': Could not find 'model/odd'"]),
+    ("TOO-MANY-PROCESSES", ["libgomp: Thread creation failed: Resource temporarily unavailable"]),
+    (
+        "SLURM-TIME",  # the job went on after what its shell could not run
+        [
+            "job.sh: line 3: odd: command not found",
+            "step 1",
+            "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
+        ],
+    ),
+    ("SLURM-CANCEL", ["slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2024-01-01T00:00:00 DUE TO JOB REQUEUE ***"]),
+    ("SLURM-TIME", ["=>> PBS: job killed: walltime 3610 exceeded limit 3600"]),
+    ("SLURM-TIME", ["TERM_RUNLIMIT: job killed after reaching LSF run time limit."]),
+]
+
+
+def raised(lines: list[str], file: str = "") -> list[str]:
+    head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 30, in <module>', "    main()"]
+    return [*head, *([f'  File "{SITE}{file}", line 7, in part', "    other()"] if file else []), *lines]
+
+
+@pytest.mark.parametrize(("cause", "last", "file"), RAISED)
+def test_what_a_library_raises_is_known_by_its_words(tmp_path: Path, cause: str, last: str, file: str) -> None:
+    found = of_lines(tmp_path / "log", raised([last], file))
+    assert (found.cause, found.kind) == (cause, "failure")
+    labelled = [f"[rank1]: {line}" for line in raised([last], file)]
+    found = of_lines(tmp_path / "log", [*spawned(2), *labelled, *fallout(0), *ended(2, 1)])
+    assert (found.cause, found.first_failing_rank) == (cause, 1)
+
+
+@pytest.mark.parametrize(("cause", "lines"), GOES_ON)
+def test_the_message_of_an_exception_is_read_to_its_end(tmp_path: Path, cause: str, lines: list[str]) -> None:
+    found = of_lines(tmp_path / "log", [*spawned(2), *(f"[rank1]: {line}" for line in raised(lines)), *fallout(0), *ended(2, 1)])
+    assert (found.cause, found.first_failing_rank) == (cause, 1)
+
+
+@pytest.mark.parametrize(
+    "line", ["[2026-03-01 10:00:09,000] [INFO] {}", "wandb: {}", "E0301 10:00:09.0 7 api.py:8] {}", "slurmstepd: error: {}"]
+)
+def test_what_somebody_logs_after_an_exception_is_no_part_of_its_message(tmp_path: Path, line: str) -> None:
+    words = line.format("Error no file named weights.bin")
+    found = of_lines(tmp_path / "log", [*spawned(1), *raised(["ValueError: odd"]), words, *ended(1, 1)])
+    assert found.cause == "USER-PY"
+
+
+@pytest.mark.parametrize(("cause", "lines"), SAID)
+def test_what_a_shell_or_a_scheduler_says_is_the_cause_where_nothing_else_is_said(
+    tmp_path: Path, cause: str | None, lines: list[str]
+) -> None:
+    assert of_lines(tmp_path / "log", lines).cause == cause
+
+
+@pytest.mark.parametrize("words", [lines[0] for cause, lines in SAID if cause in ("NO-DS-CMD", "NO-SCRIPT", "CKPT-PERM", "SCRIPT-SHELL")])
+def test_a_script_that_goes_on_after_a_command_that_was_not_found_has_not_ended_of_it(tmp_path: Path, words: str) -> None:
+    steps = [f"step {number} loss 2.0" for number in range(100)]
+    assert of_lines(tmp_path / "log", [words, *steps]).cause is None
+    assert of_lines(tmp_path / "log", [words, *steps, *raised(["KeyError: 'labels'"])]).cause == "USER-PY"
+
+
+@pytest.mark.parametrize(
+    "last", [last for _, last, _ in RAISED[::5] if last.startswith(("RuntimeError", "ValueError", "ImportError", "FileNotFoundError"))]
+)
+def test_an_error_that_was_printed_without_a_traceback_long_before_the_last_step_has_ended_nothing(tmp_path: Path, last: str) -> None:
+    steps = [f"step {number} loss 2.0" for number in range(100)]
+    found = of_lines(tmp_path / "log", [*steps, last, *steps])
+    assert (found.cause, found.kind) == (None, None)
+    assert of_lines(tmp_path / "log", [*steps, last]).kind == "failure", "at the end it may have"
+
+
+def test_a_traceback_that_rich_drew_names_the_scripts_line(tmp_path: Path) -> None:
+    lines = [
+        "╭───────────────────── Traceback (most recent call last) ──────────────────────╮",
+        "│ /home/me/train.py:30 in <module>                                             │",
+        "│   29                                                                         │",
+        "│ ❱ 30 main()                                                                  │",
+        f"│ {SITE}a/b.py:7 in part        │",
+        "│ ❱  7 │   raise OddInput(                                                     │",
+        "╰──────────────────────────────────────────────────────────────────────────────╯",
+        "my.package.OddInput: seventeen",
+    ]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.confidence) == ("USER-PY", "medium")
+    assert "/home/me/train.py, line 30" in report(found)
+
+
+def test_a_version_that_deepspeed_accepts_is_no_mismatch(tmp_path: Path) -> None:
+    words = "Installed CUDA version 11.8 does not match the version torch was compiled with 11.7 but since the APIs are compatible, accepting this combination"
+    found = of_lines(tmp_path / "log", [*spawned(1), words, "step 1", *ended(1, -9)])
+    assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
+
+
+def test_a_status_of_255_is_no_closed_terminal(tmp_path: Path) -> None:
+    lines = ['FATAL:   "trainer": executable file not found in $PATH'] * 2
+    ends = ["srun: error: n01: tasks 0-1: Exited with exit code 255"]
+    found = of_lines(tmp_path / "a", [*lines, *ends])
+    assert (found.kind, found.cause, found.confidence) == ("failure", "NO-DS-CMD", "medium")
+    assert of_lines(tmp_path / "b", ends).kind == "failure"
+    shell = of_lines(tmp_path / "c", ["job.sh: 3: srun: not found"])
+    assert (shell.cause, shell.first_failing_rank) == ("NO-DS-CMD", None), "a line of a script is no rank"
+
+
+def test_a_file_that_cannot_be_written_is_no_missing_model(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/home/me/train.py", line 30, in {}',
+        f'  File "{SITE}torch/serialization.py", line 211, in __init__',
+        "FileNotFoundError: [Errno 2] No such file or directory: 'out/last.ckpt'",
+    ]
+    found = of_lines(tmp_path / "a", [line.format("save_last") for line in lines])
+    assert (found.cause, found.confidence) == ("USER-PY", "low")
+    assert of_lines(tmp_path / "b", [line.format("restore") for line in lines]).cause == "MODEL-FILES"
+
+
+def test_the_shells_word_for_a_kill_counts_behind_a_progress_bar(tmp_path: Path) -> None:
+    assert of_lines(tmp_path / "log", ["Loading checkpoint shards:   0%|      | 0/2 [00:00<?, ?it/s]Killed"]).cause == "KILLED-UNKNOWN"
+
+
+def test_transformers_that_saves_the_whole_checkpoint_in_the_place_of_16_bit_weights_has_lost_nothing(tmp_path: Path) -> None:
+    saved = " stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to recover weights"
+    assert of_lines(tmp_path / "a", [saved, "{'train_runtime': 12.0, 'train_loss': 0.1}"]).kind == "success"
+
+
+def test_a_script_that_takes_a_private_name_out_of_torch_needs_another_release_of_torch(tmp_path: Path) -> None:
+    last = "ImportError: cannot import name '_Ring' from 'torch.distributed.tensor' (/opt/env/lib/python3.11/site-packages/torch/x.py)"
+    assert of_lines(tmp_path / "a", traceback(None, last)).cause == "IMPORT-VERSION"
+    of_library = traceback(None, last, "/opt/env/lib/python3.11/site-packages/deepspeed/x.py")
+    assert of_lines(tmp_path / "b", of_library).cause == "IMPORT-TORCH"
+    public = of_lines(tmp_path / "c", traceback(None, last.replace("_Ring", "Ring")))
+    assert (public.cause, public.confidence) == ("IMPORT-TORCH", "medium"), "the script may be newer than PyTorch, or older"
+
+
+def test_a_store_that_breaks_off_is_no_mistake_of_the_script(tmp_path: Path) -> None:
+    broken = traceback(None, "RuntimeError: Broken pipe")
+    found = of_lines(tmp_path / "log", [*broken, *broken])
+    assert found.cause is None and "DESYNC-EARLY-EXIT" in found.could_be
+
+
+def test_a_line_of_a_logger_is_no_part_of_the_exception_above_it(tmp_path: Path) -> None:
+    oom = traceback(None, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 MiB")
+    table = [
+        "[03/04 10:00:00] app INFO: Rank of current process: 0. World size: 1",
+        "detectron2._C    not built correctly: No module named 'detectron2._C'",
+    ]
+    found = of_lines(tmp_path / "log", [*oom, *table])
+    assert (found.cause, found.others) == ("OOM-GPU", ())
+
+
+def test_an_exception_that_another_one_tells_in_its_message_is_read(tmp_path: Path) -> None:
+    outer = "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:"
+    gone = "FileNotFoundError: [Errno 2] No such file or directory: 'ldconfig'"
+    assert of_lines(tmp_path / "log", raised([outer, gone], "torch/_inductor/codecache.py")).cause == "LIB-MISSING"
+
+
+def test_moments_that_something_else_put_before_each_line_are_seen_though_a_program_logs_too(tmp_path: Path) -> None:
+    said = [
+        *(f"- INFO - item {number}" for number in range(8)),
+        *(f"reads part {number}" for number in range(8)),
+        "",
+        *raised(["ValueError: x"]),
+    ]
+    lines = [f"2026-01-01 10:00:{number:02} {line}" for number, line in enumerate(said)]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.confidence) == ("USER-PY", "high"), "with its traceback"

@@ -1,0 +1,143 @@
+"""Features that change memory or speed are priced: long sequences, ZeRO's variants, experts, and RAM by moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from targets import EIGHT_H100, GB, facts, plan
+
+from dstui.forecast.forecast import Forecast, forecast
+from dstui.forecast.hardware import named_machine
+from dstui.forecast.model import facts_of_config, facts_of_params
+from dstui.plan import load
+
+LLAMA = "meta-llama/Llama-3.1-8B"
+LONG: dict[str, Any] = {"model__activation_checkpointing": True, "model__fused_loss": True, "model__attention": "flash"}
+
+
+def found(*, machine: Any = EIGHT_H100, model: str = LLAMA, **sets: Any) -> Forecast:
+    return forecast(plan(model, **sets), facts(model), machine)
+
+
+def gpu(**sets: Any) -> int:
+    need = found(**sets).gpu.bytes
+    assert need
+    return need
+
+
+def speed(**sets: Any) -> float:
+    result = found(**sets).speed
+    assert result
+    return result.tokens
+
+
+def test_a_sequence_of_half_a_million_tokens_fits_only_with_what_makes_it_fit() -> None:
+    sequence = {"stage": 3, "sequence": 500_000, **LONG}
+    offload = {"deepspeed__zero_optimization__offload_optimizer": {"device": "cpu"}}
+    plain, waiting = gpu(**sequence, **offload), gpu(**sequence, **offload, model__activation_offload=True)
+    tiled = gpu(**sequence, **offload, model__activation_offload=True, model__tiled_mlp=True)
+    spread = gpu(**sequence, **offload, model__activation_offload=True, model__tiled_mlp=True, deepspeed__sequence_parallel_size=8)
+    assert plain > 1.5 * waiting and waiting > 1.1 * tiled > 2.5 * spread
+    assert spread < 79 * GB < plain
+
+
+def test_activations_that_wait_in_ram_are_in_ram_and_cost_copies() -> None:
+    sets = {"stage": 3, "sequence": 65_536, **LONG}
+    here, away = found(**sets), found(**sets, deepspeed__activation_checkpointing={"cpu_checkpointing": True})
+    assert away.host.parts["activations"] == pytest.approx(8 * 2 * 4096 * 32 * 65_536, rel=0.01)
+    assert here.gpu.bytes and away.gpu.bytes and here.gpu.bytes - away.gpu.bytes > 10 * GB
+    assert here.speed and away.speed and away.speed.step >= here.speed.step
+
+
+def test_selective_recomputation_lies_between_none_and_all() -> None:
+    sets = {"stage": 3, "micro": 2, "sequence": 4096}
+    none, selective, full = (
+        found(**sets, model__activation_checkpointing=on, model__recompute=kind)
+        for on, kind in ((False, "full"), (True, "selective"), (True, "full"))
+    )
+    sizes = [f.gpu.bytes or 0 for f in (none, selective, full)]
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == 3
+    speeds = [f.speed.tokens for f in (none, selective, full) if f.speed]
+    assert speeds == sorted(speeds, reverse=True)
+
+
+def test_zenflow_and_superoffload_hide_the_optimizer_of_the_cpus_and_need_more_memory() -> None:
+    offload = {"device": "cpu", "pin_memory": True}
+    sets = {"stage": 3, "sequence": 4096}
+    plain = found(**sets, deepspeed__zero_optimization__offload_optimizer=offload)
+    flow = found(**sets, deepspeed__zero_optimization={"stage": 3, "offload_optimizer": offload, "zenflow": {"topk_ratio": 0.05}})
+    ahead = found(**sets, deepspeed__zero_optimization__offload_optimizer={**offload, "super_offload": True})
+    for other in (flow, ahead):
+        assert other.speed and plain.speed and other.speed.tokens > plain.speed.tokens
+        assert other.gpu.bytes and plain.gpu.bytes and other.gpu.bytes > plain.gpu.bytes
+        assert not any("not reckoned" in sentence for sentence in other.unknown)
+    assert flow.host.bytes and plain.host.bytes and flow.host.bytes > plain.host.bytes
+
+
+def test_tensor_parallel_ranks_hold_a_part_of_the_weights_and_talk_in_every_layer() -> None:
+    whole, split = found(stage=1, micro=2), found(stage=1, micro=2, deepspeed__tensor_parallel={"autotp_size": 4})
+    assert split.gpu.parts["weights"] == pytest.approx(whole.gpu.parts["weights"] / 4, rel=0.01)
+    assert split.speed and whole.speed and split.speed.tokens < whole.speed.tokens
+
+
+def test_experts_that_are_split_over_ranks_leave_the_gpus() -> None:
+    mixtral = "mistralai/Mixtral-8x7B-v0.1"
+    whole, split = (found(model=mixtral, stage=2, deepspeed__expert_parallel={"enabled": on, "autoep_size": 8}) for on in (False, True))
+    assert split.gpu.parts["weights"] < whole.gpu.parts["weights"] / 4
+    assert not any("expert_parallel" in sentence for sentence in split.unknown)
+
+
+def test_a_mixture_that_is_given_by_its_numbers_is_as_fast_as_its_active_part() -> None:
+    text = "version: 1\njob: {script: a}\nmodel: {params: 46.7e9, sequence_length: 2048}\ndeepspeed: {train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}, zero_optimization: {stage: 3}}\n"
+    dense = forecast(load(text), facts_of_params(46.7e9), EIGHT_H100)
+    sparse = forecast(load(text.replace("46.7e9,", "46.7e9, active_params: 12.9e9,")), facts_of_params(46.7e9), EIGHT_H100)
+    assert dense.gpu.bytes == sparse.gpu.bytes
+    assert dense.speed and sparse.speed and sparse.speed.tokens > 1.5 * dense.speed.tokens
+
+
+def test_hpz_and_quantized_collectives_are_faster_over_a_slow_network() -> None:
+    sets = {"machine": named_machine("8xA100-80", 4, "eth-25"), "model": "meta-llama/Llama-2-13b-hf", "stage": 3, "nodes": 4}
+    zero = "deepspeed__zero_optimization__"
+    plain = speed(**sets)
+    second = speed(**sets, **{f"{zero}zero_hpz_partition_size": 8})
+    both = speed(
+        **sets, **{f"{zero}zero_hpz_partition_size": 8, f"{zero}zero_quantized_weights": True, f"{zero}zero_quantized_gradients": True}
+    )
+    assert both > 1.5 * second > 1.5 * plain
+
+
+def test_an_architecture_that_nobody_knows_is_estimated_on_the_large_side_with_a_wide_range() -> None:
+    config = {"model_type": "brandnew", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+    config |= {"vocab_size": 32000, "intermediate_size": 11008}
+    guess = facts_of_config(config)
+    assert guess.params == pytest.approx(6.74e9, rel=0.02) and "brandnew" in guess.notes[0]
+    known, guessed = forecast(plan(), facts(), EIGHT_H100), forecast(plan(), guess, EIGHT_H100)
+    assert known.gpu.bytes and guessed.gpu.bytes == pytest.approx(known.gpu.bytes, rel=0.05)
+    assert guessed.gpu.range[1] > 1.2 * known.gpu.range[1]
+
+
+T5: dict[str, Any] = {
+    "d_kv": 64,
+    "num_layers": 24,
+    "num_decoder_layers": 24,
+    "feed_forward_proj": "gated-gelu",
+    "tie_word_embeddings": False,
+}
+PEFT = {
+    "T0_3B": ({**T5, "model_type": "t5", "d_model": 2048, "d_ff": 5120, "num_heads": 32, "vocab_size": 32128}, 17.8),
+    "mt0-xxl": ({**T5, "model_type": "mt5", "d_model": 4096, "d_ff": 10240, "num_heads": 64, "vocab_size": 250112}, 52),
+    "bloomz-7b1": ({"model_type": "bloom", "hidden_size": 4096, "n_layer": 30, "n_head": 32, "vocab_size": 250880}, 35),
+}
+"""LoRA with stage 3 and everything in RAM on one A100, and the GB of RAM: github.com/huggingface/peft, README of 0.2."""
+
+
+@pytest.mark.parametrize("name", PEFT)
+def test_ram_with_offloaded_weights_is_what_pefts_guide_measured(name: str) -> None:
+    config, measured = PEFT[name]
+    away = {"device": "cpu", "pin_memory": True}
+    given = plan(stage=3, micro=8, sequence=256, model__lora={"r": 8}).set("job.integration", "accelerate")
+    given = given.set("deepspeed.zero_optimization.offload_optimizer", away).set("deepspeed.zero_optimization.offload_param", away)
+    need = forecast(given, facts_of_config(config), named_machine("1xA100-80", ram=64 << 30)).host
+    assert need.bytes and need.bytes / 1e9 == pytest.approx(measured, rel=0.15)
+    assert need.peak == "load and build" and set(need.moments) >= {"load and build", "initialize", "train"}

@@ -1,0 +1,84 @@
+"""Machines by name: the catalogue, what people type, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dstui.forecast.hardware import HardwareProblem, chip_of, chips, named_chip, named_machine
+from dstui.forecast.rates import rates_of
+from tests.command import dstui
+
+PLAN = """\
+version: 1
+name: demo
+job: {script: t.py}
+model: {source: meta-llama/Llama-2-13b-hf, sequence_length: 4096, activation_checkpointing: true}
+cluster: {hosts: {w1: 4, w2: 4}}
+deepspeed: {train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}, zero_optimization: {stage: 3}, optimizer: {type: AdamW, params: {lr: 1e-4}}}
+"""
+
+
+def test_the_catalogue_has_some_forty_gpus_with_a_source_each() -> None:
+    assert len(chips()) >= 40
+    assert all(chip.source and chip.memory > 1 << 33 and chip.bandwidth > 1e11 and chip.fp16 >= chip.fp32 for chip in chips())
+    assert len({chip.name for chip in chips()}) == len(chips())
+
+
+def test_every_short_name_is_found_by_itself_and_as_its_own() -> None:
+    for chip in chips():
+        assert named_chip(chip.name) is chip
+        assert named_chip(f"NVIDIA {chip.name.lower()}") is chip
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "A100-40"),
+        ("NVIDIA A100-SXM4-80GB", "A100-80"),
+        ("NVIDIA A100 80GB PCIe", "A100-PCIe-80"),
+        ("NVIDIA H100 80GB HBM3", "H100-80"),
+        ("NVIDIA H100 PCIe", "H100-PCIe"),
+        ("NVIDIA GeForce RTX 4090", "RTX-4090"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada"),
+        ("Tesla V100-SXM2-32GB", "V100-32"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA GH200 480GB", "GH200-96"),
+    ],
+)
+def test_what_a_driver_calls_it_is_found(driver: str, name: str) -> None:
+    found = chip_of(driver)
+    assert found and found.name == name
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "link", "says"),
+    [
+        ("8xH10", 1, None, "did you mean H100"),
+        ("8xA100", 1, None, "A100-40 or A100-80"),
+        ("8xABACUS", 1, None, "known are"),
+        ("0xH100-80", 1, None, "1 to 64"),
+        ("", 1, None, "8xH100-80"),
+        ("8xH100-80", 0, None, "0 nodes"),
+        ("8xH100-80", 2, "wire-9", "ib-400"),
+        ("8xH100-80", 2, "ib-0", "ib-400"),
+    ],
+)
+def test_hardware_that_cannot_be_is_a_sentence(gpus: str, nodes: int, link: str | None, says: str) -> None:
+    with pytest.raises(HardwareProblem, match=says):
+        named_machine(gpus, nodes, link)
+
+
+def test_the_network_has_an_adapter_for_each_gpu_unless_it_says_how_many() -> None:
+    rails, one, ethernet = (rates_of(named_machine("8xH100-80", 2, link), range(8), 2).between for link in ("ib-400", "ib-1x400", "eth-25"))
+    assert rails == 8 * one == 8 * 16 * ethernet
+
+
+def test_a_forecast_for_named_hardware_counts_its_ranks_and_not_the_plans(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    found = dstui("forecast", "plan.yaml", "--gpu", "8xH100-80", "--nodes", "4", "--link", "ib-400", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert "32 ranks on 4 nodes" in found.stdout and "8 x H100-80 a node, 8 x 400 Gbit/s" in found.stdout
+    wrong = dstui("forecast", "plan.yaml", "--nodes", "4", cwd=tmp_path)
+    assert wrong.returncode == 2 and "--gpu 8xH100-80" in wrong.stderr

@@ -1,0 +1,97 @@
+"""Reading never starts a process: what looks at a job whose supervisor was killed leaves it alone, and `take_over` is the one door that acts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dstui.jobs.control.stop import stop
+from dstui.jobs.control.take_over import take_over
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.processes import TAG
+from dstui.jobs.store.status import current_status
+from tests.jobs.made import made
+from tests.own import owned
+from tests.waiting import wait_for
+
+LOOK = """
+import contextlib, os, sys
+started = []
+ACTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system", "os.kill")
+def hook(event, args):
+    write = event == "open" and isinstance(args[0], str) and args[0].startswith(sys.argv[1]) and args[2] & (os.O_WRONLY | os.O_RDWR)
+    looks_at_machine = event == "subprocess.Popen" and "/dstui/machine/" in str(args[1])  # for the snapshot in the bundle
+    if (event in ACTS and not looks_at_machine) or write:
+        started.append(f"{event} {args[:2]}")
+from dstui.cli import main
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.watch.follow import Follower
+sys.addaudithook(hook)
+for words in (["runs"], ["runs", "--json"], ["runs", "--changes"], ["logs", "job"], ["logs", "job", "--metrics", "json"], ["diagnose", "job"],
+              ["bundle", "job", "-o", "zip.zip"]):
+    with contextlib.redirect_stdout(sys.stderr):
+        main(words)
+follower = Follower(JobFolder(sys.argv[1]))
+for _ in range(3):
+    follower.poll()
+print(started)
+"""
+"""Every command that only reads, and what a screen reads, under an audit hook: no process is started, none is signalled, nothing written."""
+
+
+def orphan(path: Path, tag: str) -> JobFolder:
+    """A job of one's own whose supervisor was killed, as it lies in its folder."""
+    folder = made(path, state="running", tag=tag, ended=None, exit_code=None, supervisor=None)
+    for rank in (0, 1):
+        record = json.loads(folder.record(rank).read_text())
+        folder.record(rank).write_text(json.dumps({**record, "host": os.uname().nodename, "tag": tag}))
+    return owned(folder, tag)
+
+
+def content(folder: JobFolder) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.path.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def living() -> Iterator[str]:
+    """The tag of a job of which a process lives."""
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, TAG: "take-over-tag"}) as process:
+        yield "take-over-tag"
+        process.kill()
+
+
+def test_commands_that_read_an_orphaned_job_start_nothing_and_write_nothing(tmp_path: Path, living: str) -> None:
+    folder = orphan(tmp_path / "job", living)
+    before = content(folder)
+    done = subprocess.run([sys.executable, "-c", LOOK, folder.path], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+    assert content(folder) == before
+    assert "running" in done.stderr and "its supervisor was killed: dstui attach job starts another" in done.stderr
+
+
+def test_taking_over_starts_a_supervisor_where_a_process_of_the_job_lives(tmp_path: Path, living: str) -> None:
+    folder = orphan(tmp_path / "job", living)
+    status = current_status(folder)
+    assert status and status.orphaned and not status.final
+    take_over(folder)
+    supervisor = wait_for(lambda: (found := folder.read_status()) and found.supervisor)
+    try:
+        assert supervisor.here and supervisor.here.alive
+    finally:
+        stop(folder)
+
+
+def test_an_end_that_nobody_wrote_is_seen_by_all_and_written_by_who_takes_over(tmp_path: Path) -> None:
+    folder = orphan(tmp_path / "job", "gone-tag")
+    before = content(folder)
+    status = current_status(folder)
+    assert status and status.final and status.orphaned and content(folder) == before
+    taken = take_over(folder)
+    assert taken and taken.state == status.state == "succeeded" and folder.has_ended
+    assert (found := current_status(folder)) and not found.orphaned

@@ -1,0 +1,142 @@
+"""What a run took is kept with it, and the next forecast of the same model on the same machine learns from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dstui.facts.measured import KEPT_RUNS, Taken, model_key, read_measured, remember
+from dstui.forecast.findings import findings_of
+from dstui.forecast.forecast import forecast
+from dstui.forecast.recommend import recommend
+from dstui.jobs.control.start import start
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.watch.taken import keep, kept
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan, load
+from dstui.render.target import Target
+from tests.forecast.targets import EIGHT_H100, FOUR_A100, NO_GPU, facts, plan
+from tests.jobs.made import made
+from tests.waiting import wait_for
+
+SEVEN = plan(stage=2, micro=2, model__activation_checkpointing=True)
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def ended(path: Path, given: Plan, machine: Machine, *, log: str = "", rss: int = 0, **usage: int) -> JobFolder:
+    """A run that has ended: what its ranks said and held, and what NVML showed of the GPUs."""
+    folder = made(path, logs={0: log, 1: log})
+    (folder.path / "plan.yaml").write_text(given.text)
+    (folder.path / "machine.json").write_text(json.dumps(machine.to_json()))
+    for rank in (0, 1):
+        record = {"rank": rank, "host": "here", "pid": 10 + rank, "exit_code": 0, **({"max_rss": rss} if rss else {})}
+        folder.record(rank).write_text(json.dumps(record))
+    if usage:
+        (folder.path / "usage.json").write_text(json.dumps({name.removeprefix("gpu"): most for name, most in usage.items()}))
+    return folder
+
+
+def test_what_nvml_showed_and_the_time_of_a_step_are_kept_and_the_next_forecast_is_corrected(tmp_path: Path) -> None:
+    before = forecast(SEVEN, facts(), EIGHT_H100)
+    assert before.gpu.bytes and before.speed
+    steps = "".join(f"step {number} step_time: {before.speed.step * 1.25:.4f}\n" for number in range(1, 30))
+    folder = ended(tmp_path / "job", SEVEN, EIGHT_H100, log=steps, gpu0=int(before.gpu.bytes * 1.1), gpu1=int(before.gpu.bytes))
+    taken = keep(folder)
+    assert taken == kept(folder)
+    assert taken is not None
+    assert (taken.memory_scale, taken.step_scale) == (pytest.approx(1.1, abs=1e-6), pytest.approx(1.25, rel=1e-3))
+    measured = read_measured(model_key(SEVEN))
+    assert measured.runs(EIGHT_H100) == [taken]
+    other = plan(stage=3, micro=4, model__activation_checkpointing=True)
+    assert model_key(other) == model_key(SEVEN)
+    plain, learnt = forecast(other, facts(), EIGHT_H100), forecast(other, facts(), EIGHT_H100, measured=measured.of(EIGHT_H100))
+    assert plain.gpu.bytes and learnt.gpu.bytes and plain.speed and learnt.speed
+    assert learnt.gpu.bytes / plain.gpu.bytes == pytest.approx(1.1, rel=1e-3)
+    assert sum(learnt.gpu.parts.values()) == pytest.approx(learnt.gpu.bytes, abs=2)
+    assert plain.speed.tokens / learnt.speed.tokens == pytest.approx(1.25, rel=1e-3)
+    assert learnt.gpu.range[0] < learnt.gpu.bytes < learnt.gpu.range[1]
+    assert measured.of(FOUR_A100) == {}
+
+
+def test_what_others_used_of_a_gpu_at_the_launch_is_not_the_runs(tmp_path: Path) -> None:
+    busy = replace(EIGHT_H100, gpus=tuple(replace(gpu, memory_used=5 << 30) for gpu in EIGHT_H100.gpus))
+    taken = keep(ended(tmp_path / "job", SEVEN, busy, gpu3=40 << 30))
+    assert taken is not None
+    assert taken.gpu_bytes == 35 << 30
+
+
+def test_ranks_on_cpus_are_measured_by_the_kernel(tmp_path: Path) -> None:
+    small = plan(stage=2, model="gpt2", sequence=128)
+    taken = keep(ended(tmp_path / "job", small, NO_GPU, rss=3 << 30))
+    assert taken is not None
+    assert (taken.node_bytes, taken.gpu_bytes, taken.step_seconds) == (6 << 30, None, None)
+    assert "6 GB of the RAM of a node" in str(taken)
+
+
+def test_recommended_plans_and_fixes_fit_by_what_was_measured() -> None:
+    given = plan(stage=0, micro=8, sequence=4096)
+    for scale in (1.0, 1.5):
+        ranked = recommend(given, facts(), EIGHT_H100, measured={"memory_scale": scale})
+        assert {row.verdict for row in ranked.rows} <= {"fits", "tight"}
+        found = next(f for f in findings_of(given, facts(), EIGHT_H100, measured={"memory_scale": scale}) if f.code == "FC001")
+        assert found.fix is not None
+        assert found.fix.patch is not None
+        assert forecast(given.patch(found.fix.patch), facts(), EIGHT_H100, measured={"memory_scale": scale}).fits
+
+
+def test_a_measurement_far_off_is_shown_and_not_believed(tmp_path: Path) -> None:
+    before = forecast(SEVEN, facts(), EIGHT_H100)
+    assert before.gpu.bytes
+    taken = keep(ended(tmp_path / "job", SEVEN, EIGHT_H100, gpu0=before.gpu.bytes // 4))
+    assert taken is not None
+    assert "-75% of the forecast" in str(taken)
+    measured = read_measured(model_key(SEVEN)).of(EIGHT_H100)
+    after = forecast(SEVEN, facts(), EIGHT_H100, measured=measured)
+    assert after.gpu.bytes == before.gpu.bytes
+    assert any("0.25 times the memory of the forecast" in sentence for sentence in after.unknown)
+
+
+def test_what_is_kept_is_bounded_and_broken_files_are_nothing(tmp_path: Path) -> None:
+    for number in range(KEPT_RUNS + 5):
+        remember(SEVEN, EIGHT_H100, Taken(run=f"run-{number}", memory_scale=1.0 + number / 100))
+    runs = read_measured(model_key(SEVEN)).runs(EIGHT_H100)
+    assert [run.run for run in runs] == [f"run-{number}" for number in range(5, KEPT_RUNS + 5)]
+    (file,) = (tmp_path / "state" / "dstui" / "measured").iterdir()
+    for text in ("", "[]", "{", '{"machines": 3}', '{"machines": {"a": [3, {"run": 4, "memory_scale": "x"}]}}'):
+        file.write_text(text)
+        assert read_measured(model_key(SEVEN)).of(EIGHT_H100) == {}
+
+
+def test_a_run_of_no_model_or_of_a_broken_folder_is_not_measured(tmp_path: Path) -> None:
+    assert keep(JobFolder(tmp_path / "nothing")) is None
+    folder = ended(tmp_path / "job", SEVEN, EIGHT_H100, gpu0=1 << 30)
+    (folder.path / "plan.yaml").write_text("version: 1\njob: {script: a.py}\n")
+    assert not folder.names_model
+    assert keep(folder) is None
+    (folder.path / "plan.yaml").write_text(SEVEN.text)
+    (folder.path / "machine.json").write_text("[]")
+    assert keep(folder) is None
+
+
+def test_a_real_run_of_a_model_is_measured_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(
+        "held = b'x' * (200 << 20)\nfor step in range(1, 20):\n    print(f'step {step} step_time: 0.25', flush=True)\n"
+    )
+    text = (
+        "version: 1\njob: {script: train.py}\nmodel: {params: 1.0e6}\ncluster: {hosts: {localhost: 2}}\ndeepspeed: {train_batch_size: 2}\n"
+    )
+    given = load(text, "plan.yaml", str(tmp_path))
+    folder = start(Target(given, NO_GPU), run_dir=tmp_path / "job")
+    (taken,) = wait_for(lambda: read_measured(model_key(given)).runs(NO_GPU))
+    assert taken.node_bytes >= 2 * 200 << 20
+    assert taken.step_seconds == 0.25
+    assert taken == kept(folder)

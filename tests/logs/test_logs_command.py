@@ -1,0 +1,87 @@
+"""`dstui logs`: the lines of all ranks and attempts as they came, or those that were asked for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.jobs.made import dstui
+from tests.logs.made_logs import BEGAN, MadeJob
+
+TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7', "ValueError: no"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> MadeJob:
+    """Two ranks on two hosts, two attempts; what the first rank says last came last."""
+    made = MadeJob(tmp_path / "job", 2, hosts=2, state="failed")
+    made.say(1, "step 1", "\x1b[33mWARNING\x1b[0m careful", *TRACE)
+    made.update(1)
+    made.say(0, "step 1 \x1b[31mred\x1b[0m")
+    made.update(40)
+    made.folder.prepare(2)
+    made.say(0, "again", attempt=2)
+    made.update(50, attempt=2)
+    made.say(0, "never finished", end="", attempt=2)
+    made.update(60, attempt=2)
+    made.status("failed", attempt=2)
+    return made
+
+
+def lines(job: MadeJob, *options: object) -> list[str]:
+    code, out, err = dstui("logs", "job", *options, cwd=job.folder.path.parent)
+    assert (code, err) == (0, "")
+    return out.splitlines()
+
+
+def test_lines_of_every_attempt_are_told_in_the_order_in_which_they_came(job: MadeJob) -> None:
+    assert lines(job) == [f"[1] {line}" for line in ("step 1", "WARNING careful", *TRACE)] + [
+        "[0] step 1 red",
+        "[0] again",
+        "[0] never finished",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--rank", 0), ["step 1 red", "again", "never finished"]),
+        (("--rank", 0, "--rank", 1, "--grep", "^step"), ["[1] step 1", "[0] step 1 red"]),
+        (("--attempt", 2), ["[0] again", "[0] never finished"]),
+        (("--host", "worker-0", "--attempt", 1), ["[0] step 1 red"]),
+        (("--level", "warning"), ["[1] WARNING careful", *(f"[1] {line}" for line in TRACE)]),
+        (("--level", "error"), [f"[1] {line}" for line in TRACE]),
+        (("--level", "warn"), ["[1] WARNING careful", *(f"[1] {line}" for line in TRACE)]),
+        (("--level", "ERR"), [f"[1] {line}" for line in TRACE]),
+        (("--since", "15s"), ["[0] again", "[0] never finished"]),
+        (("--since", "10m", "--rank", 0, "--attempt", 1), ["step 1 red"]),
+    ],
+)
+def test_only_what_was_asked_for_is_told(job: MadeJob, options: tuple[object, ...], expected: list[str]) -> None:
+    assert lines(job, *options) == expected
+
+
+def test_times_are_local_and_left_out_where_they_are_not_known(job: MadeJob) -> None:
+    seen = time.strftime("%H:%M:%S", time.localtime(BEGAN + 50))
+    assert lines(job, "--attempt", 2, "--time")[0] == f"{seen} [0] again"
+    job.folder.arrivals_file.unlink()
+    assert lines(job, "--attempt", 2, "--time")[0] == f"{'':8} [0] again"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--host", "worker-9"), "worker-0, worker-1"),
+        (("--attempt", 3), "its last is 2"),
+        (("--since", "yesterday"), "that is no time"),
+        (("--grep", "("), "--grep ("),
+        (("--metrics", "csv", "--time"), "--rank alone"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(job: MadeJob, options: tuple[object, ...], said: str) -> None:
+    code, out, err = dstui("logs", "job", *options, cwd=job.folder.path.parent)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
