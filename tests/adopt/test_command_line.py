@@ -8,7 +8,7 @@ from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.every_kind import FilesBeside, imported
 from dstui.adopt.new_plan import Imported
 from dstui.adopt.shell.shell_state import ShellContext
-from dstui.check import check
+from dstui.check import check_plan
 from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_params
 from dstui.machine.snapshot import Machine
@@ -108,7 +108,7 @@ def test_a_configuration_that_is_not_here_stays_named_and_nothing_is_invented_fo
     found = plan(text)
     launch = [*found.cluster.launcher_args, *found.job.args]
     assert not found.deepspeed and name in " ".join(launch) and "{ds_config}" not in launch
-    about = {finding.code: finding for finding in check(found, world_size=4)}
+    about = {finding.code: finding for finding in check_plan(found, world_size=4)}
     assert name in about["PL029"].message and not any(finding.severity == "error" for finding in about.values())
     foretold = forecast(found, facts_of_params(1e9), Machine.unprobed(), None)
     assert name in foretold.problem and foretold.gpu.bytes is None
