@@ -12,7 +12,7 @@ from dstui.plan.hostfile import is_named
 from dstui.plan.launchers import BY_NAME, Start
 from dstui.render.config_files import with_paths
 from dstui.render.launcher_words import launcher_words
-from dstui.render.quoting import FILES, quote_word, variable
+from dstui.render.quoting import FILES, quote_word, refuse_unset, variable
 
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
@@ -105,6 +105,11 @@ class LaunchSpec:
         if self.meets_by_name or BY_NAME[self.launcher].launches_by_mpi:
             return tuple(host.rpartition("@")[2] for host in self.hosts)
         return ()
+
+    @property
+    def refusals(self) -> str:
+        """Return the lines of a script that end it where a hole of the Plan is open."""
+        return refuse_unset((self.workdir, *self.script, *self.script_args, *self.launcher_options, *self.env.values()))
 
     @property
     def start(self) -> Start:
