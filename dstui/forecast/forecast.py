@@ -28,7 +28,7 @@ from dstui.forecast.memory import (
 )
 from dstui.forecast.model import Counts, ModelFacts, counts
 from dstui.forecast.rates import Rates, rates_of, with_measured
-from dstui.forecast.setup import Setup, configurations, setup_of
+from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
 from dstui.forecast.speed import Speed, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
@@ -210,8 +210,9 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
         if mine is None:
             continue
         model = plan.focused_on(name).model
+        options = {**mine.options, **options_of(plan.job.args)}
         setup, notes = setup_of(
-            fill_auto(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
+            add_optimizer(fill_auto(config, plan.job.integration, plan.accelerate, options), plan.job.integration, options),
             model,
             plan.job.integration,
             ranks=room.ranks,
