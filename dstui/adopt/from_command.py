@@ -59,7 +59,7 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
 
 
 def _absent_yaml(line: CommandLine, read_named: ReadNamed) -> str:
-    """The YAML that `accelerate launch` names and nobody can read here; empty where there is none."""
+    """Return the YAML that `accelerate launch` names and nobody can read here; empty where there is none."""
     name = line.options.get("config_file") if line.launcher == "accelerate" else None
     return name if isinstance(name, str) and read_named(name) is None else ""
 

@@ -286,7 +286,7 @@ def _makes_no_engine(code: Code) -> bool:
 
 
 def _needs_argument(code: Code) -> bool:
-    """Whether every deepspeed.initialize is without a configuration: DeepSpeed then asks for --deepspeed_config."""
+    """Return whether every deepspeed.initialize is without a configuration: DeepSpeed then asks for --deepspeed_config."""
     calls = [call for call in code.calls if call.name.endswith("deepspeed.initialize")]
     spread = any(keyword.arg is None for call in calls for keyword in call.node.keywords)
     return bool(calls) and not spread and not any(call.value("config", "config_params") for call in calls)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dstui.forecast.architecture import KNOWN, Architecture, ModelProblem, TensorShape, architecture
-from dstui.forecast.architecture.config import Config
+from dstui.forecast.architecture import KNOWN, Architecture, Config, ModelProblem, TensorShape, architecture
 from dstui.forecast.architecture.hybrids import HYBRIDS
 from dstui.plan.model import Lora, Model
 

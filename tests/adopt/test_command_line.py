@@ -13,7 +13,7 @@ from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_params
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, load
-from dstui.render.launcher_words import launcher_words
+from dstui.render.spec import launcher_words
 from dstui.render.target import Target
 from tests.adopt.shell_launches import parse, parse_inner
 

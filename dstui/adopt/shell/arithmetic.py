@@ -5,12 +5,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from dstui.adopt.shell.shell_state import Node, Undecidable
-
-if TYPE_CHECKING:
-    from dstui.adopt.shell.expansion import Expander
+from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable
 
 NUMBER = re.compile(r"(-?)(?:0[xX]([\da-fA-F]{1,15})|(\d{1,2})#([\da-zA-Z]{1,12})|(\d{1,18}))")
 """Hexadecimal, with a base, decimal; with a leading 0 it is octal."""
@@ -65,7 +62,19 @@ BINARY: Mapping[str, Callable[[int, int], int]] = {
 }
 
 
-def evaluate(node: Node, expander: Expander) -> int:
+class Words(Protocol):
+    """What arithmetic needs of `expansion.Expander`."""
+
+    state: ShellState
+
+    def text(self, node: Node | None) -> str:
+        """Return a word without splitting."""
+
+    def arithmetic_name(self, name: str) -> str:
+        """Return the value of a variable."""
+
+
+def evaluate(node: Node, expander: Words) -> int:
     """Return the value of an expression. Raises Undecidable where a hole or an unknown operator is in it."""
     kind = node.get("Type")
     if kind == "ParenArithm":
@@ -77,7 +86,7 @@ def evaluate(node: Node, expander: Expander) -> int:
     return _number(expander.text(node), expander)
 
 
-def _number(text: str, expander: Expander, depth: int = 0) -> int:
+def _number(text: str, expander: Words, depth: int = 0) -> int:
     text = text.strip().replace('"', "")
     if not text:
         return 0
@@ -100,7 +109,7 @@ def _read_number(match: re.Match[str]) -> int:
     return -found if sign else found
 
 
-def _unary(node: Node, expander: Expander) -> int:
+def _unary(node: Node, expander: Words) -> int:
     sign = node["Op"]
     if sign in ("++", "--"):
         name = expander.text(node["X"])
@@ -116,7 +125,7 @@ def _unary(node: Node, expander: Expander) -> int:
     raise Undecidable
 
 
-def _binary(node: Node, expander: Expander) -> int:
+def _binary(node: Node, expander: Words) -> int:
     sign = node["Op"]
     if sign == "?":
         choice = node["Y"]

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dstui.adopt.shell.expansion import Expander, line_of
-from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable, Value, hole
-
-if TYPE_CHECKING:
-    from dstui.adopt.shell.interpreter import ShellReader, Streams
+from dstui.adopt.shell.shell_state import Node, ShellState, Streams, Undecidable, Value, hole
+from dstui.adopt.shell.unknowns import Unknowns
 
 MOST_ELEMENTS = 200
 """Elements of an array that are set one by one."""
 
 
-def declare(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+class Reader(Protocol):
+    """What assignments need of `interpreter.ShellReader`."""
+
+    unknowns: Unknowns
+
+    def expander(self, state: ShellState) -> Expander:
+        """Return what expands words in this state."""
+
+    def decided(self, decide: Callable[[], bool | None]) -> bool | None:
+        """Return what is decided; None where only the run decides it."""
+
+    def again(self, text: str, state: ShellState, streams: Streams, line: int) -> bool | None:
+        """Follow a text that would be run."""
+
+
+def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
     """Follow `export`, `declare`, `local`, `readonly`."""
     exports, options = node["Variant"]["Value"] == "export", ""
     for argument in node.get("Args", ()):
@@ -31,13 +45,13 @@ def declare(reader: ShellReader, node: Node, state: ShellState, streams: Streams
         elif not argument.get("Naked"):
             assign(reader, argument, state)
         if "i" in options and isinstance(text := state.variables.get(name), str):
-            reader.again(f"(({name}={text}))", state, type(streams)(), line_of(node))
+            reader.again(f"(({name}={text}))", state, Streams(), line_of(node))
         if exports:
             state.exported.add(name)
     return True
 
 
-def assign(reader: ShellReader, node: Node, state: ShellState) -> None:
+def assign(reader: Reader, node: Node, state: ShellState) -> None:
     """Follow `NAME=value`, `NAME+=value`, `NAME=(…)`, `NAME[3]=value`."""
     name, expander, unknowns = node["Name"]["Value"], reader.expander(state), reader.unknowns
     old = state.variables.get(name)
@@ -79,7 +93,7 @@ def _items(value: Value) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def let(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def let(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `let`: an expression is a word, which may stand in quotes."""
     status: bool | None = True
     for expression in node.get("Exprs", ()):
@@ -91,6 +105,6 @@ def let(reader: ShellReader, node: Node, state: ShellState, streams: Streams) ->
     return status
 
 
-def arithmetic(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+def arithmetic(reader: Reader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
     """Follow `((…))`."""
     return reader.decided(lambda: bool(reader.expander(state).number(node["X"])))

@@ -56,7 +56,7 @@ def _tr(words: list[str], given: str) -> str | None:
 
 
 def _characters(text: str) -> str:
-    """A set of tr: classes, ranges, escapes."""
+    """Expand a set of tr: classes, ranges, escapes."""
     text = SETS.get(text, text).replace("\\n", "\n").replace("\\t", "\t")
     return re.sub(r"(.)-(.)", lambda match: "".join(map(chr, range(ord(match[1]), ord(match[2]) + 1))), text, flags=re.DOTALL)
 
@@ -87,7 +87,7 @@ def _cut(words: list[str], given: str) -> str | None:
 
 
 def _options(words: list[str], with_value: str) -> Iterator[tuple[str, str]]:
-    """`-d, -f 1` as pairs; a word that is none comes under its own text."""
+    """Yield `-d, -f 1` as pairs; a word that is none comes under its own text."""
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -98,7 +98,7 @@ def _options(words: list[str], with_value: str) -> Iterator[tuple[str, str]]:
 
 
 def _sed(words: list[str], given: str) -> str | None:
-    """`s/a/b/g` whose pattern is plain text, with ^ and $."""
+    """Replace by `s/a/b/g` whose pattern is plain text, with ^ and $."""
     words = [word for word in words if word not in ("-e", "-E", "-r")]
     found = SUBSTITUTION.fullmatch(words[0]) if len(words) == 1 else None
     if found is None:
@@ -113,7 +113,7 @@ def _sed(words: list[str], given: str) -> str | None:
 
 
 def _awk(words: list[str], given: str) -> str | None:
-    """`{print $2}`, `{print NF}`, `{print $NF}`, with -F."""
+    """Print by `{print $2}`, `{print NF}`, `{print $NF}`, with -F."""
     pairs = list(_options(words, "F"))
     mark = next((value for name, value in pairs if name == "F"), None)
     programs = [name for name, _ in pairs if name != "F"]
@@ -131,7 +131,7 @@ def _field(printed: re.Match[str], fields: list[str], line: str) -> str:
 
 
 def _bc(words: list[str], given: str) -> str | None:
-    """Whole numbers, as bc takes them without a scale."""
+    """Calculate whole numbers, as bc takes them without a scale."""
     return None if words else calculated(given)
 
 
@@ -161,7 +161,7 @@ def _paste(words: list[str], given: str) -> str | None:
 
 
 def _xargs(words: list[str], given: str) -> str | None:
-    """Without a command it prints the words that it gets."""
+    """Print the words that are given, as it does without a command."""
     return None if words or re.search(r"""['"\\]""", given) else " ".join(given.split()) + "\n"
 
 

@@ -23,6 +23,7 @@ from dstui.adopt.shell.shell_state import (
     ShellContext,
     ShellLimit,
     ShellState,
+    Streams,
     Undecidable,
     as_shown,
     hole,
@@ -38,16 +39,6 @@ MAX_TEXTS = 500
 MAX_DEPTH = 40
 """Functions, eval and bash -c inside each other."""
 UNSET = re.compile(hole("unset", r"(\w+)"))
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """Where a command reads from and prints to."""
-
-    given: str | None = None
-    """Standard input, where the text itself gives it."""
-    output: list[str] | None = None
-    """Takes what is printed, where the text uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +337,7 @@ def _call(reader: ShellReader, node: Node, state: ShellState, streams: Streams) 
 
 
 def _pipe(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    """The right side reads what the left one prints; each is followed for its launches, whatever is printed."""
+    """Follow both sides for their launches; the right one reads what the left one prints."""
     if streams.output is not None:
         passed: list[str] = []
         reader.statement(node["X"], state.copy(), Streams(output=passed))

@@ -5,15 +5,24 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dstui.adopt.shell.filters import calculated, filtered
 from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, as_shown, hole, holes_in
+from dstui.adopt.shell.unknowns import Unknowns
 
-if TYPE_CHECKING:
-    from dstui.adopt.shell.interpreter import ShellReader
 
-Builtin = Callable[["ShellReader", list[str], ShellState, "str | None"], "bool | None"]
+class FolderReader(Protocol):
+    """What the shell's own commands need of `interpreter.ShellReader`."""
+
+    unknowns: Unknowns
+    made: set[str]
+
+    def is_folder(self, state: ShellState, path: str) -> bool | None:
+        """Return whether a folder is there; None where nobody can tell."""
+
+
+Builtin = Callable[["FolderReader", list[str], ShellState, "str | None"], "bool | None"]
 Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | None"]
 MAX_NUMBERS = 10_000
 MAX_PRINTED = 100_000
@@ -32,7 +41,7 @@ def printed(name: str, words: Sequence[str], state: ShellState, given: str | Non
 # ---------------------------------------------------------------- the shell's own
 
 
-def _cd(reader: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     folder = next((word for word in words if word not in ("-P", "-L", "--")), hole("computed", "HOME"))
     if folder == "-":
         state.folder, state.previous = state.previous or state.folder, state.folder
@@ -47,7 +56,7 @@ def _cd(reader: ShellReader, words: list[str], state: ShellState, _given: str | 
     return True
 
 
-def _mkdir(reader: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _mkdir(reader: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     for word in words:
         if not word.startswith("-") and not holes_in(word):
             path = posixpath.normpath(posixpath.join(state.folder, word))
@@ -57,38 +66,38 @@ def _mkdir(reader: ShellReader, words: list[str], state: ShellState, _given: str
     return True
 
 
-def _pushd(reader: ShellReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+def _pushd(reader: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
     state.stack = [*state.stack, state.folder]
     return _cd(reader, words, state, given)
 
 
-def _popd(_reader: ShellReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _popd(_reader: FolderReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
     if not state.stack:
         return False
     *state.stack, state.folder = state.stack
     return True
 
 
-def _unset(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _unset(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     for name in words:
         state.variables.pop(name, None)
         state.exported.discard(name)
     return True
 
 
-def _set(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _set(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     if "--" in words:
         state.positional = words[words.index("--") + 1 :]
     return True
 
 
-def _shift(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _shift(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     count = int(words[0]) if words and words[0].isdigit() else 1
     state.positional = state.positional[count:]
     return True
 
 
-def _read(_reading: ShellReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+def _read(_reading: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
     """Follow `read NAME`, `read -r -d '' NAME` and `read -a NAME` from a here-document."""
     options, names, rest = set[str](), list[str](), list(words)
     whole = False
@@ -126,8 +135,8 @@ def split_fields(text: str, separators: str, most: int | None = None) -> list[st
     return found[:-1] if marks and not found[-1] and most is None else found
 
 
-def _mapfile(_reader: ShellReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
-    """`mapfile -t NAME`: the lines that it is given."""
+def _mapfile(_reader: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+    """Follow `mapfile -t NAME`: the lines that it is given."""
     name = next((word for word in reversed(words) if not word.startswith("-")), "MAPFILE")
     if given is None or OPEN in given:
         state.variables[name] = hole("computed", name)
@@ -136,7 +145,7 @@ def _mapfile(_reader: ShellReader, words: list[str], state: ShellState, given: s
     return True
 
 
-def _export(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _export(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     """Follow `export` with words from an expansion: `export $OPTIONS`."""
     for word in words:
         name, equals, value = word.partition("=")
@@ -147,18 +156,18 @@ def _export(_reading: ShellReader, words: list[str], state: ShellState, _given: 
 
 
 def _end(kind: str) -> Builtin:
-    def end(_reading: ShellReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
+    def end(_reading: FolderReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
         state.ended = kind
         return True
 
     return end
 
 
-def _done(_reading: ShellReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
+def _done(_reading: FolderReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
     return True
 
 
-def _false(_reading: ShellReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
+def _false(_reading: FolderReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
     return False
 
 
@@ -200,7 +209,7 @@ def _echo(words: list[str], _state: ShellState, _given: str | None, _around: She
 
 
 def _printf(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
-    """As often as it takes for all words, as the shell's; None for a format that is not known."""
+    """Print as often as it takes for all words, as the shell's; None for a format that is not known."""
     if not words or re.search(r"%(?!%|[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg])", words[0].replace("%%", "")):
         return None
     form, rest, found = re.sub(r"\\([nt\\])", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), words[0]), list(words[1:]), ""
@@ -218,7 +227,7 @@ def _printf(words: list[str], _state: ShellState, _given: str | None, _around: S
 
 
 def _converted(form: str, word: str) -> str:
-    """A word under one conversion. ValueError where it is no number."""
+    """Format a word by one conversion. ValueError where it is no number."""
     kind = form[-1]
     if OPEN in word and (kind != "s" or form != "%s"):
         raise ValueError
