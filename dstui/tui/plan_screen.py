@@ -259,6 +259,10 @@ class PlanScreen(MainScreen):
             self.go(REVIEW_STEP)
             say(self.app, "l once more launches this.")
 
+    def action_probe(self) -> None:
+        """What DeepSpeed makes of this Plan, by its own ranks."""
+        self.launching.probe()
+
     def action_write(self) -> None:
         """Write ds_config.json, the command and so on to a folder."""
         self.writing.ask()

@@ -60,8 +60,12 @@ def test_json_is_valid_and_has_null_for_what_is_no_number(tmp_path: Path) -> Non
     export(made(tmp_path / "job", logs=LOGS), "json", out)
     found = json.loads(out.getvalue(), parse_constant=lambda word: 1 / 0)
     assert (found["version"], found["run"]) == (1, "job")
-    assert {"step": 2, "rank": 0, "name": "loss", "value": None, "attempt": 1, "source": "log", "steps": None, "counted": False} in found["metrics"]
-    assert {"step": 2, "rank": 10, "name": "loss", "value": 6.0, "attempt": 1, "source": "log", "steps": None, "counted": True} in found["metrics"]
+    assert {"step": 2, "rank": 0, "name": "loss", "value": None, "attempt": 1, "source": "log", "steps": None, "counted": False} in found[
+        "metrics"
+    ]
+    assert {"step": 2, "rank": 10, "name": "loss", "value": 6.0, "attempt": 1, "source": "log", "steps": None, "counted": True} in found[
+        "metrics"
+    ]
 
 
 def test_a_folder_without_logs_gives_an_empty_table(tmp_path: Path) -> None:

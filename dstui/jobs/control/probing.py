@@ -12,14 +12,16 @@ from typing import Any
 
 from dstui.jobs.control.start import start
 from dstui.jobs.control.stop import stop
+from dstui.jobs.control.take_over import take_over
 from dstui.jobs.engine.lines import LoneOptimizer, read_all
 from dstui.jobs.engine.resolved import Resolved, lines, read_resolved
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.status import refresh
 from dstui.jobs.watch.engine_notices import lone_sentence
 from dstui.logs.decode import decode
 from dstui.render.target import Target
 
+DEADLINE = 600.0
+"""Seconds for the ranks to come so far, where nothing else is said."""
 POLL = 0.1
 LAST_LINES = 12
 """Lines of the log of a rank that failed."""
@@ -81,7 +83,7 @@ def probe_plan(target: Target, deadline: float) -> Probed:
 
 def _wait(folder: JobFolder, until: float) -> bool:
     """Wait for the end of the ranks; True where they had to be stopped."""
-    while (status := refresh(folder)) is None or not status.final:
+    while (status := take_over(folder)) is None or not status.final:
         if time.monotonic() > until:
             stop(folder, 143)
             return True

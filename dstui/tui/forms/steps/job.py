@@ -15,6 +15,11 @@ INTEGRATIONS = (
     Option(value="trainer", label="trainer", says="transformers' Trainer"),
     Option(value="accelerate", label="accelerate", says="Accelerator()"),
 )
+OBSERVE = (
+    Option(value="engine", label="engine", says="each step of DeepSpeed's engine"),
+    Option(value="process", label="process", says="stacks and ends alone"),
+    Option(value="off", label="off", says="no hook in the ranks"),
+)
 BUILDERS = (
     Option(value="config", label="config", says="ds_config.json names it"),
     Option(value="script", label="script", says="the script builds it"),
@@ -88,6 +93,7 @@ JOB = Step(
         Field(path=f"{R}silence", label="Silent after", kind="number", unit="seconds"),
         Field(path=f"{R}host_lost", label="Host lost after", kind="number", unit="seconds"),
         Field(path=f"{R}metrics", label="Numbers of your own", kind="patterns"),
+        Field(path=f"{R}observe", label="Observe the ranks", kind="choice", options=OBSERVE),
         Field(path=f"{R}on_end", label="Notify at the end"),
     ),
 )
