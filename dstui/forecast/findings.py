@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES
+from dstui.forecast.corrections import correction_of
 from dstui.forecast.forecast import Facts, Forecast, Need, forecast, models_of
 from dstui.forecast.model import counts
 from dstui.forecast.patch import patch_of
-from dstui.forecast.rates import Rates, with_measured
+from dstui.forecast.plan_search import batches_of, space_of
 from dstui.forecast.recommend import way_of, ways_out
-from dstui.forecast.search import batches_of, space_of
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import states
 from dstui.machine.report import format_size
@@ -97,7 +97,7 @@ def nearest(
     """Return a fix with the least change that fits: checkpointing and a smaller micro-batch, then a higher stage, then offload."""
     room = capacity_of(plan, machine, pool)
     models, _reported = models_of(plan, facts, room, machine)
-    room = room.shrunk(with_measured(Rates(), measured or {}).memory_scale)
+    room = room.shrunk(correction_of(measured or {}).memory.scale)
     if len(models) != 1 or models[0].facts.problem or room.on_cpu:
         return None
     one = models[0]

@@ -16,8 +16,8 @@ from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assemble
 from dstui.forecast.memory import needs
 from dstui.forecast.model import ModelFacts, counts
 from dstui.forecast.patch import Patch, patch_of
+from dstui.forecast.plan_search import BUCKETS, LIKE, PREFETCH, REUSE, SUB_GROUPS, Candidate, search
 from dstui.forecast.rates import Rates
-from dstui.forecast.search import BUCKETS, LIKE, PREFETCH, REUSE, SUB_GROUPS, Candidate, search
 from dstui.forecast.setup import Setup
 from dstui.forecast.speed import Speed
 from dstui.forecast.states import states
@@ -111,7 +111,7 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
         return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if room.gpu is None and not (room.on_cpu and room.host):
         return RankedPlans(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
-    one, smaller = models[0], room.shrunk(rates.memory_scale)
+    one, smaller = models[0], room.shrunk(rates.correction.memory.scale)
     found = search(plan, one, smaller, rates)
     rows = best_at([_row(plan, one, c, room, rates) for c in _ranked(found.best)])
     return RankedPlans(
