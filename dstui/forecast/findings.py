@@ -117,7 +117,7 @@ def nearest(
                 )
                 if (mine.accumulation > 1) != accumulated or (best and distance >= best[0]) or space is None:
                     continue
-                if space.peak(batch.activations) * space.waste <= space.room:
+                if space.peak(batch.activations) * space.waste[mine.checkpointing] <= space.room:
                     best = distance, mine._replace(**_zero_of(zero))
     if best:
         return Fix(f"{way_of(best[1])} would fit", patch_of(plan, best[1], one.setup))

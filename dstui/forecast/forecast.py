@@ -15,7 +15,6 @@ from dstui.forecast.memory import (
     BUILD,
     CPU_PROCESS,
     CUDA_CONTEXT,
-    FRAGMENTED,
     GPU_PROCESS,
     GUESSED,
     INSIDE,
@@ -23,6 +22,7 @@ from dstui.forecast.memory import (
     WASTED,
     Needs,
     Room,
+    fragmented,
     nccl_bytes,
     needs,
     together,
@@ -348,7 +348,7 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> N
     parts = whole({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
     moments = {moment: int(size + more) for moment, size in room.moments.items()}
     fixed = more - around["allocator"]
-    low, high = peak * INSIDE / wide + fixed, peak * FRAGMENTED[setup.stage] * wide + fixed
+    low, high = peak * INSIDE / wide + fixed, peak * fragmented(setup) * wide + fixed
     return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
 
 
