@@ -230,6 +230,10 @@ class PlanScreen(MainScreen):
 
         AddingModels(self.app, self.session).ask()
 
+    def action_hardware(self) -> None:
+        """Plan for a machine that is named."""
+        self.forecasting.plan_elsewhere()
+
     def action_recommend(self) -> None:
         """The plans that fit, the best first."""
         self.form.close()
