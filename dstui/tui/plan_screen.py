@@ -230,14 +230,13 @@ class PlanScreen(MainScreen):
 
         AddingModels(self.app, self.session).ask()
 
-    def action_hardware(self) -> None:
-        """Plan for a machine that is named."""
-        self.forecasting.plan_elsewhere()
-
-    def action_recommend(self) -> None:
-        """The plans that fit, the best first."""
+    def action_recommend(self, elsewhere: int = 0) -> None:
+        """The plans that fit, the best first; `elsewhere`: on a machine that is named first."""
         self.form.close()
-        self.forecasting.recommend()
+        if elsewhere:
+            self.forecasting.plan_elsewhere()
+        else:
+            self.forecasting.recommend()
 
     def action_breakdown(self) -> None:
         """What fills the memory, part by part."""
