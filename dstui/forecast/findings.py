@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from dstui.check.rules.cluster import BINDS
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES
 from dstui.forecast.corrections import correction_of
@@ -18,6 +19,7 @@ from dstui.forecast.patch import patch_of
 from dstui.forecast.plan_search import batches_of, space_of
 from dstui.forecast.recommend import way_of, ways_out
 from dstui.forecast.setup import Setup
+from dstui.forecast.speed import BOUND
 from dstui.forecast.states import states
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
@@ -60,7 +62,24 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
         nearest(plan, facts, machine, pool, measured) if any(need.bytes and need.verdict == "too big" for need in places.values()) else None
     )
     found_here = [finding for name, need in places.items() for finding in _finding(plan, PLACES_OF_FORECAST[name], need, fix)]
-    return [*found_here, *_faster_beside_others(plan, facts, machine, pool, measured)]
+    return [*found_here, *_unbound(plan, reported), *_faster_beside_others(plan, facts, machine, pool, measured)]
+
+
+def _unbound(plan: Plan, found: Forecast) -> Iterator[Finding]:
+    """The CPUs' optimizer on cores that no rank has for itself."""
+    setup = found.setup
+    launcher = plan.cluster.launcher
+    if setup is None or setup.optimizer_offload != "cpu" or setup.cores_bound or found.gpu.bytes is None:
+        return
+    binds = launcher in (None, "local", *BINDS)
+    value = "deepspeed" if binds else "numactl"
+    fix = Fix(f"bind the ranks with {value}", ({"op": "add", "path": "/cluster", "value": {"cpu_binding": value}},))
+    if isinstance(plan.data.get("cluster"), Mapping):
+        fix = Fix(fix.text, ({"op": "add", "path": "/cluster/cpu_binding", "value": value},))
+    message = "the optimizer runs on CPU cores that are not bound to the ranks (--bind_cores_to_rank)"
+    why = f"ranks that share cores slow each other down: bound, its step is about {BOUND:g} times as fast (it needs numactl on each host)"
+    path = next((p for p in (f"{ZERO_PATH}.offload_optimizer", ZERO_PATH) if plan.get(p) is not None), "deepspeed")
+    yield Finding("FC005", "info", path, message, why, line=plan.line_of(path), fix=fix)
 
 
 def _faster_beside_others(

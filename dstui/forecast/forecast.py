@@ -227,7 +227,14 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
         reported += [*mine.notes, *notes]
-        found.append(Modelled(name=name, facts=mine, model=model, setup=setup._replace(training=plan.trains(name))))
+        found.append(
+            Modelled(
+                name=name,
+                facts=mine,
+                model=model,
+                setup=setup._replace(training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None),
+            )
+        )
     return found, reported
 
 
