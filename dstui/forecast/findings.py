@@ -66,7 +66,7 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
 
 
 def _unbound(plan: Plan, found: Forecast) -> Iterator[Finding]:
-    """The CPUs' optimizer on cores that no rank has for itself."""
+    """Yield advice where the CPUs' optimizer runs on cores that no rank has for itself."""
     setup = found.setup
     launcher = plan.cluster.launcher
     if setup is None or setup.optimizer_offload != "cpu" or setup.cores_bound or found.gpu.bytes is None:

@@ -12,8 +12,8 @@ from textual.app import ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from dstui.tui.dialogs.over import Over
-from dstui.tui.flows.screenshot import take_screenshot
+from dstui.tui.dialogs.dialog import Over
+from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
 from dstui.tui.session.session import Session
@@ -30,6 +30,7 @@ class Performer(Protocol):
     def step(self) -> Step: ...
     def show_step(self, step: Step) -> None: ...
     async def perform(self, key: KeyHint) -> None: ...
+    def show_code(self) -> None: ...
     def action_change_theme(self) -> None: ...
 
 
@@ -110,6 +111,7 @@ class Commands(Provider):
         yield from actions(app.step.pane, [key for key in KEYS if key.where & ANYWHERE], app.perform)
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
+        yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
         yield Command("Theme", "Other colours, which are remembered.", app.action_change_theme)
         yield Command(
             "Screenshot",

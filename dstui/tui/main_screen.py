@@ -13,9 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from dstui.tui.forms.fields import Field
-from dstui.tui.forms.step_list import StepLine
+from dstui.tui.forms.navigation import StepLine, TitleBar
 from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.forms.titlebar import TitleBar
 from dstui.tui.kit.breakpoints import MINIMUM, PARTS, shown
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, PANES, valid
@@ -38,6 +37,8 @@ class MainScreen(Screen[None]):
 
     step: Step
     tab = "form"
+    typing_pane = "typing"
+    """What the table of keys calls it while something is typed."""
 
     def __init__(self, session: Session, go: Go) -> None:
         super().__init__()
@@ -104,7 +105,7 @@ class MainScreen(Screen[None]):
         """In the last line, the keys that do something now."""
         if self.on_top:
             possible = frozenset(name for name in ACTIONS if self.check_action(name, ()))
-            self.footer.show(valid("typing" if self.typing else self.step.pane, possible))
+            self.footer.show(valid(self.typing_pane if self.typing else self.step.pane, possible))
 
     def on_descendant_focus(self) -> None:
         """Other keys are valid where the focus is now."""

@@ -11,27 +11,21 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
 from dstui.render.config_files import config_name
-from dstui.tui.flows.fixing import Fixing
-from dstui.tui.flows.forecasting import Forecasting
+from dstui.tui.flows.editing import Fixing, Forecasting, TypingKeys
 from dstui.tui.flows.launching import Launching
-from dstui.tui.flows.typing_keys import TypingKeys
-from dstui.tui.flows.writing import Writing
-from dstui.tui.forms.checks import Checks
+from dstui.tui.flows.saving import Writing
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.form import Form
-from dstui.tui.forms.hint import Hint
-from dstui.tui.forms.memory_bars import Memory
-from dstui.tui.forms.preview import Preview
-from dstui.tui.forms.step_list import StepList
+from dstui.tui.forms.navigation import TABS, StepList, TabLine
+from dstui.tui.forms.side_panes import Checks, Preview
 from dstui.tui.forms.steps import STEPS, Step, field_of
-from dstui.tui.forms.steps.models import of_model
 from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
-from dstui.tui.forms.tabs import TABS, TabLine
+from dstui.tui.forms.steps.step import of_model
+from dstui.tui.forms.under_form import Hint, Memory
 from dstui.tui.kit.breakpoints import WIDE, side_width
-from dstui.tui.kit.frame import label
 from dstui.tui.kit.keys import FORM, REVIEW, bindings
-from dstui.tui.kit.notes import copy, say
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.tools import copy, label, say
 from dstui.tui.main_screen import Go, MainScreen
 from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.session import Session
@@ -132,7 +126,10 @@ class PlanScreen(MainScreen):
     # Steps and panes
 
     def show_step(self, step: Step, path: str = "") -> None:
-        """Go to a step, and to the field at `path` in it; where the screen is not there yet, as soon as it is."""
+        """Go to a step, and to the field at `path` in it; where the screen is not there yet, as soon as it is.
+
+        In the review `path` is the name of a file or a row.
+        """
         self.step, self._wanted = step, path
         if not self.body.is_attached:
             return
@@ -141,16 +138,18 @@ class PlanScreen(MainScreen):
             self.form.show_step(step, self.session.state, path)
             self.show_tab("form")
         else:
-            self._show_review()
+            self._show_review(path)
         if self.app.is_running:
             self.draw()
 
-    def _show_review(self) -> None:
+    def _show_review(self, name: str = "") -> None:
         if self.review is None:
             from dstui.tui.forms.review import Review
 
             self.review = Review()
             self.body.mount(self.review)
+        if name:
+            self.review.names.cursor = name
         self.review.names.focus()
         self.show_parts()
         self.review.find_last_run(self.session.state.plan)
@@ -226,9 +225,15 @@ class PlanScreen(MainScreen):
     def action_add_model(self) -> None:
         """One more model in the run."""
         self.form.close()
-        from dstui.tui.flows.adding_models import AddingModels  # which the first frame does without
+        from dstui.tui.flows.editing import AddingModels  # which the first frame does without
 
         AddingModels(self.app, self.session).ask()
+
+    def action_fill_hole(self, name: str) -> None:
+        """Type what a hole of the Plan stands for."""
+        from dstui.tui.flows.editing import FillingHoles  # which the first frame does without
+
+        FillingHoles(self.app, self.session).ask(name)
 
     def action_recommend(self, elsewhere: int = 0) -> None:
         """The plans that fit, the best first; `elsewhere`: on a machine that is named first."""
@@ -244,7 +249,7 @@ class PlanScreen(MainScreen):
 
     def action_find(self) -> None:
         """Find a setting."""
-        from dstui.tui.dialogs.find import Find
+        from dstui.tui.dialogs.pick import Find
 
         self.app.push_screen(Find(self.session.state), lambda path: self.jump(path) if path else None)
 
@@ -256,6 +261,10 @@ class PlanScreen(MainScreen):
             self.launching.led_to_review()
             self.go(REVIEW_STEP)
             say(self.app, "l once more launches this.")
+
+    def action_probe(self) -> None:
+        """What DeepSpeed makes of this Plan, by its own ranks."""
+        self.launching.probe()
 
     def action_write(self) -> None:
         """Write ds_config.json, the command and so on to a folder."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
-from dstui.tui.flows.launch_consent import question, reasons
-from dstui.tui.kit.notes import say
-from dstui.tui.kit.threads import in_thread
+from dstui.tui.flows.consent import question, reasons
+from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
 
@@ -20,7 +19,10 @@ if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
     from dstui.plan import Plan
     from dstui.plan.finding import Fix
+    from dstui.render.target import Target
+    from dstui.tui.dialogs.preflight import Preflight
     from dstui.tui.run.watched_job import WatchedJob
+
 
 FRESH = 0.7
 """Seconds after which a key is another press: one that is held repeats after 0.66 s at the latest, and then all the time."""
@@ -53,6 +55,13 @@ class Launching:
 
     def launch(self, beside: WatchedJob | None = None) -> None:
         """Start the job, detached; errors are said and nothing is started. `beside`: what is looked at, which may still run."""
+        self._once_agreed(partial(self._launch_beside, beside))
+
+    def probe(self) -> None:
+        """Run the ranks up to the end of deepspeed.initialize, after the questions of a launch, and show what was resolved."""
+        self._once_agreed(self._probe_soon)
+
+    def _once_agreed(self, then: Callable[[], object]) -> None:
         plan = self._session.state.plan
         first = next((f for f in self._session.state.findings if f.severity == "error"), None)
         if first is not None:
@@ -60,11 +69,11 @@ class Launching:
         elif (plan.source, plan.text) not in self._agreed and (why := reasons(plan)):
             self._show_review()
             dialog = question(why, self._session.state.launch_target())
-            self._app.call_later(self._app.push_screen, dialog, partial(self._answered, plan, beside))
+            self._app.call_later(self._app.push_screen, dialog, partial(self._answered, plan, then))
         else:
-            self._launch_beside(beside)
+            then()
 
-    def _answered(self, plan: Plan, beside: WatchedJob | None, yes: bool | None) -> None:
+    def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
         """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
         from dstui.documents.trusted_python import own, remember
 
@@ -74,7 +83,7 @@ class Launching:
         if not own(plan):
             remember(plan, True)
         self._agreed.add((plan.source, plan.text))
-        self._launch_beside(beside)
+        then()
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
         if beside is not None and beside.alive:
@@ -84,8 +93,6 @@ class Launching:
             self._launch(True)
 
     def _launch(self, yes: bool | None) -> None:
-        from dstui.tui.flows.preflighting import examine_first, far_hosts
-
         if not yes:
             return
         target = self._session.state.launch_target()
@@ -107,6 +114,24 @@ class Launching:
             self._app.call_later(say, self._app, f"Not launched: {error}", "error")
         else:
             self._app.post_message(Launched(folder))
+
+    def _probe_soon(self) -> None:
+        say(self._app, "Probing: the ranks run up to the end of deepspeed.initialize; nothing is trained or saved.")
+        in_thread(self._app, self._probe)
+
+    def _probe(self) -> None:
+        from dstui.jobs.control.probing import DEADLINE, probe_plan
+        from dstui.jobs.control.start import LaunchError
+        from dstui.tui.dialogs.reading import TextViewer
+        from dstui.tui.kit.text_row import Row, Span
+
+        try:
+            lines = probe_plan(self._session.state.launch_target(), DEADLINE).lines()
+        except LaunchError as error:
+            self._app.call_later(say, self._app, f"Not probed: {error}", "error")
+        else:
+            rows = [Row((Span(line),)) for text in lines for line in text.splitlines()]
+            self._app.call_later(self._app.push_screen, TextViewer("What DeepSpeed makes of this Plan", rows))
 
     # The job that is looked at
 
@@ -185,3 +210,41 @@ def job_lines(folder: JobFolder) -> list[str]:
     name, status = shlex.quote(folder.path.name), current_status(folder)
     lives = status is not None and not status.final and not status.foreign
     return [f"job      {folder.path}", f"         dstui attach {name}" + (f"     dstui stop {name}" if lives else "")]
+
+
+def far_hosts(target: Target) -> tuple[str, ...]:
+    """The hosts of a launch that goes elsewhere; none where it stays here, and where there is no command for it (the launch says why)."""
+    from dstui.render.launch import RenderError
+
+    try:
+        spec = target.launch
+    except RenderError:
+        return ()
+    return () if spec.only_here or not spec.named or spec.launcher == "nossh" else spec.hosts
+
+
+def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:
+    """Examine the hosts in a thread; `then`: the launch, where nothing stands in the way or the user wants it all the same."""
+    from dstui.tui.dialogs.preflight import Preflight
+
+    dialog = Preflight(hosts)
+
+    def answered(yes: bool | None) -> None:
+        if yes:
+            then()
+
+    app.push_screen(dialog, answered)
+    in_thread(app, partial(_examine, app, target, dialog))
+
+
+def _examine(app: App[int], target: Target, dialog: Preflight) -> None:
+    from dstui.doctor.preflight import run_preflight
+    from dstui.jobs.control.start import LaunchError, check
+
+    try:
+        check(target.launch)
+    except LaunchError:
+        app.call_later(dialog.show, ())  # the launch says it
+        return
+    results = run_preflight(target, lambda case: app.call_later(dialog.host_answered, case.host))
+    app.call_later(dialog.show, results)
