@@ -14,6 +14,7 @@ from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES
 from dstui.forecast.corrections import correction_of
 from dstui.forecast.forecast import Facts, Forecast, Need, forecast, models_of
+from dstui.forecast.memory import BUILD
 from dstui.forecast.model import counts
 from dstui.forecast.patch import patch_of
 from dstui.forecast.plan_search import batches_of, space_of
@@ -103,6 +104,8 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
     largest = sorted(need.parts.items(), key=lambda item: -item[1])[:2]
     why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {format_size(amount)}" for part, amount in largest)
     about = f"about {format_size(need.bytes)} of {place.name}, where {format_size(need.capacity)} are free"
+    if need.peak == BUILD:
+        why += "; every rank loads the model whole: deepspeed.zero.Init (stage 3), or one rank after the other, needs less"
     if need.verdict == "tight":
         message = f"this Plan needs {about}: it fits only where little is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
