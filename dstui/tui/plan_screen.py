@@ -235,10 +235,13 @@ class PlanScreen(MainScreen):
 
         FillingHoles(self.app, self.session).ask(name)
 
-    def action_recommend(self) -> None:
-        """The plans that fit, the best first."""
+    def action_recommend(self, elsewhere: int = 0) -> None:
+        """The plans that fit, the best first; `elsewhere`: on a machine that is named first."""
         self.form.close()
-        self.forecasting.recommend()
+        if elsewhere:
+            self.forecasting.plan_elsewhere()
+        else:
+            self.forecasting.recommend()
 
     def action_breakdown(self) -> None:
         """What fills the memory, part by part."""
