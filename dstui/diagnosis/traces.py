@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dstui.diagnosis.cuts import STEPS
+from dstui.diagnosis.activity import STEPS
 from dstui.diagnosis.lines import rank_in
 
 HEADER = "Traceback (most recent call last)"
@@ -37,7 +37,7 @@ SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
 HEAD = 200
 """Characters of a line that can hold the names of two exceptions."""
-LOADERS = {"torch/serialization.py:load": "MODEL-FILES-PART"}
+LOADERS = {"torch/serialization.py:load": "MODEL-FILE-PATH"}
 """A file and a function of it that stand in the traceback -> the cause where a file is not there."""
 NEAR = 6
 """Lines after a frame within which an exception belongs to it, where the head of the traceback is not there: an excerpt."""
@@ -110,6 +110,8 @@ class Raised:
     """Where it was raised."""
     at_exit: bool = False
     """Whether Python only reports it while the interpreter ends: by then the program had."""
+    of_destructor: bool = False
+    """Whether Python only reports it (`Exception ignored in`), or it is a tracker's own."""
     in_deepspeed: bool = False
     """Whether a frame of the traceback is DeepSpeed's."""
     in_thread: bool = False
@@ -196,7 +198,7 @@ class Traces:
         return None
 
     def unnamed(self, last: int) -> Raised | None:
-        """The exception of a traceback at whose end its message stands without its name, which its last line of code tells."""
+        """Return the exception of a traceback at whose end its message stands without its name, which its last line of code tells."""
         if not self._raises or not self._frame.file or not 1 < last - self.last_line <= NEAR:
             return None
         return self._end(self._raises, last, clean=True)
@@ -222,7 +224,7 @@ class Traces:
         return self._ignored > 0
 
     def is_code(self, text: str) -> bool:
-        """Whether this line is the source code under a frame."""
+        """Return whether this line is the source code under a frame."""
         return self.at_frame and text.startswith("    ")
 
     def _exception(self, text: str, number: int) -> re.Match[str] | None:
@@ -254,6 +256,7 @@ class Traces:
             own=self._own,
             deepest=frame,
             at_exit=self.ignoring and self._exiting,
+            of_destructor=self.ignoring or self.of_tracker,
             in_deepspeed=self._deepspeed,
             in_thread=self._thread,
             wraps=self._wraps,
@@ -272,7 +275,7 @@ class Traces:
 
 
 def _frame(text: str, number: int) -> Frame | None:
-    """The frame that a line is, if it is one."""
+    """Return the frame that a line is, if it is one."""
     if found := FRAME.match(text):
         return Frame(found[1].replace("\\", "/"), found[2], found[3] or "", text.strip(), number)
     if found := RICH.match(text):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dstui.check.reference import ReferenceChecker, ReferenceFailure
-from dstui.documents.open import trusted_python
+from dstui.documents import trusted_python
 from dstui.documents.trusted_python import about, answer, own, probe_python, remember, state_file, to_be_asked
 from dstui.machine.child import run_lookup
 from dstui.plan import Plan, load

@@ -8,8 +8,8 @@ import json
 import pytest
 import yaml
 
+from dstui.jobs.control.launch_record import metrics_of
 from dstui.jobs.metrics.measurements import Measure, RankView
-from dstui.jobs.metrics.per_model import metrics_of
 from dstui.plan import load
 from dstui.render.artifacts import artifacts
 from dstui.render.code import render_code

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.jobs.metrics.per_model import metrics_of
+from dstui.jobs.control.launch_record import metrics_of
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.usage import Usage, together

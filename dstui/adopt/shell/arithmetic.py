@@ -5,12 +5,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from dstui.adopt.shell.shell_state import Node, Undecidable
-
-if TYPE_CHECKING:
-    from dstui.adopt.shell.expansion import Expander
+from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable
 
 NUMBER = re.compile(r"-?\d{1,18}")
 MAX_POWER = 62
@@ -64,7 +61,19 @@ BINARY: Mapping[str, Callable[[int, int], int]] = {
 }
 
 
-def evaluate(node: Node, expander: Expander) -> int:
+class Words(Protocol):
+    """What arithmetic needs of `expansion.Expander`."""
+
+    state: ShellState
+
+    def text(self, node: Node | None) -> str:
+        """Return a word without splitting."""
+
+    def arithmetic_name(self, name: str) -> str:
+        """Return the value of a variable."""
+
+
+def evaluate(node: Node, expander: Words) -> int:
     """Return the value of an expression. Raises Undecidable where a hole or an unknown operator is in it."""
     kind = node.get("Type")
     if kind == "ParenArithm":
@@ -76,7 +85,7 @@ def evaluate(node: Node, expander: Expander) -> int:
     return _number(expander.text(node), expander)
 
 
-def _number(text: str, expander: Expander, depth: int = 0) -> int:
+def _number(text: str, expander: Words, depth: int = 0) -> int:
     text = text.strip().replace('"', "")
     if not text:
         return 0
@@ -87,7 +96,7 @@ def _number(text: str, expander: Expander, depth: int = 0) -> int:
     raise Undecidable
 
 
-def _unary(node: Node, expander: Expander) -> int:
+def _unary(node: Node, expander: Words) -> int:
     sign = node["Op"]
     if sign in ("++", "--"):
         name = expander.text(node["X"])
@@ -103,7 +112,7 @@ def _unary(node: Node, expander: Expander) -> int:
     raise Undecidable
 
 
-def _binary(node: Node, expander: Expander) -> int:
+def _binary(node: Node, expander: Words) -> int:
     sign = node["Op"]
     if sign == "?":
         choice = node["Y"]

@@ -5,20 +5,41 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from dstui.adopt.shell.expansion import line_of
-from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable, hole
-
-if TYPE_CHECKING:
-    from dstui.adopt.shell.interpreter import ShellReader, Streams
+from dstui.adopt.shell.expansion import Expander, line_of
+from dstui.adopt.shell.shell_state import Node, ShellState, Streams, Undecidable, hole
+from dstui.adopt.shell.unknowns import Unknowns
 
 Way = Callable[[ShellState], object]
 """One way to go on from a state."""
 TESTS = ("TestClause", "ArithmCmd")
 
 
-def follow_list(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+class Reader(Protocol):
+    """What branches and loops need of `interpreter.ShellReader`."""
+
+    unknowns: Unknowns
+    undecided: dict[str, int]
+    condition: int
+
+    def run(self, statements: Sequence[Node], state: ShellState, streams: Streams) -> bool | None:
+        """Follow statements one after another."""
+
+    def statement(self, statement: Node, state: ShellState, streams: Streams) -> bool | None:
+        """Follow one statement."""
+
+    def step(self, line: int) -> None:
+        """Count a step."""
+
+    def expander(self, state: ShellState) -> Expander:
+        """Return what expands words in this state."""
+
+    def decided(self, decide: Callable[[], bool | None]) -> bool | None:
+        """Return what is decided; None where only the run decides it."""
+
+
+def follow_list(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `a && b`, `a || b`. A command of which nothing is known is taken to succeed, a test is not."""
     status = reader.statement(node["X"], state, streams)
     if state.ended:
@@ -29,7 +50,7 @@ def follow_list(reader: ShellReader, node: Node, state: ShellState, streams: Str
     return reader.statement(node["Y"], state, streams) if goes_on else status
 
 
-def follow_if(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def follow_if(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `if`, `elif` and `else`."""
     if not node.get("Cond"):
         return reader.run(node.get("Then", ()), state, streams)
@@ -44,7 +65,7 @@ def follow_if(reader: ShellReader, node: Node, state: ShellState, streams: Strea
     return reader.run(node.get("Then", ()), state, streams) if decision else otherwise(state)
 
 
-def follow_case(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def follow_case(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `case`."""
     expander = reader.expander(state)
     try:
@@ -58,11 +79,11 @@ def follow_case(reader: ShellReader, node: Node, state: ShellState, streams: Str
     return True
 
 
-def _way_of(reader: ShellReader, item: Node, streams: Streams) -> Way:
+def _way_of(reader: Reader, item: Node, streams: Streams) -> Way:
     return lambda one: reader.run(item.get("Stmts", ()), one, streams)
 
 
-def follow_while(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def follow_while(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `while` and `until`."""
     while True:
         decision = reader.decided(lambda: reader.run(node["Cond"], state, _captured(streams)))
@@ -72,7 +93,7 @@ def follow_while(reader: ShellReader, node: Node, state: ShellState, streams: St
             return True
 
 
-def follow_for(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def follow_for(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `for NAME in …` and `for ((…))`."""
     loop = node["Loop"]
     if loop["Type"] == "CStyleLoop":
@@ -85,7 +106,7 @@ def follow_for(reader: ShellReader, node: Node, state: ShellState, streams: Stre
     return True
 
 
-def _counting(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def _counting(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     loop, expander = node["Loop"], reader.expander(state)
     try:
         if loop.get("Init"):
@@ -100,7 +121,7 @@ def _counting(reader: ShellReader, node: Node, state: ShellState, streams: Strea
     return True
 
 
-def _turn(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool:
+def _turn(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool:
     """Run one turn of a loop; return whether another may follow."""
     reader.step(line_of(node))
     reader.run(node.get("Do", ()), state, streams)
@@ -110,12 +131,12 @@ def _turn(reader: ShellReader, node: Node, state: ShellState, streams: Streams) 
     return not state.ended
 
 
-def _perhaps(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+def _perhaps(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow a loop with an unknown number of turns: once, and not at all."""
     return alternatives(reader, [lambda one: _turn(reader, node, one, streams), _nothing], state, line_of(node))
 
 
-def alternatives(reader: ShellReader, ways: Sequence[Way], state: ShellState, line: int) -> bool | None:
+def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, line: int) -> bool | None:
     """Follow each way from the same state; a variable that they leave different is undecided. The success is unknown."""
     outer, reader.condition = reader.condition, reader.condition or line
     ends = []

@@ -23,6 +23,7 @@ from dstui.adopt.shell.shell_state import (
     ShellContext,
     ShellLimit,
     ShellState,
+    Streams,
     Undecidable,
     Value,
     as_shown,
@@ -37,16 +38,6 @@ MAX_LAUNCHES = 200
 MAX_DEPTH = 40
 """Functions, eval and bash -c inside each other."""
 UNSET = re.compile(hole("unset", r"(\w+)"))
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """Where a command reads from and prints to."""
-
-    given: str | None = None
-    """Standard input, where the text itself gives it."""
-    output: list[str] | None = None
-    """Takes what is printed, where the text uses it."""
 
 
 @dataclass(frozen=True, slots=True)

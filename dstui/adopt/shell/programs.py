@@ -5,14 +5,22 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, as_shown, holes_in
+from dstui.adopt.shell.unknowns import Unknowns
 
-if TYPE_CHECKING:
-    from dstui.adopt.shell.interpreter import ShellReader
 
-Builtin = Callable[["ShellReader", list[str], ShellState, "str | None"], "bool | None"]
+class FolderReader(Protocol):
+    """What the shell's own commands need of `interpreter.ShellReader`."""
+
+    unknowns: Unknowns
+
+    def is_folder(self, state: ShellState, path: str) -> bool | None:
+        """Return whether a folder is there; None where nobody can tell."""
+
+
+Builtin = Callable[["FolderReader", list[str], ShellState, "str | None"], "bool | None"]
 Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | None"]
 MAX_NUMBERS = 10_000
 
@@ -26,7 +34,7 @@ def printed(name: str, words: Sequence[str], state: ShellState, given: str | Non
 # ---------------------------------------------------------------- the shell's own
 
 
-def _cd(reader: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     folder = next((word for word in words if word not in ("-P", "-L", "--")), "")
     if not folder or folder == "-":
         return None
@@ -37,26 +45,26 @@ def _cd(reader: ShellReader, words: list[str], state: ShellState, _given: str | 
     return True
 
 
-def _unset(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _unset(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     for name in words:
         state.variables.pop(name, None)
         state.exported.discard(name)
     return True
 
 
-def _set(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _set(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     if "--" in words:
         state.positional = words[words.index("--") + 1 :]
     return True
 
 
-def _shift(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _shift(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     count = int(words[0]) if words and words[0].isdigit() else 1
     state.positional = state.positional[count:]
     return True
 
 
-def _read(_reading: ShellReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+def _read(_reading: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
     """Follow `read NAME`, `read -r -d '' NAME` and `read -a NAME` from a here-document."""
     options, names, rest = set[str](), list[str](), list(words)
     whole = False
@@ -80,7 +88,7 @@ def _read(_reading: ShellReader, words: list[str], state: ShellState, given: str
     return True
 
 
-def _export(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+def _export(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     """Follow `export` with words from an expansion: `export $OPTIONS`."""
     for word in words:
         name, equals, value = word.partition("=")
@@ -91,18 +99,18 @@ def _export(_reading: ShellReader, words: list[str], state: ShellState, _given: 
 
 
 def _end(kind: str) -> Builtin:
-    def end(_reading: ShellReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
+    def end(_reading: FolderReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
         state.ended = kind
         return True
 
     return end
 
 
-def _done(_reading: ShellReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
+def _done(_reading: FolderReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
     return True
 
 
-def _false(_reading: ShellReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
+def _false(_reading: FolderReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
     return False
 
 

@@ -115,3 +115,13 @@ class Launch:
     """The line of a branch that decides at run time whether it is reached; 0 where it is."""
     written: Mapping[str, str] = field(default_factory=dict)
     """Files that the text has written before: path -> content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Where a command reads from and prints to."""
+
+    given: str | None = None
+    """Standard input, where the text itself gives it."""
+    output: list[str] | None = None
+    """Takes what is printed, where the text uses it."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dstui.base.regular_files import read_regular
 from dstui.hosts.address import means_itself
@@ -23,10 +23,7 @@ from dstui.jobs.hosts.job_hosts import JobHosts
 from dstui.jobs.hosts.mirror import Mirror
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.records import HostLaunch, HostStatus, JobStatus, LaunchRecord
-from dstui.jobs.supervisor.launch_command import HOOK, RANK_ENV, SHIM, rank_command
-
-if TYPE_CHECKING:  # the supervisor has no use for the rendering
-    from dstui.render.spec import LaunchSpec
+from dstui.jobs.supervisor.launch_command import HOOK, RANK_ENV, SHIM, far_folder, rank_command
 
 NVML = Path(__file__).parents[2] / "machine/nvml.py"
 FILES = ("hostfile", "bind.sh", "accelerate.yaml")
@@ -39,11 +36,6 @@ SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "COMET_API_KEY
 
 LONGEST_NAME = 200
 """Characters of a host's name that stand in the name of its folder: a file's name has 255 bytes at most."""
-
-
-def far_folder(tag: str) -> str:
-    """What the commands of a job call the folder of its files on a host. The agent there puts the host's own folder in its place."""
-    return f"/tmp/dstui-{tag}"
 
 
 def folder_name(tag: str, host: str) -> str:
@@ -148,20 +140,3 @@ def far_environment(env: Mapping[str, str]) -> dict[str, str]:
     """What is added to a host's own environment, beside what the Plan says."""
     own = {name: value for name, value in os.environ.items() if name.startswith(TRAVELS) or name in SECRETS}
     return {**own, "PYTHONUNBUFFERED": "1", **env}
-
-
-def cluster_json(spec: LaunchSpec, tag: str) -> dict[str, Any]:
-    """Key "cluster" of launch.json."""
-    config = f"{far_folder(tag)}/ds_config.json"
-    hosts = {
-        host: {"command": _own_launcher(spec, config, node), "env": spec.environment(config, node)} for node, host in enumerate(spec.hosts)
-    }
-    reach = "here" if spec.only_here else "srun" if spec.launcher == "slurm" else "ssh"
-    allocation = os.environ.get("SLURM_JOB_ID", "") if reach == "srun" else ""
-    return {"reach": reach, "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port, "allocation": allocation}
-
-
-def _own_launcher(spec: LaunchSpec, config: str, node: int) -> list[str] | None:
-    """The words of a host's own launcher, up to the script; None where it has none."""
-    words = spec.argv(config, node, wrapper=(SHIM.name,))
-    return words[: words.index(SHIM.name)] if spec.start == "hosts" else None

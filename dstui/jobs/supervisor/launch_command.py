@@ -1,4 +1,4 @@
-"""What a launch adds to the plain command: a free port, the job folder, the tag, the shim; and the record that keeps the rest."""
+"""The command of a launcher as a job starts it: the plain command with the shim, a free port, the job folder and the tag."""
 
 from __future__ import annotations
 
@@ -6,17 +6,11 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.processes import SUPERVISES, TAG
 from dstui.jobs.store.records import LaunchRecord
-
-if TYPE_CHECKING:  # the supervisor has no use for the rendering
-    from dstui.plan import Plan
-    from dstui.render.spec import LaunchSpec
 
 SHIM = Path(__file__).parents[1] / "rank/shim.py"
 HOOK = Path(__file__).parents[1] / "rank/hook/sitecustomize.py"
@@ -30,35 +24,9 @@ PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
 
-def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> dict[str, Any]:
-    """launch.json of a new job."""
-    from dstui.jobs.metrics.per_model import metrics_of
-    from dstui.render.spec import BIND
-
-    run, files, cluster = plan.run, folder.path, None
-    if not spec.local:
-        from dstui.jobs.supervisor.host_orders import cluster_json, far_folder  # which a job of one host does without
-
-        files, cluster = Path(far_folder(tag)), cluster_json(spec, tag)
-    config = str(files / folder.ds_config.name)
-    argv = spec.argv(config)
-    return {
-        "python": spec.python,
-        "options": spec.options(str(folder.ds_config)),
-        "script": list(spec.script),
-        "args": argv[len(argv) - len(spec.script_args) :],
-        "env": spec.environment(config),
-        "workdir": spec.workdir,
-        "bind": str(files / BIND) if spec.bindings else None,
-        "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
-        "silence": run.silence,
-        "host_lost": run.host_lost,
-        "metrics": dict(metrics_of(plan)),
-        "observe": run.observe,
-        "on_end": run.on_end,
-        "base": plan.base,
-        "cluster": cluster,
-    }
+def far_folder(tag: str) -> str:
+    """Return the name that commands use for the folder of a job's files on a host; the agent there replaces it by the real one."""
+    return f"/tmp/dstui-{tag}"
 
 
 def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
@@ -97,18 +65,6 @@ def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, 
     if beside:
         env["PATH"] = os.pathsep.join(filter(None, [beside, env.get("PATH")]))
     return env
-
-
-def with_port(spec: LaunchSpec, port: int) -> LaunchSpec:
-    """The same, with another port for the ranks to meet at."""
-    env = {**spec.env, "MASTER_PORT": str(port)} if "MASTER_PORT" in spec.env else spec.env
-    return replace(spec, master_port=port, env=env)
-
-
-def with_address(spec: LaunchSpec, address: str) -> LaunchSpec:
-    """The same, with another address for the ranks to meet at."""
-    env = {**spec.env, "MASTER_ADDR": address} if "MASTER_ADDR" in spec.env else spec.env
-    return replace(spec, master_addr=address, env=env)
 
 
 def free_port() -> int:

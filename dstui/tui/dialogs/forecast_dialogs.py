@@ -146,11 +146,13 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     rows += paragraph(
         f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence, {found.order}:", width, "dim"
     )
-    rows.append(row((headings(estimate), "faint")))
+    rows.append(row((f"{headings(estimate)}  RAM", "faint")))
     for number, plan in enumerate(found.rows):
-        rows.append(_line(_figures(plan), plan.why, plan.verdict, width, number))
+        best = f"{', '.join(plan.best_at)}: " if plan.best_at else ""
+        rows.append(_line(_figures(plan), best + plan.why, plan.verdict, width, number))
         if number == cursor:
             rows += _changes(outlook, plan, width)
+    rows += paragraph(f"Cheaper: {found.cheapest}", width, "dim") if found.cheapest else []
     return rows
 
 
@@ -160,7 +162,9 @@ def _line(figures: str, words: str, verdict: Verdict, width: int, key: int | Non
 
 
 def _figures(plan: RankedPlan) -> str:
-    return f"{GLYPHS[SEVERITY[plan.verdict]]} {columns(plan.gpu_bytes, plan.headroom, plan.speed.tokens if plan.speed else None)}"
+    figures = columns(plan.gpu_bytes, plan.headroom, plan.speed.tokens if plan.speed else None)
+    ram = f"{(plan.host_bytes or 0) / 2**30:.0f}G{'!' if plan.tight == 'host' else ''}"
+    return f"{GLYPHS[SEVERITY[plan.verdict]]} {figures} {ram:>5}"
 
 
 def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:

@@ -76,6 +76,7 @@ KEYS: Final = (
     KeyHint("l", "launch", "launch", "Go to Review, where l starts the job; on a job that is looked at, start it once more.", FORM | RUN),
     KeyHint("", "launch", "launch", "Start the job, detached from this terminal.", REVIEW, 1, "l"),
     KeyHint("", "again", "again", "Start the job that is looked at once more, with its Plan as it is now.", RUN, 9, "l"),
+    KeyHint("P", "probe", "probe", "Run the ranks up to the end of deepspeed.initialize: what it resolves; nothing is trained.", REVIEW, 7),
     KeyHint("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
     KeyHint("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=8),
     KeyHint("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),

@@ -1,0 +1,83 @@
+"""What a launch writes down for the supervisor: launch.json, made from the Plan and the plain command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervisor.launch_command import SHIM, far_folder
+from dstui.plan import Plan
+from dstui.plan.patterns import TAKEN
+from dstui.render.spec import BIND, LaunchSpec
+
+QUANTITIES = ("loss", "lr", "grad_norm", "perplexity")
+NUMBER = r"([-+]?\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf)"
+
+
+def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> dict[str, Any]:
+    """Return what launch.json of a new job says."""
+    run, files, cluster = plan.run, folder.path, None
+    if not spec.local:
+        files, cluster = Path(far_folder(tag)), cluster_json(spec, tag)
+    config = str(files / folder.ds_config.name)
+    argv = spec.argv(config)
+    return {
+        "python": spec.python,
+        "options": spec.options(str(folder.ds_config)),
+        "script": list(spec.script),
+        "args": argv[len(argv) - len(spec.script_args) :],
+        "env": spec.environment(config),
+        "workdir": spec.workdir,
+        "bind": str(files / BIND) if spec.bindings else None,
+        "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
+        "silence": run.silence,
+        "host_lost": run.host_lost,
+        "metrics": dict(metrics_of(plan)),
+        "observe": run.observe,
+        "on_end": run.on_end,
+        "base": plan.base,
+        "cluster": cluster,
+    }
+
+
+def cluster_json(spec: LaunchSpec, tag: str) -> dict[str, Any]:
+    """Return the key "cluster" of launch.json."""
+    config = f"{far_folder(tag)}/ds_config.json"
+    hosts = {
+        host: {"command": _own_launcher(spec, config, node), "env": spec.environment(config, node)} for node, host in enumerate(spec.hosts)
+    }
+    reach = "here" if spec.only_here else "srun" if spec.launcher == "slurm" else "ssh"
+    allocation = os.environ.get("SLURM_JOB_ID", "") if reach == "srun" else ""
+    return {"reach": reach, "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port, "allocation": allocation}
+
+
+def _own_launcher(spec: LaunchSpec, config: str, node: int) -> list[str] | None:
+    """Return the words of a host's own launcher, up to the script; None where it has none."""
+    words = spec.argv(config, node, wrapper=(SHIM.name,))
+    return words[: words.index(SHIM.name)] if spec.start == "hosts" else None
+
+
+def metrics_of(plan: Plan) -> Mapping[str, str]:
+    """Return name -> regular expression: `run.metrics` of the Plan, and MODEL_loss and the like of each of several models.
+
+    A script prints `student_loss 1.2`, and dstui plots it under this name without being told.
+    """
+    names = [(f"{model}_{quantity}", model, quantity) for model in plan.configurations if model for quantity in QUANTITIES]
+    found = {name: rf"\b{model}[_ /.-]?{quantity}(?:=tensor\(|\W{{1,4}}){NUMBER}" for name, model, quantity in names if name not in TAKEN}
+    return found | dict(plan.run.metrics)
+
+
+def with_port(spec: LaunchSpec, port: int) -> LaunchSpec:
+    """Return the launch with another port for the ranks to meet at."""
+    env = {**spec.env, "MASTER_PORT": str(port)} if "MASTER_PORT" in spec.env else spec.env
+    return replace(spec, master_port=port, env=env)
+
+
+def with_address(spec: LaunchSpec, address: str) -> LaunchSpec:
+    """Return the launch with another address for the ranks to meet at."""
+    env = {**spec.env, "MASTER_ADDR": address} if "MASTER_ADDR" in spec.env else spec.env
+    return replace(spec, master_addr=address, env=env)

@@ -1,0 +1,188 @@
+"""The hosts of a job that runs on several: an agent on each of them observes and acts for the supervisor (dstui/hosts/agent.py).
+
+All hosts are connected before anything is started, so that what one of them lacks is said first. A host that cannot be reached is no
+failure of the job. The end is proven on each host, or said to be not confirmed there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from dstui.hosts.srun import release
+from dstui.jobs.hosts.job_host import JobHost
+from dstui.jobs.hosts.mirror import Mirror
+from dstui.jobs.store.processes import Process, descendants, tagged
+from dstui.jobs.store.ranks import ranks_in_words
+from dstui.jobs.store.records import ClusterRecord
+from dstui.jobs.supervisor.host_orders import cluster_of, start_order
+from dstui.jobs.supervisor.lost_hosts import LostHosts
+from dstui.jobs.supervisor.supervised_job import SupervisedJob
+from dstui.jobs.supervisor.this_host import STUCK, ThisHost
+
+REACHING = 60.0
+"""Seconds that hosts get to be reached before anything is started."""
+ANSWERING = 3.0
+"""Seconds that hosts which are being reached when the job is given up get to answer: the folder may have been made there just then."""
+ALONE = 8.0
+"""Seconds after a failure in which the ranks of other hosts may fail or end by themselves: no launcher ends them."""
+FAR_LINGER, FAR_LINGER_FAILED = 6.0, 1.0
+"""Seconds that launchers get to end by themselves after the last rank: three of DeepSpeed's own, and their way home; after a
+failure somebody waits."""
+SETTLE = 3.0
+"""Seconds after the end of the launchers in which the ranks' last words come."""
+
+
+class FarHosts(ThisHost):
+    """Where the ranks run, as the supervisor uses it."""
+
+    def __init__(self, job: SupervisedJob, cluster: ClusterRecord) -> None:
+        super().__init__(job)
+        self.plan = cluster
+        self.mirror = Mirror(job.folder, job.tag, job.status)
+        self.cluster = cluster_of(job.record, self.mirror, job.status)
+        self._more: Sequence[str] = ()
+        self._started = self._refused = self._to_launch = False
+        self._cut = any(host.state == "unreachable" for host in self.job.status.hosts.values())
+        """Whether a host was unreachable during this attempt."""
+        self.lost = LostHosts(self.job.record.host_lost, self.cluster, self.mirror, self.job.event)
+
+    @property
+    def fresh(self) -> bool:
+        """An agent starts its host's launcher once, however often it is asked to; one that we start ourselves is not like that."""
+        return self.plan.each_host_starts or super().fresh
+
+    def launch(self, more: Sequence[str] = ()) -> None:
+        """Begin an attempt: it starts when every host is there."""
+        self._more, self._started, self._to_launch, self._cut = more, False, True, False
+        self.mirror.attempt = self.job.ranks.attempt
+        for host in self.cluster.hosts.values():
+            host.code, host.left, host.stopped = None, None, False
+
+    def poll(self) -> None:
+        """Hear the hosts, and start the ranks once every host is there."""
+        self.cluster.pump(0.0)
+        self._hear_hosts()
+        self.lost.remind()
+        if not self._started and not self._refused and self.job.asked is None:
+            self._go()
+
+    def wait(self, pause: float) -> float:
+        """Wait until something comes from a host, or the pause is over."""
+        self.cluster.pump(pause)
+        return 0.0
+
+    def _hear_hosts(self) -> None:
+        """What has become of the hosts: an event each, and status.json."""
+        for host, state, text in self.cluster.take_news():
+            self.job.event("host", host=host.name, state=state, text=text)
+            self._cut = self._cut or state == "unreachable"
+            if state == "reached" and not host.there and self.job.status.state == "running":
+                self._vanished(host)
+        if (statuses := self.cluster.statuses) != self.job.status.hosts:
+            self.job.note_in_status(hosts=statuses)
+            self.job.unwritten = True
+
+    def _vanished(self, host: JobHost) -> None:
+        """A host that has lost the job's folder has lost the job: it was started anew."""
+        lost = self.mirror.lose(host.name, time.time())
+        host.code = host.code if host.code is not None else 1
+        self.job.note(f"{host.name} has nothing of the job any more ({ranks_in_words(lost)}): was it started anew?")
+
+    def _go(self) -> None:
+        """Start the ranks, once every host is there and has what the job needs."""
+        begun = self.job.status.state != "starting" or not self._to_launch
+        if not begun and (self.cluster.lacking or self.job.lasting("reaching", bool(self.cluster.unreached)) > REACHING):
+            self._refuse()
+        elif begun or not self.cluster.unreached:
+            self._started = True
+            self.cluster.start({name: start_order(self.job.record, name, self.mirror, self._more) for name in self.plan.hosts})
+            if self._to_launch and not self.plan.each_host_starts:
+                self.job.start_launcher(self._more)
+            elif self._to_launch:
+                self.job.event("facts", attempt=self.job.ranks.attempt, **self.job.facts.now())
+            self._to_launch = False
+
+    def _refuse(self) -> None:
+        """Nothing is started where one host cannot take part."""
+        self._refused = True
+        for host in self.cluster.lacking or self.cluster.unreached:
+            for problem in host.lacks or (host.why,):
+                self.job.note(f"{host.name}: {problem}: nothing was started")
+
+    @property
+    def launcher_gone(self) -> bool:
+        """Whether no launcher is left that could start ranks, on any host."""
+        if not self._started:
+            return False
+        return all(host.code is not None for host in self.cluster.hosts.values()) if self.plan.each_host_starts else self.job.launcher_gone
+
+    def over(self) -> bool:
+        """Return whether the job cannot go on: a host lacks something or is lost, no launcher is left, or it is stuck after a failure."""
+        if self._refused:
+            return True
+        if self._started and (lost := self.lost.beyond_limit(self.job.ranks)):
+            self.lost.give_up(lost)
+            return True
+        settled = self.launcher_gone and not self.job.ranks.living and not self.cluster.unreached
+        if self.job.lasting("settled", settled) > SETTLE:
+            return True
+        if self.job.lasting("orphans", self._orphans()) > ALONE:
+            self.job.note(f"the launcher has ended, but {ranks_in_words(self.job.ranks.living)} have not: they are stopped")
+            return True
+        failed = self.job.ranks.first_failure is not None or bool(self._without_launcher())
+        return (
+            self.job.lasting("failed", failed) > ALONE
+            or self.job.lasting("stuck", self.launcher_gone and bool(self.job.ranks.waiting)) > STUCK
+        )
+
+    def _orphans(self) -> bool:
+        """Whether the one launcher of all hosts was ended before the ranks, which is to end the job, whether or not it takes them along.
+
+        One whose hosts cannot be reached ends too; the ranks go on there, and may.
+        """
+        return self.launcher_gone and bool(self.job.ranks.living) and not self.plan.each_host_starts and not self._cut
+
+    def _without_launcher(self) -> list[int]:
+        """The ranks that have not started and whose host's launcher has ended."""
+        ended = {host.name for host in self.cluster.hosts.values() if host.code is not None}
+        return [number for number in self.job.ranks.waiting if self.job.ranks.ranks[number].host in ended]
+
+    def stop(self, by_itself: bool, turn: Callable[[], None]) -> None:
+        """End what is left of this attempt on the hosts; what runs here, a launcher of all hosts, ends last."""
+        _until(lambda: self.job.lasting("answering", bool(self.cluster.starting)) > ANSWERING or not self.cluster.starting, turn)
+        for host in self.cluster.starting:  # nothing can be there
+            host.enter("ended", host.status.problem)
+            host.close()
+        linger = (FAR_LINGER_FAILED if self.job.ranks.exit_code() else FAR_LINGER) if by_itself else 0.0
+        self.cluster.stop(linger=linger, ask=not by_itself)
+        _until(lambda: not self.cluster.stopping, turn)
+        for sentence in self.cluster.unconfirmed:
+            self.job.note(sentence)
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether a further attempt can be started: it needs every host."""
+        return not self._refused and all(host.left == () for host in self.cluster.hosts.values())
+
+    def close(self, turn: Callable[[], None]) -> None:
+        """Take the job's folders away from the hosts, and note what became of them."""
+        self.cluster.clean()
+        _until(lambda: not self.cluster.cleaning, turn)
+        self.poll()
+        for number in self.job.ranks.update(time.time()):
+            self.job.rank_event(number, self.job.ranks.ranks[number])
+        self.cluster.close()
+        self.job.note_in_status(hosts=self.lost.statuses())
+        if self.plan.makes_allocations and (problem := release(self.job.tag)):
+            self.job.note(problem)
+
+    def members(self) -> set[Process]:
+        """Return what of the job runs here, without what reaches the hosts."""
+        launcher = self.job.launcher
+        return tagged(self.job.tag) | (descendants(launcher.pid) if launcher else set())
+
+
+def _until(reached: Callable[[], bool], turn: Callable[[], None]) -> None:
+    while not reached():
+        turn()

@@ -1,0 +1,147 @@
+"""A job as its supervisor holds it: its records, the launcher that it started, and what is written down about it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dstui.base.regular_files import open_regular
+from dstui.jobs.store.folder import FULL, JobFolder
+from dstui.jobs.store.processes import find
+from dstui.jobs.store.ranks import Rank
+from dstui.jobs.store.records import JobStatus, LaunchRecord, ProcessRecord
+from dstui.jobs.store.status import ranks_of
+from dstui.jobs.supervisor.launch_command import command, environment
+from dstui.jobs.supervisor.resource_facts import ResourceFacts
+
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class SupervisedJob:
+    """One job, from whatever point its folder says that it is at."""
+
+    def __init__(self, folder: JobFolder, tag: str) -> None:
+        """`tag`: of the job, by the user's own index."""
+        self.folder, self.tag = folder, tag
+        self.status = replace(folder.read_status() or JobStatus("running"), tag=tag)
+        self.record = folder.read_launch() or LaunchRecord(missing="keys")
+        if self.record.missing:
+            self.record = LaunchRecord(missing=self.record.missing)
+        self.launcher = self.status.launcher.here if self.status.launcher else None
+        self.ranks = ranks_of(folder, self.status)
+        self.facts = ResourceFacts((folder.path, Path(self.record.workdir or folder.path)))
+        self.asked: int | None = None
+        """The exit status that somebody who asked for the end of the job wants it to have."""
+        self.unwritten = False
+        """Whether status.json is older than `status`."""
+        self._since: dict[str, float] = {}
+
+    @property
+    def launcher_gone(self) -> bool:
+        """Whether no launcher of ours is left that could start ranks."""
+        return self.launcher is None or not self.launcher.alive
+
+    def start_launcher(self, more: Sequence[str] = ()) -> None:
+        """Start the launcher; an interpreter that cannot be started is a job without ranks."""
+        self.launcher = None
+        self.note_in_status(launcher=None)
+        self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
+        with os.fdopen(open_regular(self.folder.launcher_log, APPEND), "ab") as log:
+            if child := self._popen(more, log):
+                child.returncode = 0  # reap() collects it, and what becomes of it is the ranks' to tell
+                self.launcher = find(child.pid)
+                self.note_in_status(launcher=ProcessRecord.of(self.launcher) if self.launcher else None)
+
+    def _popen(self, more: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes] | None:
+        """Return the launcher; None where it cannot be started, which its log says."""
+        if self.record.missing:
+            log.write(f"dstui: cannot start the job: {self.folder.launch_file} does not say its {self.record.missing}\n".encode())
+            return None
+        try:
+            argv = command(self.record, self.folder, self.tag, self.ranks.attempt, more)
+            self.note_in_status(command=tuple(argv))
+            return subprocess.Popen(
+                argv,
+                cwd=self.record.workdir,
+                env=environment(self.record, self.folder, self.tag),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=default_signals,  # noqa: PLW1509 - there are no threads here
+            )
+        except OSError as error:
+            log.write(f"dstui: cannot start {self.record.python} in {self.record.workdir}: {error.strerror}\n".encode())
+        return None
+
+    def forget_timers(self) -> None:
+        """Begin to count anew, for a further attempt."""
+        self._since.clear()
+
+    def every(self, what: str, seconds: float) -> bool:
+        """True at most once in so many seconds."""
+        now = time.monotonic()
+        if now - self._since.get(what, 0.0) < seconds:
+            return False
+        self._since[what] = now
+        return True
+
+    def lasting(self, what: str, holds: bool) -> float:
+        """For how many seconds something has held without a break."""
+        if not holds:
+            self._since.pop(what, None)
+            return 0.0
+        return time.monotonic() - self._since.setdefault(what, time.monotonic())
+
+    def rank_event(self, number: int, rank: Rank) -> None:
+        """One line for a rank that has started, ended or got lost."""
+        self.event("rank", rank=number, host=rank.host, state=rank.state, exit_code=rank.exit_code)
+
+    def note_full_disk(self, place: Path | None) -> None:
+        """Put into the status on which disk of the job there is no room: ranks that cannot write may end without a word."""
+        if place is not None and not self.status.disk_full:
+            self.note_in_status(disk_full=str(place))
+            self.unwritten = True
+
+    def note(self, text: str, *, stops: bool = False) -> None:
+        """One line for a person; `stops`: it says why the job is stopped."""
+        self.event("notice", text=text, **({"stops": True} if stops else {}))
+
+    def event(self, event: str, **facts: Any) -> None:
+        """A line of events.jsonl; a full disk must not end the supervision."""
+        try:
+            self.folder.append_event(time.time(), event, **facts)
+        except OSError as error:
+            self._meet(error)
+
+    def note_in_status(self, **changes: Any) -> None:
+        """Change fields of the status; `write` puts it on the disk."""
+        self.status = replace(self.status, **changes)
+
+    def write(self) -> None:
+        """status.json; where that fails now, at the next look."""
+        self.note_in_status(ranks=self.ranks.statuses())
+        try:
+            self.folder.write_status(self.status)
+            self.unwritten = False
+        except OSError as error:
+            self._meet(error)
+            self.unwritten = True
+
+    def _meet(self, error: OSError) -> None:
+        """A record could not be written: a full disk is noted, and must not end the supervision."""
+        if error.errno in FULL:
+            self.note_full_disk(self.folder.path)
+
+
+def default_signals() -> None:
+    """In the launcher: nothing blocked, nothing ignored, whatever the shell that dstui came from had set (nohup, `&`)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
