@@ -66,7 +66,7 @@ class PlanScreen(MainScreen):
     # What is on the screen
 
     def compose(self) -> ComposeResult:
-        """What the first frame shows; the rest is mounted after it."""
+        """Yield the parts of the first frame; the rest is mounted after it."""
         yield self.title_bar
         yield self.step_line
         yield self.tab_line
@@ -84,7 +84,7 @@ class PlanScreen(MainScreen):
         self.show_step(self.step, self._wanted)
 
     async def mount_second(self) -> None:
-        """What nobody misses in the first frame, once. Whoever leaves at once takes the places for it away."""
+        """Mount the parts that the first frame does without, once, unless the screen is being removed already."""
         if self.side.is_attached and self.middle.is_attached and not self.preview.is_attached:
             await gather(self.side.mount(self.preview, self.checks), self.middle.mount(self.memory, before=self.hint))
             self.show_parts()
@@ -108,7 +108,7 @@ class PlanScreen(MainScreen):
 
     @on(RowList.Moved, "#form-rows")
     def draw_cursor(self) -> None:
-        """What depends on where the cursor is."""
+        """Draw the parts that depend on the cursor."""
         if self.step.pane == "form":
             self.hint.show(*self.form.at(self.form.rows.cursor), self.session.state)
         self.show_keys()
@@ -188,7 +188,7 @@ class PlanScreen(MainScreen):
     # What the keys do
 
     def action_set_row(self) -> None:
-        """What Enter does on a row of the form."""
+        """Set, open or go to the row under the cursor."""
         self.form.rows.action_choose()
 
     @on(Form.Onward)
@@ -244,7 +244,7 @@ class PlanScreen(MainScreen):
             self.forecasting.recommend()
 
     def action_breakdown(self) -> None:
-        """What fills the memory, part by part."""
+        """Show what fills the memory, part by part."""
         self.forecasting.break_down()
 
     def action_find(self) -> None:
@@ -263,7 +263,7 @@ class PlanScreen(MainScreen):
             say(self.app, "l once more launches this.")
 
     def action_probe(self) -> None:
-        """What DeepSpeed makes of this Plan, by its own ranks."""
+        """Show what DeepSpeed makes of this Plan, by its own ranks."""
         self.launching.probe()
 
     def action_write(self) -> None:
