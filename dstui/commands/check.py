@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from dstui.base.output import Ink, coloured, refuse, tell
 from dstui.commands.checked_file import Asked, CheckedFile, check_files
 from dstui.documents.plan_files import find_plan
 from dstui.documents.trusted_python import HELP, OPTION
-from dstui.machine.recorded import read_machine
+from dstui.machine.snapshot import Machine
 from dstui.plan.catalogue import RELEASES, is_version, nearest_release, version_tuple
 from dstui.plan.finding import Finding
 from dstui.plan.model import INTEGRATIONS
@@ -44,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check and print; 0 without errors, 1 with, 2 where a file could not be read."""
     try:
-        machine = read_machine(args.machine) if args.machine else None
+        machine = _recorded(args.machine) if args.machine else None
         if args.deepspeed_version:
             nearest_release(args.deepspeed_version)
     except FileProblem as error:
@@ -70,8 +72,18 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def _recorded(path: Path) -> Machine:
+    from dstui.machine.recorded import read_machine  # most checks are for no machine
+
+    return read_machine(path)
+
+
 def installed_deepspeed() -> str | None:
-    """The release that is installed beside dstui; None where there is none."""
+    """Return the release that is installed beside dstui; None where there is none."""
+    suffix = ".dist-info"
+    for entry in filter(None, sys.path):  # by its folder: importlib.metadata takes a tenth of the whole command to import
+        for name in glob("deepspeed-*" + suffix, root_dir=entry):
+            return name.removeprefix("deepspeed-").removesuffix(suffix)
     from importlib.metadata import PackageNotFoundError, version
 
     try:
