@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,7 +30,7 @@ from dstui.jobs.control.start import LaunchError, start
 from dstui.jobs.control.stop import stop
 from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read
-from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
+from dstui.jobs.store.events import Event, Exited, HostChange, Line, Metric, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
 from dstui.jobs.store.records import JobStatus
@@ -49,6 +50,8 @@ ENV_FILES = "PL051"
 """The finding that tells which .deepspeed_env reaches the ranks: a launch says so, though nothing is wrong with it."""
 NOBODY_READS = "PL001"
 """The check that finds that nothing hands the configuration to the script."""
+LOSSES_WITHOUT = 3
+"""Losses that ranks may tell before the configuration is read: a first evaluation may come before deepspeed.initialize."""
 POLL = 0.1
 """Seconds between two looks at the logs."""
 PALETTE = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -59,20 +62,23 @@ def run(args: argparse.Namespace) -> int:
     """The command; its exit status."""
     if not args.file:
         return refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
+    if args.strict and args.detach:
+        return refuse("--strict does not go with --detach: nobody would watch whether a rank reads the configuration")
     if args.machine and not args.dry_run:
         return refuse("--headless takes --machine only together with --dry-run: a job runs on this machine, not on a recorded one")
     try:
-        opened = open_document(args.file, args.set, args.script)
+        sets = [*args.set, "run.observe=off"] if args.no_observe else args.set
+        opened = open_document(args.file, sets, args.script)
         plan = opened.plan if args.dry_run else fill_holes(opened.plan, os.environ)
         read_pool(plan)  # before the machine, which takes longer
-        target, facts = gather(plan, _machine(args.machine, plan), launches=True)
+        target, facts = gather(plan, look_at_machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = assess(target, facts).findings
     for note in opened.notes:
         say(note)
-    _say_findings(plan, opened.findings, False)
-    _say_findings(plan, findings, opened.made)
+    say_findings(plan, opened.findings, False)
+    say_findings(plan, findings, opened.made)
     if any(finding.severity == "error" for finding in (*opened.findings, *findings)):
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
@@ -84,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
 
 
-def _machine(path: str | None, plan: Plan) -> Machine:
+def look_at_machine(path: str | None, plan: Plan) -> Machine:
+    """This machine, or the recorded one in a file."""
     if path:
         from dstui.machine.recorded import read_machine
 
@@ -95,8 +102,8 @@ def _machine(path: str | None, plan: Plan) -> Machine:
     return ask_float_types(plan, probe())
 
 
-def _say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
-    """`made`: of another file, whose lines are not the Plan's."""
+def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
+    """Print what stands in the way of a launch. `made`: of another file, whose lines are not the Plan's."""
     for finding in findings:
         if finding.severity != "info" or finding.code == ENV_FILES:
             where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
@@ -110,8 +117,8 @@ def _to_do(finding: Finding) -> str:
 
 def _run_command(plan: Plan, args: argparse.Namespace) -> int:
     """Run a command that starts its own ranks as `dstui run` does: its launches become jobs. Returns only where it cannot be run."""
-    if args.detach or args.json or args.run_dir:
-        return refuse("--detach, --json and --run-dir do not go with job.command: its launches get job folders of their own")
+    if args.detach or args.json or args.run_dir or args.strict:
+        return refuse("--detach, --json, --run-dir and --strict do not go with job.command: its launches get job folders of their own")
     words = [unescape_holes(word) for word in plan.job.command]
     package = str(Path(dstui.__file__).parent.parent)
     program = f"import sys; sys.path.insert(0, {package!r}); from dstui.cli import main; sys.exit(main())"
@@ -169,7 +176,19 @@ def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -
             _say_notices(folder)
             tell(str(folder.path))
             return 0
-        return follow(folder, as_json=args.json, asked=asked, findings=findings)
+        strict = args.strict and _is_read_noticed(folder, target.plan)
+        return follow(folder, as_json=args.json, asked=asked, findings=findings, strict=strict)
+
+
+def _is_read_noticed(folder: JobFolder, plan: Plan) -> bool:
+    """Return whether --strict can tell that no rank reads the configuration; say why where it cannot."""
+    if not any(plan.configurations.values()):
+        say("--strict: the Plan's deepspeed section is empty, so there is nothing that a rank has to read")
+    elif all_read(folder.ds_configs) is None:
+        say("--strict: the file system of the job folder does not note reads (noatime), so nobody can tell who reads the configuration")
+    else:
+        return True
+    return False
 
 
 def _say_notices(folder: JobFolder) -> None:
@@ -181,18 +200,21 @@ def _say_notices(folder: JobFolder) -> None:
     follower.close()
 
 
-def follow(
+def follow(  # noqa: PLR0913 - all but the first are named
     folder: JobFolder,
     *,
     as_json: bool = False,
     asked: Callable[[], int | None] = lambda: None,
     findings: Sequence[Finding] = (),
     plain: bool = False,
+    strict: bool = False,
 ) -> int:
     """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came.
 
     `findings`: what was found before the launch, as events where these are asked for; that nobody hands the configuration to the script
     is said again at the end, unless somebody has read it.
+
+    `strict`: stop a job whose ranks train without having read the configuration, and end it with 1.
 
     `plain`: only the lines of ranks and launcher, as they are; what dstui has to say goes to standard error.
 
@@ -200,19 +222,22 @@ def follow(
     """
     try:
         show = _Events(findings) if as_json else _Lines() if plain else _Printer(folder.read_status())
-        return _follow(folder, show, asked, findings)
+        return _follow(folder, show, asked, findings, strict=strict)
     except OSError as error:
         if number := reader_gone(error):
             stop(folder, 128 + number)
         raise
 
 
-def _follow(folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
+def _follow(
+    folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding], *, strict: bool
+) -> int:
     follower = Follower(folder, status_of=take_over)
     as_json = isinstance(show, _Events)
     launch = folder.read_launch()
     watch = Watch((launch and launch.silence) or SILENCE)
     stopping: threading.Thread | None = None
+    losses = 0
     if not as_json:
         say(str(folder.path))
     while True:
@@ -226,17 +251,24 @@ def _follow(folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int
         flush()
         if end is not None:
             break
+        losses += sum(isinstance(event, Metric) and event.name == "loss" for event in events)
         number = asked()
-        if number is not None and stopping is None:
-            if not as_json:
+        unread = strict and losses >= LOSSES_WITHOUT and all_read(folder.ds_configs) is False
+        if (number is not None or unread) and stopping is None:
+            if number is None:
+                say("--strict: the ranks train, and none has read the configuration: stopping the job")
+            elif not as_json:
                 say(f"{signal.Signals(number).name}: stopping the job")
-            stopping = threading.Thread(target=stop, args=(folder, 128 + number))
+            stopping = threading.Thread(target=stop, args=(folder, 1 if number is None else 128 + number))
             stopping.start()
         time.sleep(0.0 if events else POLL)
     again = [] if all_read(folder.ds_configs) else [finding for finding in findings if finding.code == NOBODY_READS]
     why = _diagnosis(folder, end.state)
     if stopping is not None:
         stopping.join()
+    if strict and not end.exit_code and all_read(folder.ds_configs) is False:
+        say("--strict: the job ended well, and no rank had read the configuration")
+        end = replace(end, exit_code=1)
     show.end(end, again, why, follower)
     return end.exit_code
 

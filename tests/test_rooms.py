@@ -20,7 +20,7 @@ MOST_METHODS = 40
 """Of a class and its bases of ours, Textual's aside: more than that nobody holds in his head."""
 TWO_LAYERS = {
     # one part of a configuration: as rules, as a step of the form, as a check of doctor
-    *("auto", "batch", "cluster", "job", "machine", "offload", "precision", "script", "zero"),
+    *("batch", "cluster", "job", "machine", "offload", "precision", "script", "zero"),
     # a subcommand, and what it does
     *("bundle", "checkpoint", "forecast", "schema", "stacks", "stop"),
     # a look at hosts before a launch, and the dialog that shows it

@@ -89,7 +89,7 @@ REGRESSIONS = (
         link=f"{DEEPSPEED}/pull/7967",
     ),
     Regression(
-        since="0.18.6",
+        since="0.18.3",
         fixed="0.19.0",
         applies=lambda c: c.stage == 1 and c.on("bf16.enabled") and c.text("data_types.grad_accum_dtype") in ("fp32", "float32"),
         path="data_types.grad_accum_dtype",
@@ -116,7 +116,7 @@ REGRESSIONS = (
         link=f"{DEEPSPEED}/pull/8214",
     ),
     Regression(
-        since="0.14.0",
+        since="0.14.4",
         fixed="0.19.5",
         applies=lambda c: c.stage == 3 and (c.number(f"{ZERO_SECTION}.zero_hpz_partition_size") or 1) > 1,
         path=f"{ZERO_SECTION}.zero_hpz_partition_size",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
+    "probe": "the ranks of a Plan up to the end of deepspeed.initialize: the resolved configuration, nothing trained",
     "render": "the files and the command that a Plan stands for",
     "import": "any file that people have, as a Plan: ds_config.json, accelerate YAML, a pasted launch, a hostfile",
     "run": "a command as it is, its launches caught and run as jobs: dstui run -- bash finetune.sh",
@@ -56,9 +57,13 @@ def session_parser() -> argparse.ArgumentParser:
     headless.add_argument("--dry-run", action="store_true", help="print what would be written and run, and start nothing")
     headless.add_argument("--json", action="store_true", help="one JSON event per line instead of text")
     headless.add_argument("--detach", action="store_true", help="print the job folder and leave the job running")
+    headless.add_argument("--strict", action="store_true", help="stop a job in which no rank reads the configuration, and end with 1")
     headless.add_argument("--no-preflight", action="store_true", help="do not look at the hosts before a launch to several")
     headless.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="override a key: deepspeed.zero_optimization.stage=2"
+    )
+    headless.add_argument(
+        "--no-observe", action="store_true", help="no hook in the ranks that reports what DeepSpeed does (run.observe: off)"
     )
     headless.add_argument("--run-dir", metavar="DIR", help="the job folder itself (default: dstui_runs/NAME-DATE-TIME)")
     return parser

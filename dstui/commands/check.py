@@ -17,17 +17,11 @@ from dstui.documents.plan_files import find_plan
 from dstui.documents.trusted_python import HELP, OPTION
 from dstui.machine.snapshot import Machine
 from dstui.plan.catalogue import RELEASES, is_version, nearest_release, version_tuple
-from dstui.plan.finding import Finding
+from dstui.plan.finding import Finding, describe_moment
 from dstui.plan.model import INTEGRATIONS
 
 COLOURS = {"error": Ink("\033[31m"), "warning": Ink("\033[33m"), "info": Ink("\033[36m")}
 PLAIN = Ink("\033[0m")
-MOMENTS = {
-    "parse": "refused when it is read",
-    "initialize": "dies in deepspeed.initialize",
-    "launch": "dies at the launcher",
-    "run": "dies later",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +133,7 @@ def _headline(one: CheckedFile) -> str:
 
 def _say(one: CheckedFile, finding: Finding, colour: bool) -> None:
     start, end = (COLOURS[finding.severity], PLAIN) if colour else ("", "")
-    moment = f", {MOMENTS[finding.when]}" if finding.when else ""
+    moment = f", {describe_moment(finding.when, one.integration)}" if finding.when else ""
     where = f"{one.file}:{finding.line}" if finding.line else one.file
     tell("  ", start, f"{finding.severity} {finding.code}", end, f" {where}{moment}")
     lines = [f"      {finding.message}"]

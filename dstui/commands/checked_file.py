@@ -14,8 +14,10 @@ from dstui.adopt.signs import kind_of
 from dstui.assess import assess
 from dstui.base.files import FileProblem, read_text
 from dstui.check import check_config
+from dstui.documents.open import for_script_here
+from dstui.documents.plan_files import is_shipped, load_at
 from dstui.machine.snapshot import Machine
-from dstui.plan import Plan, PlanError, load
+from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding, sort_findings
 from dstui.plan.load import compose
 from dstui.surroundings import gather
@@ -122,7 +124,8 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         first = error.findings[0]
         return CheckedFile(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
     try:
-        plan = load(text, str(path), str(path.parent.absolute()))
+        plan = load_at(path, text)
+        plan = for_script_here(plan) if is_shipped(str(path.parent)) else plan
         target, facts = gather(plan, asked.machine or Machine.unprobed())
     except PlanError as error:
         return CheckedFile(str(path), "plan", text, findings=error.findings)

@@ -1,31 +1,122 @@
-"""`dstui diagnose PATH…`: why a run failed, from its logs, whoever started it."""
+"""`dstui diagnose [PATH…]`: why a run failed, from its logs, whoever started it."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from dstui.base.files import FileProblem
-from dstui.base.output import refuse, tell
-from dstui.diagnosis import diagnose, report
+from dstui.base.output import refuse, say, tell
+from dstui.base.text import sanitise
+from dstui.diagnosis import Diagnosis, diagnose, report
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import find, is_job, known, runs
+from dstui.jobs.store.records import JobStatus
+from dstui.logs.time_parsing import parse_iso, parse_moment
+
+FORMATS = ("text", "json", "markdown")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
         "paths",
-        nargs="+",
+        nargs="*",
         metavar="PATH",
-        help="logs (also gzip), folders and zips of logs, a job folder or its bundle, or - for standard input",
+        help="logs (also gzip), folders and zips of logs, a run by its name, folder or bundle, or - for standard input "
+        "(default: the newest run of this folder)",
     )
-    parser.add_argument("--json", action="store_true", help="the diagnosis as one JSON object")
+    parser.add_argument(
+        "--since", metavar="TIME", help="every run of this folder that started since 14:02, 2026-03-01, or 2d (s, m, h, d) ago, in a line"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="text", help="how to print it; markdown is for pasting (default: text)")
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the diagnosis as one JSON object: --format json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; 0 where there is an answer, 1 where the logs do not say, 2 where one cannot be read."""
+    """Print it; 0 where there is an answer, 1 where the logs do not say, 2 where one cannot be read or found."""
+    if args.since is not None:
+        return refuse("--since is for runs of this folder: leave out the paths") if args.paths else _since(args.since, args.format)
     try:
-        diagnosis = diagnose(args.paths)
-    except FileProblem as error:
+        paths = [_path(name) for name in args.paths] or [str(find().path)]
+        diagnosis = diagnose(paths)
+    except (FileProblem, LookupError) as error:
         return refuse(str(error))
-    tell(json.dumps(diagnosis.as_json(), indent=1, ensure_ascii=False) if args.json else report(diagnosis))
+    diagnosis = _with_history(diagnosis, paths)
+    tell(_dumped(diagnosis.as_json()) if args.format == "json" else report(diagnosis, markdown=args.format == "markdown"))
     return 0 if diagnosis.found else 1
+
+
+def _dumped(found: dict[str, Any]) -> str:
+    return json.dumps(found, indent=1, ensure_ascii=False)
+
+
+def _path(name: str) -> str:
+    """Return what a word names: a path where there is one, else the folder of the run of that name."""
+    if name == "-" or Path(name).exists() or "/" in name:
+        return name
+    try:
+        return str(find(name).path)
+    except LookupError:
+        return name  # its reader says that there is no such file
+
+
+def _with_history(diagnosis: Diagnosis, paths: list[str]) -> Diagnosis:
+    """Add to the diagnosis of a failed run of one's own which host, or rank, was first in the failures before it."""
+    from dstui.diagnosis.history import latest_failures, repeated
+
+    if diagnosis.kind != "failure" or len(paths) != 1 or not is_job(JobFolder(paths[0])):
+        return diagnosis
+    sentence = repeated(latest_failures((one.folder, one.folder.read_status()) for one in known() if one.is_here))
+    return replace(diagnosis, notes=(*diagnosis.notes, sentence)) if sentence else diagnosis
+
+
+def _since(text: str, form: str) -> int:
+    """Print why each run of this folder ended that started since then; 1 where there is none."""
+    from dstui.diagnosis.history import latest_failures, repeated
+
+    moment = parse_moment(text, time.time())
+    moment = parse_iso(text) if moment is None else moment
+    if moment is None:
+        return refuse(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h, 1d and 2026-03-01 are")
+    here = {one.folder.path for one in known() if one.is_here}
+    found = [(folder, status) for folder, status in runs() if folder.path in here and (status.started or 0) >= moment]
+    if not found:
+        say(f"No run was started in this folder since {datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}")
+        return 1
+    answers = [(folder, status, _diagnosed(folder)) for folder, status in found]
+    sentence = repeated(latest_failures(found))
+    if form == "json":
+        listed = [
+            {"folder": str(folder.path), "state": status.state, "diagnosis": answer and answer.as_json()}
+            for folder, status, answer in answers
+        ]
+        tell(_dumped({"version": 1, "runs": listed, "repeated": sentence or None}))
+        return 0
+    bullet = "- " if form == "markdown" else ""
+    for folder, status, answer in answers:
+        tell(bullet + sanitise(_line(folder, status, answer)))
+    if sentence:
+        tell(f"\n{sentence}" if bullet else sentence)
+    return 0
+
+
+def _diagnosed(folder: JobFolder) -> Diagnosis | None:
+    """Return the diagnosis of a run; None where its logs cannot be read."""
+    try:
+        return diagnose([folder.path])
+    except FileProblem:
+        return None
+
+
+def _line(folder: JobFolder, status: JobStatus, answer: Diagnosis | None) -> str:
+    """Return one run's cause in a line: its name, its state, the cause, who was first."""
+    if answer is None:
+        return f"{folder.name}  {status.state}  its logs cannot be read"
+    who = "" if answer.first_failing_rank is None else f"  [rank {answer.first_failing_rank}{f' on {answer.host}' if answer.host else ''}]"
+    return f"{folder.name}  {status.state}  {answer.cause or '?'}  {answer.title}{who}"

@@ -21,17 +21,12 @@ from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
 from dstui.documents.plan_files import SHIPPED, find_plan, read_plan
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
+from dstui.plan.finding import describe_moment
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
 from dstui.plan.model import NamedModel
 from dstui.plan.scalars import yaml_scalar
 
-MOMENTS = {
-    "parse": "whoever reads the file refuses it",
-    "initialize": "deepspeed.initialize dies",
-    "launch": "the launcher dies",
-    "run": "the run dies later",
-}
 ACCELERATE = {**{f"{SECTION}.{name}": key for name, key in PLUGIN.items()}, **TOP}
 PAPERS = "arxiv.org"
 
@@ -210,7 +205,8 @@ def _of_accelerate(key: AccelerateKey, title: str) -> str:
 def _of_rule(rule: Rule) -> str:
     lines = [f"{rule.code}  ({rule.severity})", f"  {rule.title}"]
     if rule.when:
-        lines.append(f"  when     {MOMENTS[rule.when]}")
+        reader = "accelerate" if "accelerate" in rule.readers or rule.code in ACCELERATE_RULES else rule.readers[0] if rule.readers else ""
+        lines.append(f"  when     {describe_moment(rule.when, reader)}")
     if rule.says:
         lines.append(f"  says     {quote_excerpt(rule.says)}")
     if rule.readers:

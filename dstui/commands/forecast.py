@@ -19,7 +19,7 @@ from dstui.facts.measured import Taken, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
-from dstui.forecast.recommend import RankedPlans, recommend
+from dstui.forecast.recommend import RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
@@ -102,6 +102,8 @@ def _as_json(recommendation: RankedPlans | None) -> dict[str, Any]:
         return {"candidates": 0, "recommended": []}
     return {
         "candidates": recommendation.candidates,
+        "tried": dict(recommendation.tried),
+        "cheapest": recommendation.cheapest or None,
         "ordered_by": recommendation.ordered_by,
         "recommended": [row.as_json() for row in recommendation.rows],
         "ways_out": list(recommendation.ways),
@@ -210,7 +212,21 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield from (f"  - {way}" for way in recommendation.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
     else:
         yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step, {recommendation.order}"
-        yield f"  {'':<5} {'GPU':>9} {'left':>5} {'tokens/s':>9}"
-        for row in recommendation.rows:
-            tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"
-            yield f"  {row.verdict:<5} {format_size(row.gpu_bytes):>9} {row.headroom:>5.0%} {tokens:>9}  {row.why}"
+        yield f"  {'':<5} {'GPU':>9}  {'left':>5} {'RAM':>9}  {'left':>5} {'tokens/s':>9}   (* the place with the least left)"
+        yield from map(_ranked_line, recommendation.rows)
+        yield "  tried: " + ", ".join(f"{number} {name}" for name, number in recommendation.tried.items())
+        if recommendation.cheapest:
+            yield f"  cheaper: {recommendation.cheapest}"
+
+
+def _ranked_line(row: RankedPlan) -> str:
+    """Return one plan of the table: GPU and RAM, the tight one marked, and what it is the best at."""
+    tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"
+    places = {"gpu": (row.gpu_bytes, row.headroom), "host": (row.host_bytes, row.host_headroom)}
+    figures = [
+        f"{format_size(amount) if amount else '-':>9}{'*' if row.tight == name else ' '} {f'{left:.0%}' if left is not None else '':>5}"
+        for name, (amount, left) in places.items()
+    ]
+    disk = f", {format_size(row.nvme_bytes)} of NVMe{'*' if row.tight == 'nvme' else ''}" if row.nvme_bytes else ""
+    best = f" [{', '.join(row.best_at)}]" if row.best_at else ""
+    return f"  {row.verdict:<5} {' '.join(figures)} {tokens:>9}  {row.why}{disk}{best}"

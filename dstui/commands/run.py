@@ -19,11 +19,12 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.usage = "dstui run [--hold [-o PLAN] [--force]] [--no-check] -- COMMAND …"
+    parser.usage = "dstui run [--hold [-o PLAN] [--force]] [--no-check] [--no-observe] -- COMMAND …"
     parser.add_argument("--hold", action="store_true", help="tell each launch as a Plan instead of starting it; everything else does run")
     parser.add_argument("-o", "--output", metavar="PLAN", help="with --hold: write the Plan there (further launches: PLAN-2 and so on)")
     parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
     parser.add_argument("--no-check", action="store_true", help="start a launch also where an error says that it will fail")
+    parser.add_argument("--no-observe", action="store_true", help="no hook in the ranks that reports what DeepSpeed does")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     output = str(Path(args.output).absolute()) if args.output else None
     with tempfile.TemporaryDirectory(prefix="dstui-run-") as folder:
         session = RunSession(Path(folder))
-        environment = session.begin(Options(args.hold, not args.no_check, output, args.force))
+        environment = session.begin(Options(args.hold, not args.no_check, output, args.force, not args.no_observe))
         code = _run(args.command, environment)
         unobserved = [line for line in session.caught if line.endswith("observed")]
         if not session.caught:

@@ -67,8 +67,8 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     return of_job(folder)
 
 
-def report(diagnosis: Diagnosis) -> str:
-    """The diagnosis in words, as lines for a terminal."""
-    from dstui.diagnosis.wording import in_words
+def report(diagnosis: Diagnosis, *, markdown: bool = False) -> str:
+    """Return the diagnosis in words: as lines for a terminal, or as Markdown."""
+    from dstui.diagnosis.wording import in_markdown, in_words
 
-    return in_words(diagnosis)
+    return in_markdown(diagnosis) if markdown else in_words(diagnosis)

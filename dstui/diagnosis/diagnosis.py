@@ -53,6 +53,8 @@ class Diagnosis:
     """Further causes, independent of the first."""
     could_be: tuple[str, ...] = field(default=(), kw_only=True)
     """Causes that may leave the same words, the likeliest first, where the first is not sure."""
+    last_error: Evidence | None = field(default=None, kw_only=True)
+    """The last exception of the last run, where it is another than those that show the cause."""
     notes: tuple[str, ...] = field(default=())
     """What else should be known, a sentence each: the launcher's line names another rank, and why that is no evidence."""
 
@@ -84,5 +86,6 @@ class Diagnosis:
             "fixes": [{"text": fix.text, "patch": list(fix.patch) if fix.patch is not None else None} for fix in self.fixes],
             "others": list(self.others),
             "could_be": list(self.could_be),
+            "last_error": self.last_error.as_json() if self.last_error else None,
             "notes": list(self.notes),
         }

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.diagnosis.candidates import candidates
+from dstui.diagnosis.candidates import MOST, candidates
 from dstui.diagnosis.decide import decide
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence, Kind
 from dstui.diagnosis.exceptions import reading
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import FACTS, Findings, Hit
 from dstui.diagnosis.log_reader import read_logs
-from dstui.diagnosis.rank_resolution import every_rank, named_by_launcher
+from dstui.diagnosis.rank_resolution import NUMBER, every_rank, named_by_launcher
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import BY_ID
 from dstui.diagnosis.verdict import Verdict
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_LINES = 6
 KINDS: dict[str, Kind] = {"stop": "stop", "success": "success", "benign": "benign"}
+WHAT = re.compile(r"^\s*what\(\):\s*")
+"""What C++ puts before the reason of an exception that nobody caught."""
 LAST_STARTED = re.compile(r"--local[-_]rank=(\d+)'.* exits with return code")
 UNKNOWN = "Nothing in the logs says why"
 NO_END = "Nothing in this text says how it ended"
@@ -44,7 +46,7 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
     evidence = _evidence(context, verdict)
     ranks = sorted({hit.rank for hit in verdict.hits if hit.rank is not None and hit.signature.role == "root"})
     hosts = {hit.host for hit in verdict.hits if hit.host and (verdict.rank is None or hit.rank == verdict.rank)}
-    exception = _unknown_exception(verdict)
+    exception = _unknown_exception(verdict) or _words_of_abort(verdict)
     path, look = reading(exception.raised, exception.text) if exception and exception.raised else (signature.cause, "")
     kind = "benign" if signature.id == "BENIGN-NOISE" else KINDS.get(signature.role, "failure")
     return Diagnosis(
@@ -62,13 +64,14 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
         tuple(verdict.others),
         _notes(context, verdict),
         every_rank=every_rank(context, verdict.hits),
+        last_error=_last_error(context, verdict),
         could_be=candidates(context, verdict) if kind in ("failure", "stop") else (),
     )
 
 
 def _title(signature: Signature, hit: Hit | None) -> str:
     """What happened, in one sentence; of an exception its own words."""
-    return f"{signature.title}: {hit.text.strip()[:200].rstrip('.')}" if hit is not None else signature.title
+    return f"{signature.title}: {WHAT.sub('', hit.text).strip()[:200].rstrip('.')}" if hit is not None else signature.title
 
 
 def _unknown_exception(verdict: Verdict) -> Hit | None:
@@ -77,12 +80,43 @@ def _unknown_exception(verdict: Verdict) -> Hit | None:
     return first if first is not None and first.raised is not None and verdict.signature is BY_ID["USER-PY"] else None
 
 
+def _last_error(context: FailureContext, verdict: Verdict) -> Evidence | None:
+    """Return the last exception of the text that is none of those that show the cause; None of several files, whose order nobody knows."""
+    if len(context.found.files) != 1:
+        return None
+    raised = [
+        hit
+        for hit in context.found.hits
+        if hit.signature.role in ("root", "symptom")
+        and hit.raised
+        and hit.raised.traced
+        and not (hit.raised.ignored or hit.raised.in_launcher)
+    ]
+    last = max(raised, key=lambda hit: hit.at, default=None)
+    if last is None or any(_same_words(last, hit) for hit in (*verdict.hits, *verdict.sub)):
+        return None
+    return context.found.evidence(last.at, last.text, last.rank, last.host)
+
+
+def _same_words(hit: Hit, other: Hit) -> bool:
+    return hit.at == other.at or NUMBER.sub("", hit.text) == NUMBER.sub("", other.text)
+
+
+def _words_of_abort(verdict: Verdict) -> Hit | None:
+    """Return the line in which native code says why it gave up."""
+    return next((hit for hit in verdict.hits if verdict.signature is BY_ID["SIGABRT"] and WHAT.match(hit.text)), None)
+
+
 def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]:
     """The lines that show it: the first of each rank, what says more about it, and how the processes ended."""
     found, lines = context.found, list[Evidence]()
     reported: set[tuple[int | None, str, bool]] = set()
     for hit in [*verdict.hits, *_once(verdict.sub)]:
-        key = (hit.rank, hit.signature.id, hit.stream == FACTS)  # what was seen of the machine is another kind of evidence
+        key = (
+            hit.rank,
+            hit.signature.id,
+            hit.stream == FACTS or WHAT.match(hit.text) is not None,
+        )  # what was seen of the machine is another kind of evidence
         if key in reported:
             continue
         reported.add(key)
@@ -154,7 +188,10 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
     for end in context.bad_ends[:2]:
         lines.append(found.evidence(end.at, end.text, end.rank, end.host))
     rank, certain = context.suspect()
-    failed = context.failed or any(hit.signature.role == "cascade" for hit in found.hits)
+    ended = min((hit.at for hit in found.hits if hit.signature.id == "LAST-WORDS"), default=None)
+    failed = context.failed or any(hit.signature.role == "cascade" and (ended is None or hit.at < ended) for hit in found.hits)
+    if not failed and (passed := _passed(context)):
+        return _followed_by_text(context, passed, could_be)
     return Diagnosis(
         None,
         "failure" if failed else None,
@@ -164,4 +201,26 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
         first_failing_rank=(rank if certain else named_by_launcher(context)) if failed else None,
         notes=tuple(found.cut),
         could_be=could_be,
+    )
+
+
+def _passed(context: FailureContext) -> Hit | None:
+    """Return the last error that something was written after, as if the program, or another run in the same file, had gone on."""
+    found = context.found
+    survived = [hit for hit in found.hits if hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.at_exit]
+    left = [hit for hit in (*found.passed, *survived) if not (hit.raised and hit.raised.of_destructor)]
+    return max(left, key=lambda hit: hit.at, default=None)
+
+
+def _followed_by_text(context: FailureContext, hit: Hit, could_be: tuple[str, ...]) -> Diagnosis:
+    """Return the answer for an error that text follows: it is shown, and its cause is the likeliest."""
+    cause = hit.signature.answer or hit.signature.id
+    return Diagnosis(
+        None,
+        None,
+        "low",
+        f"{NO_END}; an error stands at line {hit.at[1]}, and text follows it",
+        evidence=(context.found.evidence(hit.at, hit.text, hit.rank, hit.host),),
+        notes=tuple(context.found.cut),
+        could_be=tuple(dict.fromkeys((cause, *could_be)))[:MOST],
     )

@@ -23,9 +23,14 @@ LAST = 3
 """Lines at the end of a longer one."""
 AFTERWARDS = 10
 """Lines that follow the last word of a failure: of 224 causes in published logs that were sure, 215 had at most 7 below it."""
+SOON = 1000
+"""Lines within which a stop follows from what ranks said before it."""
 SAY_AN_END = ("root", "symptom", "cascade", "stop")
 SAME = 80
 """Characters by which a line is known again."""
+SIBLINGS = (
+    "Several ranks found other processes on their GPUs: each rank may have put the model on every GPU (device_map, or .cuda() alone)."
+)
 CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
 """What native code says of its own end."""
 
@@ -38,6 +43,14 @@ class FailureContext:
         keep_last_run(found)
         resolve(found)
         found_there = [hit for hit in found.hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
+        if any(hit.signature.id == "MPIRUN-NOTE" for hit in found.hits):  # a launcher did start it: the package alone is missing
+            for hit in found.hits:
+                hit.signature = BY_ID["IMPORT-MISSING"] if hit.signature.id == "MPI4PY" else hit.signature
+        busy = [hit for hit in found.hits if hit.signature.id == "GPU-BUSY" and "Process " in hit.text]
+        if len({hit.rank for hit in busy} - {None}) > 1:  # the processes that hold each rank's GPU are the other ranks of this run
+            for hit in busy:
+                hit.signature = BY_ID["OOM-GPU"]
+            found.remarks["OOM-GPU"] = SIBLINGS
         if tracebacks(found_there) < 2 and self.processes < 2:  # where one process alone finds a folder, no other one has made it
             for hit in found_there:
                 hit.signature = BY_ID["USER-PY"]
@@ -132,6 +145,14 @@ class FailureContext:
             return hit.at[1] <= other.at[1]
         return hit.time is None or other.time is None or hit.time <= other.time
 
+    def timed_out_before(self, stop: Hit) -> list[Hit]:
+        """Return what ranks say shortly before a stop of a collective that timed out, which ends them: the stop only follows from it."""
+        return [
+            hit
+            for hit in self.found.hits
+            if hit.signature.id == "NCCL-WATCHDOG" and hit.at[0] == stop.at[0] and 0 < stop.at[1] - hit.at[1] <= SOON
+        ]
+
     def deaths(self) -> list[Hit]:
         """Ends by a signal, as hits of the signature that the signal stands for (SIGKILL: KILLED-UNKNOWN, SIGBUS: SIGBUS-SHM, …).
 
@@ -143,7 +164,12 @@ class FailureContext:
         late = {rank for rank, when in self.found.ended.items() if when > first}
         hits = [hit for hit in hits if not (hit.signature.id == "KILLED-UNKNOWN" and hit.rank in late)]
         of_a_rank = {hit.signature.id for hit in hits if hit.rank is not None}
+        hits = [hit for hit in hits if not (hit.signature.id == "KILLED-UNKNOWN" and self._cancelled_before(hit))]
         return [hit for hit in hits if hit.rank is not None or hit.signature.id not in of_a_rank]
+
+    def _cancelled_before(self, death: Hit) -> bool:
+        """Return whether the scheduler had said before that it ends the job: it kills what is left of it."""
+        return any(hit.signature.id.startswith("SLURM-") and hit.at[0] == death.at[0] and hit.at < death.at for hit in self.found.hits)
 
     def _signal_hits(self) -> list[Hit]:
         """A hit for each cause and rank that ended by a signal, where the log says so first. A signal that is a stop (SIGINT) is none."""

@@ -106,6 +106,8 @@ class Findings:
     """Rank -> the last collective that it enqueued."""
     agents: set[str] = field(default_factory=set)
     """Streams in which torchrun itself speaks."""
+    passed: list[Hit] = field(default_factory=list)
+    """What ended the runs before the last, where one file holds several."""
     several_runs: bool = False
     """Whether one file holds more than one run: then nobody is sure which of them is meant."""
     launcher_broke: bool = False

@@ -29,6 +29,10 @@ FRAME = 2
 """Lines of a traceback for each that is read: its source stands below it."""
 BEGINNING = 2
 """Lines that a file begins with, and that no run says later, by which another beginning is known."""
+PROGRESS = re.compile(
+    r"(?i)(?<![a-z])(?:steps?|epochs?|iter\w*|loss|batch\w*|acc\w*|lr|samples?|tokens?|eta|train\w*|eval\w*|it/s)(?![a-z])|\d%"
+)
+"""What a program says that is at work."""
 OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
 """What ends a program at its first line."""
 OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
@@ -60,6 +64,7 @@ def keep_last_run(found: Findings) -> None:
     found.several_runs = cut > 0 or any(later - earlier > QUIET for earlier, later in pairwise(launchers))
     if cut == 0:
         return
+    found.passed = [hit for hit in found.hits if hit.at[1] <= cut and _ended(hit) and hit.signature.role == "root"]
     found.hits = [hit for hit in found.hits if hit.at[1] > cut]
     found.named = [hit for hit in found.named if hit.at[1] > cut]
     found.ends = [end for end in found.ends if end.at[1] > cut]
@@ -139,7 +144,10 @@ def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str])
     if end.whole and ((end.gone and at_work(below)) or (not end.stop and lasts(below))):
         return True
     much = (found.final.get(0, 0) - end.line) * found.width.get(0, 0) > BUFFER
-    enough = QUIET_AMONG_RANKS if found.several_nodes else QUIET if at_work(tail) or (end.whole and much) else QUIET_TO_THE_END
+    trains = any(PROGRESS.search(line) for line in tail)  # destructors and warnings go on for long, too
+    enough = (
+        QUIET_AMONG_RANKS if found.several_nodes or not trains else QUIET if at_work(tail) or (end.whole and much) else QUIET_TO_THE_END
+    )
     return quiet >= enough and not _printed_late(found, end, tail)
 
 

@@ -28,6 +28,8 @@ LABELS = (
     (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),
     # srun --label: the task's number, which is a rank or, under torchrun, a node.
     (re.compile(r" {0,8}(\d{1,5}): ?"), "task"),
+    # Wrappers that number their nodes: [node-0]: …
+    (re.compile(r"\[((?:node|worker|pod|host|master)-?\d{1,4})\]:? "), "host"),
     # torchrun --tee: role and local rank.
     (re.compile(r"\[(?:default|trainer|worker|\w*role\w*)(\d+)\]:"), "local"),
     # dstui --headless and dstui logs; hydra of MPICH and Intel MPI; mpirun --tag-output.

@@ -27,6 +27,8 @@ A_HOST = 4
 """Ranks in a row: the log of one host of several has no others."""
 GOES_ON = 4
 """Lines after one that names its rank in which the same message goes on."""
+TERMINATE = "terminate called"
+"""How native code begins that gives up."""
 SPEAKS = ("root", "symptom", "cascade")
 
 
@@ -48,16 +50,23 @@ def resolve(found: Findings) -> None:
             hit.rank = hit.task if hit.rank is None else hit.rank
         for end in found.ends:
             end.rank = end.exit.task if end.rank is None else end.rank
+    _of_the_speaker(found)
+    in_line = {end.at: end.rank for end in found.ends if end.rank is not None}
+    for hit in found.hits:
+        hit.rank = in_line.get(hit.at) if hit.rank is None else hit.rank
+
+
+def _of_the_speaker(found: Findings) -> None:
+    """Give the lines in which a message goes on the rank that its first line names."""
     speaker: Hit | None = None
     for hit in sorted(found.hits, key=lambda hit: hit.at):  # what NCCL says of an error goes on for some lines without a label
+        if TERMINATE in hit.text:  # a process begins to speak that has no label
+            speaker = None
         near = speaker is not None and hit.at[0] == speaker.at[0] and hit.at[1] - speaker.at[1] <= GOES_ON
         if hit.rank is None and hit.raised is None and speaker is not None and near and hit.task == speaker.task:
             hit.rank = speaker.rank
         elif hit.rank is not None and hit.signature.role in SPEAKS:
             speaker = hit
-    in_line = {end.at: end.rank for end in found.ends if end.rank is not None}
-    for hit in found.hits:
-        hit.rank = in_line.get(hit.at) if hit.rank is None else hit.rank
 
 
 def _of_the_writer(found: Findings) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from dstui.diagnosis import loops
 from dstui.diagnosis.cuts import advances, breaks_off, finished
 from dstui.diagnosis.dumps import Dumps
-from dstui.diagnosis.exception_kinds import cause_of, to_be_written
+from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.diagnosis.launchers import Key, Launchers, time_of
 from dstui.diagnosis.lines import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
@@ -44,7 +44,9 @@ LOGGED = re.compile(
 """How a line begins that somebody logged: no part of a message."""
 
 
-OF_FILES = frozenset({"MODEL-FILES", "MODEL-FILES-PART", "DATA-FILE"})
+OF_FILES = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE"})
+LOADS = re.compile(r"load_(?:state_dict|checkpoint|from_checkpoint)")
+"""Functions that put a checkpoint into a model."""
 FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
 """Functions of torch.cuda that need nothing but the GPU itself: no memory for them means that somebody else has it."""
 
@@ -60,6 +62,10 @@ def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Sig
         return signature
     if signature.id == "CKPT-SHAPE" and "transformers/modeling_utils" in raised.deepest.file:
         return BY_ID["MODEL-LOAD"]
+    if signature.id == "USER-SHAPE" and LOADS.search(raised.deepest.function):
+        return BY_ID["CKPT-SHAPE"]
+    if signature.id == "MODEL-FILE-PATH" and re.search(DATA_PATH, text):
+        return BY_ID["DATA-FILE"]
     if signature.id in OF_FILES and to_be_written(raised):
         return BY_ID["USER-PY"]
     if signature.id == "WINDOWS" and not raised.in_deepspeed:

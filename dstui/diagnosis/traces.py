@@ -37,7 +37,7 @@ SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
 HEAD = 200
 """Characters of a line that can hold the names of two exceptions."""
-LOADERS = {"torch/serialization.py:load": "MODEL-FILES-PART"}
+LOADERS = {"torch/serialization.py:load": "MODEL-FILE-PATH"}
 """A file and a function of it that stand in the traceback -> the cause where a file is not there."""
 NEAR = 6
 """Lines after a frame within which an exception belongs to it, where the head of the traceback is not there: an excerpt."""
@@ -110,6 +110,8 @@ class Raised:
     """Where it was raised."""
     at_exit: bool = False
     """Whether Python only reports it while the interpreter ends: by then the program had."""
+    of_destructor: bool = False
+    """Whether Python only reports it (`Exception ignored in`), or it is a tracker's own."""
     in_deepspeed: bool = False
     """Whether a frame of the traceback is DeepSpeed's."""
     in_thread: bool = False
@@ -254,6 +256,7 @@ class Traces:
             own=self._own,
             deepest=frame,
             at_exit=self.ignoring and self._exiting,
+            of_destructor=self.ignoring or self.of_tracker,
             in_deepspeed=self._deepspeed,
             in_thread=self._thread,
             wraps=self._wraps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def in_words(diagnosis: Diagnosis) -> str:
         parts.append("\n".join(("  what shows it:", *map(_line, diagnosis.evidence))))
     if diagnosis.others:
         parts.append("\n".join(("  besides, and independently of it:", *(f"    {named(one)}" for one in diagnosis.others))))
+    if diagnosis.last_error:
+        parts.append("\n".join(("  the last error of the text is another one:", _line(diagnosis.last_error))))
     if diagnosis.could_be:
         also = "also " if diagnosis.found else ""
         parts.append(
@@ -38,6 +41,37 @@ def in_words(diagnosis: Diagnosis) -> str:
     if diagnosis.confirm and diagnosis.confidence != "high":
         parts.append(_wrapped(f"what would confirm it: {diagnosis.confirm}"))
     return "\n".join(parts)
+
+
+def in_markdown(diagnosis: Diagnosis) -> str:
+    """Return the diagnosis as Markdown, to be pasted into an issue or a chat."""
+    head, *page = _headline(diagnosis).split("\n")
+    parts = [f"**{_plain(head)}**", *(_plain(line.strip()) for line in page)]
+    if diagnosis.why:
+        parts.append(_plain(diagnosis.why))
+    shown = [*diagnosis.evidence, *([diagnosis.last_error] if diagnosis.last_error else [])]
+    if shown:
+        parts.append(_fenced([_line(line).strip() for line in shown]))
+    lists = (
+        ("Besides", [named(one) for one in diagnosis.others]),
+        ("It could also be", [named_with_proof(one) for one in diagnosis.could_be]),
+        ("Notes", diagnosis.notes),
+        ("What to do", [f"{fix.text}{_edit(fix.patch)}" for fix in diagnosis.fixes]),
+    )
+    parts += ["\n".join((f"{title}:", "", *(f"- {_plain(line)}" for line in lines))) for title, lines in lists if lines]
+    return "\n\n".join(parts)
+
+
+def _fenced(lines: list[str]) -> str:
+    """Return lines as a block of code, with a fence that none of them can end."""
+    longest = max((len(found) for line in lines for found in re.findall(r"`+", line)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return "\n".join((fence, *lines, fence))
+
+
+def _plain(text: str) -> str:
+    """Return text in which nothing is markup."""
+    return re.sub(r"([\\`*_<>\[\]#|])", r"\\\1", text)
 
 
 def _headline(diagnosis: Diagnosis) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError
+
+MOST_SCRIPTS = 300
+"""So many scripts of a folder are looked into."""
 
 if TYPE_CHECKING:
     from dstui.adopt.every_kind import FilesBeside
@@ -59,7 +63,24 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
             f"{path} is a Plan, which names its script itself (--set job.script=… changes it); a script after -- goes with a ds_config.json"
             " or an accelerate YAML"
         )
-    return Opened(read_plan(path, sets), path if path == Path(name) else None)
+    if path == Path(name):
+        return Opened(read_plan(path, sets), path)
+    plan = read_plan(path)
+    chosen = for_script_here(plan)
+    notes = (f"{name} is for {chosen.job.script}, the script of this folder",) if chosen is not plan else ()
+    return Opened(overridden(chosen, sets), None, notes)
+
+
+def for_script_here(plan: Plan) -> Plan:
+    """Return a shipped Plan for the only script in the current folder that trains, where its own script is not there."""
+    if plan.base != str(Path.cwd()) or not plan.job.script or is_file(plan.job.script):
+        return plan
+    trains = []
+    for path in islice(sorted(Path().glob("*.py")), MOST_SCRIPTS):
+        facts = _facts_of(path)
+        if facts is not None and (facts.integration or facts.without):
+            trains.append(path.name)
+    return plan.set("job.script", trains[0]) if len(trains) == 1 else plan
 
 
 def is_script(name: str) -> bool:

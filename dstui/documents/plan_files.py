@@ -99,7 +99,15 @@ def read_pool(plan: Plan) -> dict[str, int] | None:
 def read_plan(path: Path, sets: Iterable[str] = ()) -> Plan:
     """A Plan from a file or a shipped one by its name, with `PATH=VALUE` overrides (VALUE is YAML). Raises FileProblem or PlanError."""
     path = find_plan(str(path))
-    return overridden(load(read_text(path), str(path), str(path.absolute().parent)), sets)
+    return overridden(load_at(path, read_text(path)), sets)
+
+
+def load_at(path: Path, text: str) -> Plan:
+    """Return the Plan of a file's text. A shipped Plan for a script of the user's is one of the current folder. Raises PlanError."""
+    plan = load(text, str(path), str(path.absolute().parent))
+    if is_shipped(str(path.parent)) and plan.job.script and not is_there(Path(plan.place(plan.job.script))):
+        return load(text, path.name, str(Path.cwd()))
+    return plan
 
 
 def overridden(plan: Plan, sets: Iterable[str]) -> Plan:

@@ -15,7 +15,8 @@ from dstui.forecast.forecast import Facts, Forecast, Need, forecast, models_of
 from dstui.forecast.model import counts
 from dstui.forecast.patch import patch_of
 from dstui.forecast.rates import Rates, with_measured
-from dstui.forecast.recommend import batches_of, space_of, way_of, ways_out
+from dstui.forecast.recommend import way_of, ways_out
+from dstui.forecast.search import batches_of, space_of
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import states
 from dstui.machine.report import format_size

@@ -18,6 +18,11 @@ KEYS = {
     "prefetch_bucket": "stage3_prefetch_bucket_size",
 }
 """Fields of a Setup -> the keys that they are read from."""
+PLUS_PLUS = {
+    "secondary": "zero_hpz_partition_size",
+    "quantized_weights": "zero_quantized_weights",
+    "quantized_gradients": "zero_quantized_gradients",
+}
 
 
 def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
@@ -29,6 +34,8 @@ def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
     if (setup.micro_batch, setup.accumulation) != (was.micro_batch, was.accumulation):
         new["deepspeed"]["train_micro_batch_size_per_gpu"] = setup.micro_batch
         new["deepspeed"]["gradient_accumulation_steps"] = setup.accumulation
+    if setup.sequence_parallel != was.sequence_parallel:
+        new["deepspeed"]["sequence_parallel_size"] = setup.sequence_parallel
     if setup.checkpointing != was.checkpointing or (setup.checkpointing and new.get("model", {}).get("activation_checkpointing") is None):
         new.setdefault("model", {})["activation_checkpointing"] = setup.checkpointing
     return tuple(_difference(old, new, ""))
@@ -62,8 +69,9 @@ def _zero(config: dict[str, Any], setup: Setup, was: Setup) -> None:
         zero["overlap_comm"] = setup.overlap
     elif setup.stage == 3 and zero.get("overlap_comm") is False and setup.overlap:
         zero["overlap_comm"] = True
-    if setup.secondary != was.secondary:
-        zero["zero_hpz_partition_size"] = setup.secondary
+    zero |= {key: getattr(setup, field) for field, key in PLUS_PLUS.items() if getattr(setup, field) != getattr(was, field)}
+    if setup.super_offload != was.super_offload and isinstance(zero.get("offload_optimizer"), Mapping):
+        zero["offload_optimizer"] = {**zero["offload_optimizer"], "super_offload": setup.super_offload}
     for key in ("cpu_offload", "cpu_offload_param"):  # the old spelling would say otherwise
         zero.pop(key, None)
 

@@ -14,6 +14,20 @@ Operation = Mapping[str, Any]
 
 RANK_OF_SEVERITY: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
+MOMENTS: dict[When, str] = {
+    "parse": "refused when it is read",
+    "initialize": "dies in deepspeed.initialize",
+    "launch": "dies at the launcher",
+    "run": "dies later",
+}
+ENGINE_MADE_IN = {"accelerate": "dies in Accelerator() or prepare()", "trainer": "dies in TrainingArguments() or train()"}
+"""Reader of a configuration -> where it makes its engine; some of what these two refuse never comes to deepspeed.initialize."""
+
+
+def describe_moment(when: When, reader: str) -> str:
+    """Return when a run would die, in words; `reader` is the integration that reads the configuration."""
+    return ENGINE_MADE_IN.get(reader, MOMENTS[when]) if when == "initialize" else MOMENTS[when]
+
 
 @dataclass(frozen=True, slots=True)
 class Fix:

@@ -145,7 +145,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     from dstui.machine.probe import probe
     from dstui.render.target import Target
 
-    target = Target(plan, probe(), None)
+    target = Target(plan if session.options().observe else plan.set("run.observe", "off"), probe(), None)
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding
         for finding in check_plan(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))

@@ -65,6 +65,8 @@ class Options:
     output: str | None = None
     """Where the Plan of a held launch is written."""
     force: bool = False
+    observe: bool = True
+    """Let the ranks report what DeepSpeed does."""
 
 
 @dataclass(frozen=True, slots=True)

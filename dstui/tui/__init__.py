@@ -42,11 +42,11 @@ def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, 
     gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
     from dstui.base.output import tell
     from dstui.tui.app import DstuiApp
-    from dstui.tui.fault_report import run_reported
-    from dstui.tui.kit import ascii_output
+    from dstui.tui.kit import drawing
+    from dstui.tui.terminal_app import run_reported
 
-    if ascii_output.wanted(os.environ):
-        ascii_output.draw_plainly()
+    if drawing.wanted(os.environ):
+        drawing.draw_plainly()
     plan, path = (opened.plan, opened.path) if opened is not None else (None, None)
     app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened, script=script)
     status = run_reported(app)

@@ -10,26 +10,23 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import BindingType
 
-from dstui.tui.dialogs.over import Over
+from dstui.tui.dialogs.dialog import Over
 from dstui.tui.flows.checkpointing import Checkpoints
+from dstui.tui.flows.consent import Trusting
 from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan, tell_of
 from dstui.tui.flows.saving import Saving
-from dstui.tui.flows.trusting import Trusting
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import OF_THE_APP, KeyHint, app_bindings
-from dstui.tui.kit.notes import say
+from dstui.tui.kit.tools import say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
-from dstui.tui.session.services import Service
-from dstui.tui.session.services.autosave import Autosave
-from dstui.tui.session.services.lookups import Lookups
-from dstui.tui.session.services.machine_probe import LiveGpus, Probe
-from dstui.tui.session.services.readiness import Readiness
-from dstui.tui.session.services.reference_check import ReferenceCheck
+from dstui.tui.session.background import LiveGpus, Lookups, Probe, Readiness, Service
+from dstui.tui.session.drafts import Autosave
+from dstui.tui.session.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State
 from dstui.tui.terminal_app import TerminalApp
@@ -300,7 +297,7 @@ class DstuiApp(TerminalApp):
 
     def action_help(self) -> None:
         """The keys, and the field under the cursor; once more closes it."""
-        from dstui.tui.dialogs.help import Help
+        from dstui.tui.dialogs.reading import Help
 
         top = self.screen
         if isinstance(top, Help):

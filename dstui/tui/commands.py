@@ -12,8 +12,8 @@ from textual.app import ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from dstui.tui.dialogs.over import Over
-from dstui.tui.flows.screenshot import take_screenshot
+from dstui.tui.dialogs.dialog import Over
+from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
 from dstui.tui.session.session import Session

@@ -13,9 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from dstui.tui.forms.fields import Field
-from dstui.tui.forms.step_list import StepLine
+from dstui.tui.forms.navigation import StepLine, TitleBar
 from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.forms.titlebar import TitleBar
 from dstui.tui.kit.breakpoints import MINIMUM, PARTS, shown
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, PANES, valid

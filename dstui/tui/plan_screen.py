@@ -11,27 +11,21 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
 from dstui.render.config_files import config_name
-from dstui.tui.flows.fixing import Fixing
-from dstui.tui.flows.forecasting import Forecasting
+from dstui.tui.flows.editing import Fixing, Forecasting, TypingKeys
 from dstui.tui.flows.launching import Launching
-from dstui.tui.flows.typing_keys import TypingKeys
-from dstui.tui.flows.writing import Writing
-from dstui.tui.forms.checks import Checks
+from dstui.tui.flows.saving import Writing
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.form import Form
-from dstui.tui.forms.hint import Hint
-from dstui.tui.forms.memory_bars import Memory
-from dstui.tui.forms.preview import Preview
-from dstui.tui.forms.step_list import StepList
+from dstui.tui.forms.navigation import TABS, StepList, TabLine
+from dstui.tui.forms.side_panes import Checks, Preview
 from dstui.tui.forms.steps import STEPS, Step, field_of
-from dstui.tui.forms.steps.models import of_model
 from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
-from dstui.tui.forms.tabs import TABS, TabLine
+from dstui.tui.forms.steps.step import of_model
+from dstui.tui.forms.under_form import Hint, Memory
 from dstui.tui.kit.breakpoints import WIDE, side_width
-from dstui.tui.kit.frame import label
 from dstui.tui.kit.keys import FORM, REVIEW, bindings
-from dstui.tui.kit.notes import copy, say
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.tools import copy, label, say
 from dstui.tui.main_screen import Go, MainScreen
 from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.session import Session
@@ -226,7 +220,7 @@ class PlanScreen(MainScreen):
     def action_add_model(self) -> None:
         """One more model in the run."""
         self.form.close()
-        from dstui.tui.flows.adding_models import AddingModels  # which the first frame does without
+        from dstui.tui.flows.editing import AddingModels  # which the first frame does without
 
         AddingModels(self.app, self.session).ask()
 
@@ -241,7 +235,7 @@ class PlanScreen(MainScreen):
 
     def action_find(self) -> None:
         """Find a setting."""
-        from dstui.tui.dialogs.find import Find
+        from dstui.tui.dialogs.pick import Find
 
         self.app.push_screen(Find(self.session.state), lambda path: self.jump(path) if path else None)
 

@@ -11,20 +11,18 @@ from textual.binding import BindingType
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_rows import LogRows
-from dstui.tui.flows.explaining import Explaining
 from dstui.tui.flows.launching import Launching
 from dstui.tui.flows.log_prompts import LogPrompts, no_rank
-from dstui.tui.flows.plotting import Plotting
-from dstui.tui.flows.reporting import Reporting
+from dstui.tui.flows.reporting import Explaining, Plotting, Reporting
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.keys import RUN as ON_RUN
 from dstui.tui.kit.keys import bindings
-from dstui.tui.kit.notes import copy, say
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.tools import copy, say
 from dstui.tui.main_screen import Go, MainScreen
-from dstui.tui.run.diagnosis_rows import WHOLE
-from dstui.tui.run.job_title import JobTitle
+from dstui.tui.run.diagnosis_pane import WHOLE
 from dstui.tui.run.job_view import JobView
+from dstui.tui.run.run_head import JobTitle
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged, StacksRead
 from dstui.tui.session.session import Session
@@ -125,7 +123,7 @@ class RunScreen(MainScreen):
 
     @on(RowList.Chosen, "#log")
     def _line_chosen(self, event: RowList.Chosen) -> None:
-        from dstui.tui.dialogs.whole_line import WholeLine
+        from dstui.tui.dialogs.reading import WholeLine
 
         lines = self.view.log_view.lines
         if isinstance(lines, LogRows) and isinstance(event.key, int):

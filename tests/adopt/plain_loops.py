@@ -96,6 +96,7 @@ class Learner:
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
+            print("loss", loss.item(), flush=True)
 
 
 loader = DataLoader(dataset, batch_size=4, shuffle=True)
@@ -117,6 +118,7 @@ for inputs, targets in DataLoader(dataset, 4, shuffle=True):
     scaler.step(opt)
     scaler.update()
     opt.zero_grad()
+    print("loss", loss.item(), flush=True)
 """
 )
 SAVED = FLAT + 'torch.save(model.state_dict(), "model.pt")\n'
@@ -153,6 +155,7 @@ i = 0
 while i < 8:
     loss = criterion(model(x[i : i + 4]), x[i : i + 4].sum(1, keepdim=True))
     optimizer.zero_grad(); loss.backward(); optimizer.step()
+    print("loss", loss.item(), flush=True)
     i += 1
 """
 )

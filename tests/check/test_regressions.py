@@ -81,3 +81,10 @@ def test_the_table_is_dated_and_its_releases_are_in_order() -> None:
 def test_without_a_release_nothing_is_claimed() -> None:
     meets = MEETS["issues/7718"][0]
     assert [f for f in check_plan(plan(*meets), Machine(source="a test")) if f.code == "KR001"] == []
+
+
+@pytest.mark.parametrize(
+    ("link", "last_without"), [("issues/6659", "0.14.3"), ("pull/7985", "0.18.2"), ("pull/8214", "0.16.5"), ("issues/7718", "0.17.5")]
+)
+def test_a_release_before_the_first_that_has_it_is_not_warned_of(link: str, last_without: str) -> None:
+    assert not [f for f in told(plan(*MEETS[link][0]), last_without) if link in f.why]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dstui.diagnosis import report
-from dstui.tui.run.diagnosis_rows import whole_rows
+from dstui.tui.run.diagnosis_pane import whole_rows
 from tests.diagnosis.crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages/{}/part.py"

@@ -52,7 +52,7 @@ def test_the_file_among_the_arguments_becomes_the_rendered_one(folder: Path, wor
 
 
 def test_the_script_gets_the_rendered_configuration_and_its_parser_no_local_rank(folder: Path) -> None:
-    done = run(folder, "--conf", "ds_config.json")
+    done = run(folder, "--conf", "ds_config.json", options=("--strict",))
     assert done.returncode == 0, done.stderr
     assert f"[0] rank 0 {folder}/run/ds_config.json {{'train_micro_batch_size_per_gpu': 1}}" in done.stdout
     assert "PL001" not in done.stdout + done.stderr and "CONFIG-UNREAD" not in done.stdout
@@ -88,3 +88,22 @@ def test_a_job_that_nobody_configured_is_no_success_for_whoever_looks_later(fold
     told = json.loads(found.stdout)
     assert (told["cause"], told["kind"]) == ("CONFIG-UNREAD", "failure")
     assert told["fixes"][0]["patch"] == [{"op": "add", "path": "/job/args", "value": ["--conf", "{ds_config}"]}]
+
+
+def test_strict_ends_a_job_in_which_no_rank_reads_the_configuration(folder: Path) -> None:
+    if was_read(folder / "tried") is None:
+        pytest.skip("this disk keeps no times of access")
+    strict = ("--strict", "--json")
+    done = run(folder, options=strict)
+    assert done.returncode == 1 and json.loads(done.stdout.splitlines()[-1])["exit_code"] == 1
+    assert "ended well, and no rank had read" in done.stderr
+    (folder / "run").rename(folder / "ended")
+    loop = "for n in range(6000):\n    print(f'step {n} loss 1.5', flush=True)\n    time.sleep(0.1)\n"
+    (folder / "train.py").write_text(f"{READS}\nimport time\n{loop}")
+    done = run(folder, options=strict)
+    assert done.returncode == 1 and "none has read the configuration: stopping the job" in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"event": "exit", "exit_code": 1, "state": "stopped"}
+
+
+def test_strict_is_refused_where_nobody_would_watch(folder: Path) -> None:
+    assert "--strict does not go with --detach" in run(folder, options=("--strict", "--detach")).stderr

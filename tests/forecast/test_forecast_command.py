@@ -73,7 +73,7 @@ def test_a_row_of_the_json_can_be_applied_as_a_json_patch(tmp_path: Path) -> Non
     path = written(tmp_path, stage=0)
     done = dstui("forecast", path, "--machine", saved(EIGHT_H100, tmp_path), "--recommend", "--json", home=tmp_path)
     row = json.loads(done.stdout)["recommended"][0]
-    assert set(row) == {"verdict", "gpu_bytes", "headroom", "tokens_per_second", "why", "patch"}
+    assert set(row) >= {"verdict", "gpu_bytes", "headroom", "tokens_per_second", "why", "patch"}
     assert read_plan(path).patch(row["patch"]).get("deepspeed.zero_optimization.stage") in (1, 2, 3)
 
 

@@ -27,8 +27,9 @@ def table(folder: JobFolder, *only: int) -> list[tuple[str, ...]]:
     out = io.StringIO()
     count = export(folder, "csv", out, only)
     header, *rows = csv.reader(io.StringIO(out.getvalue()))
-    assert header == ["step", "rank", "name", "value", "attempt"] and len(rows) == count
-    return [tuple(row) for row in rows]
+    assert header == ["step", "rank", "name", "value", "attempt", "source"] and len(rows) == count
+    assert {row[5] for row in rows} <= {"log"}
+    return [tuple(row[:5]) for row in rows]
 
 
 def test_every_number_of_every_rank_is_a_row(tmp_path: Path) -> None:
@@ -59,8 +60,12 @@ def test_json_is_valid_and_has_null_for_what_is_no_number(tmp_path: Path) -> Non
     export(made(tmp_path / "job", logs=LOGS), "json", out)
     found = json.loads(out.getvalue(), parse_constant=lambda word: 1 / 0)
     assert (found["version"], found["run"]) == (1, "job")
-    assert {"step": 2, "rank": 0, "name": "loss", "value": None, "attempt": 1, "steps": None, "counted": False} in found["metrics"]
-    assert {"step": 2, "rank": 10, "name": "loss", "value": 6.0, "attempt": 1, "steps": None, "counted": True} in found["metrics"]
+    assert {"step": 2, "rank": 0, "name": "loss", "value": None, "attempt": 1, "source": "log", "steps": None, "counted": False} in found[
+        "metrics"
+    ]
+    assert {"step": 2, "rank": 10, "name": "loss", "value": 6.0, "attempt": 1, "source": "log", "steps": None, "counted": True} in found[
+        "metrics"
+    ]
 
 
 def test_a_folder_without_logs_gives_an_empty_table(tmp_path: Path) -> None:
@@ -81,14 +86,14 @@ def test_rubbish_in_logs_and_among_them_does_no_harm(tmp_path: Path) -> None:
 def test_the_command_prints_the_table(tmp_path: Path) -> None:
     made(tmp_path / "job", logs=LOGS)
     code, out, err = dstui("logs", "job", "--metrics", "csv", "--rank", 1, cwd=tmp_path)
-    assert (code, out, err) == (0, "step,rank,name,value,attempt\n1,1,loss,2.25,1\n", "")
+    assert (code, out, err) == (0, "step,rank,name,value,attempt,source\n1,1,loss,2.25,1,log\n", "")
     code, out, _ = dstui("logs", "job", "--metrics", "json", cwd=tmp_path)
     assert code == 0 and len(json.loads(out)["metrics"]) >= 7
     code, _, err = dstui("logs", "job", "--metrics", "csv", "--follow", cwd=tmp_path)
     assert code == 2 and "--rank alone" in err
     made(tmp_path / "mute", logs={0: "hello\n"})
     code, out, err = dstui("logs", "mute", "--metrics", "csv", cwd=tmp_path)
-    assert (code, out) == (0, "step,rank,name,value,attempt\n") and "no numbers" in err
+    assert (code, out) == (0, "step,rank,name,value,attempt,source\n") and "no numbers" in err
 
 
 def test_the_trainers_numbers_belong_to_the_step_of_the_bar_that_they_were_written_over(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ needs_py_spy = pytest.mark.skipif(find_program() is None, reason="py-spy is not 
 def hanging_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
     """Two real ranks, of which each hangs at a place of its own."""
     path = tmp_path_factory.mktemp("stacks")
-    folder = Lab(path).start("0:hang", f"1:wait {path / 'never'}")
+    folder = Lab(path).start("0:hang", f"1:wait {path / 'never'}", run="observe: off")  # the hook would answer for py-spy
     ready(folder)
     wait_for(lambda: len(ranks_of(folder, folder.read_status()).living) == 2)
     yield folder
@@ -193,18 +193,18 @@ waits()
 
 
 @pytest.mark.launcher
-@pytest.mark.parametrize(("allowed", "handled"), [(True, True), (True, False)])
-def test_without_py_spy_faulthandler_answers_where_script_and_plan_allow_it_and_nothing_is_killed_where_not(
-    tmp_path: Path, allowed: bool, handled: bool
+@pytest.mark.parametrize(("allowed", "handled", "observe"), [(True, True, "off"), (True, False, "off"), (False, False, "process")])
+def test_without_py_spy_faulthandler_answers_by_the_hook_or_where_script_and_plan_allow_it(
+    tmp_path: Path, allowed: bool, handled: bool, observe: str
 ) -> None:
     (tmp_path / "script.py").write_text(SCRIPT.format(handled=handled))
     env = "env: {DSTUI_STACKS: SIGUSR2}" if allowed else ""
-    folder = Lab(tmp_path).start(job=f"script: {tmp_path / 'script.py'}", cluster=env)
+    folder = Lab(tmp_path).start(job=f"script: {tmp_path / 'script.py'}", cluster=env, run=f"observe: {observe}")
     try:
         ready(folder)
         wait_for(lambda: len(ranks_of(folder, folder.read_status()).living) == 2)
         found = stacks(folder, program=str(tmp_path / "no-py-spy"), deadline=30)
-        if allowed and handled:
+        if (allowed and handled) or observe == "process":
             assert [(one.rank, one.reason, one.threads[0].name, one.threads[0].own) for one in found] == [
                 (rank, "", "MainThread", "waits (script.py:5)") for rank in (0, 1)
             ]

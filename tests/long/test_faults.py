@@ -31,7 +31,7 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
 from dstui.tui.app import DstuiApp
-from dstui.tui.dialogs.text_viewer import TextViewer
+from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json
 from tests.jobs.lab import memory_cgroup

@@ -9,7 +9,7 @@ import pytest
 
 from dstui.check import check_plan
 from dstui.plan import load
-from dstui.tui.session.auto_lookup import ModelConfigsOf
+from dstui.tui.session.model_lookup import ModelConfigsOf
 from tests.tui.conftest import Open, store, until
 
 PLAN = """\

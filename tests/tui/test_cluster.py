@@ -9,8 +9,7 @@ import pytest
 from dstui.plan import launchers, load
 from dstui.tui.forms.fields import NotThat
 from dstui.tui.forms.slot_grid import EVERY, picked, used_of
-from dstui.tui.session.edits import UNSET
-from dstui.tui.session.state import State
+from dstui.tui.session.state import UNSET, State
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
 TWO = PLAN + "cluster:\n  hosts: {h1: 4, h2: 4}\n"

@@ -10,10 +10,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from dstui.tui.dialogs.dialog import Answer, Ask, Dialog, Prompt
-from dstui.tui.dialogs.find import Find
-from dstui.tui.dialogs.help import Help
-from dstui.tui.dialogs.text_viewer import TextViewer
-from dstui.tui.dialogs.whole_line import WholeLine
+from dstui.tui.dialogs.pick import Find
+from dstui.tui.dialogs.reading import Help, TextViewer, WholeLine
 from dstui.tui.kit.text_row import row
 from dstui.tui.plot.plot_screen import OtherRun, Plot
 from tests.monkey import Keys, Mouse

@@ -16,9 +16,9 @@ from dstui.tui.app import DstuiApp
 from dstui.tui.flows.launching import Launching
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.session.background import Probe
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.messages import Probed
-from dstui.tui.session.services.machine_probe import Probe
 from tests.tui.conftest import PLAN, SCRIPT, machine, screen, store, text_of, until, value
 
 Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]

@@ -8,7 +8,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 
-from dstui.tui.kit.frame import label
+from dstui.tui.kit.tools import label
 
 
 class Framed(Static):

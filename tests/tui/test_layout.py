@@ -9,9 +9,9 @@ import pytest
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.forms.steps import STEPS, field_of, step_of
 from dstui.tui.kit.keys import FORM, KEYS, PLOT, REVIEW, RUN, TYPING
+from dstui.tui.kit.tools import Latest
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.plot.plot_screen import Plot
-from dstui.tui.session.latest_value import Latest
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 

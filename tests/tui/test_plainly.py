@@ -7,7 +7,7 @@ import codecs
 import pytest
 from rich.cells import cell_len
 
-from dstui.tui.kit.ascii_output import LIKE, _likeness, wanted
+from dstui.tui.kit.drawing import LIKE, _likeness, wanted
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.tui.flows.preflighting import far_hosts
+from dstui.tui.flows.launching import far_hosts
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 FAR = PLAN + "cluster: {hosts: {far-1: 1, far-2: 1}}\n"

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.stacks import find_program
-from dstui.tui.dialogs.text_viewer import TextViewer
+from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json, write_status_json
 from tests.jobs.lab import Lab, kills_by_the_kernel, ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dstui.machine.snapshot import GIB, Host, Machine
-from dstui.tui.dialogs.breakdown import breakdown_rows
+from dstui.tui.dialogs.forecast_dialogs import breakdown_rows
 from tests.machines import gpus, joined
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 from tests.tui.test_memory_bars import FOUR, SEVEN

@@ -15,10 +15,9 @@ from dstui.jobs.metrics.measurements import RankView
 from dstui.jobs.store.records import HostStatus
 from dstui.jobs.watch.usage import Usage
 from dstui.logs.time_parsing import format_iso
-from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
-from dstui.tui.run.host_names import short_names
+from dstui.tui.run.host_lines import HostLine, host_lines, short_names, waited_for
 from dstui.tui.run.rank_cell import cells_of
-from dstui.tui.run.strip_layout import Selection, StripLine, strip
+from dstui.tui.run.rank_strip import Selection, StripLine, strip
 from tests.logs.made_logs import MadeJob
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until

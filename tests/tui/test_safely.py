@@ -9,7 +9,7 @@ from rich.segment import Segment
 from textual.pilot import Pilot
 
 from dstui.base.text import UNSAFE
-from dstui.tui.kit.safe_drawing import SAFELY
+from dstui.tui.kit.drawing import SAFELY
 from tests.terminal import Terminal
 from tests.tui.conftest import PLAN, Open, screen, store, until
 

@@ -242,7 +242,8 @@ def _of_an_earlier_run(context: FailureContext, stop: Hit) -> bool:
 
 def _consequence(context: FailureContext, stop: Hit) -> bool:
     """Whether a scheduler or a launcher stopped the run because something had failed before."""
-    return any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.bad_ends)
+    ended = any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.bad_ends)
+    return ended or (stop.signature.id == "SLURM-CANCEL" and bool(context.timed_out_before(stop)))
 
 
 def _answer(signature: Signature) -> str:

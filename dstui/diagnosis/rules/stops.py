@@ -40,10 +40,11 @@ def stopped(context: FailureContext) -> Verdict | None:
 
 
 def _followed(context: FailureContext, stop: Hit) -> bool:
-    """Whether srun cancelled the step because one of its tasks had ended badly by itself."""
+    """Return whether the scheduler only cancelled what had failed by itself: after a task's bad end, or a rank's word of a timeout."""
     if stop.signature.id != "SLURM-CANCEL":
         return False
-    return any(end.at[0] == stop.at[0] and end.at < stop.at and end.exit.task is not None and end.exit.code > 0 for end in context.bad_ends)
+    before = [end for end in context.bad_ends if end.at[0] == stop.at[0] and end.at < stop.at]
+    return any(end.exit.task is not None for end in before) or bool(context.timed_out_before(stop))
 
 
 def ended_by_signal(context: FailureContext) -> Verdict | None:

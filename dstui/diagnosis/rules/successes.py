@@ -65,6 +65,8 @@ def nothing_failed(context: FailureContext) -> Verdict | None:
         return None
     if noise := [hit for hit in found.hits if hit.raised is not None and hit.raised.at_exit]:
         return Verdict(BY_ID["BENIGN-NOISE"], "medium", noise)
+    if found.world and 0 < len(found.well) < found.world:
+        return None  # some ranks have ended well, and the others have not
     reported = [hit for hit in found.hits if hit.signature.id == "LAST-WORDS" and hit.at[1] >= found.last.get(hit.at[0], 0)]
     reported += [hit for hit in found.hits if hit.signature.id == "LAST-WORD" and context.in_last_lines(hit)]  # steps before say it too
     return Verdict(BY_ID["SUCCESS"], "medium", reported) if reported else None

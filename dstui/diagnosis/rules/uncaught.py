@@ -21,7 +21,7 @@ MISTAKES = frozenset(
 """What nobody raises to tell of something else: mistakes in the code that handled it, or came after it."""
 
 
-MISSING = frozenset({"MODEL-FILES", "MODEL-FILES-PART", "DATA-FILE", "CKPT-NONE"})
+MISSING = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE", "CKPT-NONE"})
 """What a program finds missing that another one may have had to make."""
 
 

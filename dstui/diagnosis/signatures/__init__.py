@@ -5,6 +5,7 @@ from __future__ import annotations
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import (
     accelerate,
+    accelerators,
     checkpoints,
     communication,
     configuration,
@@ -23,6 +24,7 @@ ALL: tuple[Signature, ...] = tuple(
     signature
     for area in (
         memory_limits,
+        accelerators,
         imports,
         install,
         launching,

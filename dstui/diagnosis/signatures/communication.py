@@ -160,6 +160,25 @@ SIGNATURES = (
         alike=("DESYNC-EARLY-EXIT", "Z3-HANG-MOE", "CKPT-RANK0-HANG"),
     ),
     Signature(
+        "COLLECTIVE-MISMATCH",
+        "root",
+        "Ranks called the same collective with different sizes, or in another order",
+        "One rank's tensor has another shape or type, or it took another branch: what it sends is not what its peers expect.",
+        (
+            "Received data size doesn't match expected size",
+            rx("op.preamble.length", r"op\.preamble\.length <= op\.nbytes"),
+            rx("EI0005: ", r"\bEI0005: .*inconsistent between ranks"),
+        ),
+        (
+            "Print the shape and the type of what each rank passes to the collective",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL names both collectives",
+        ),
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL: it compares the shapes before each collective.",
+        explains=("SIGABRT", "GLOO-TIMEOUT", "NPU-ERROR"),
+        alone=True,
+        answer="HANG-DESYNC",
+    ),
+    Signature(
         "Z3-HANG-MOE",
         "root",
         "Ranks took different ways through a module under ZeRO 3",
@@ -195,6 +214,7 @@ SIGNATURES = (
             rx("ProcessGroupNCCL", r"ProcessGroupNCCL's watchdog got stuck|due to ProcessGroupNCCL watchdog hang"),
             "Heartbeat monitor timed out",
             rx("collective operation timeout", r"collective operation timeout: (?:WorkNCCL|NCCL operation timed out)"),
+            rx("EI0002: ", r"\bEI0002: .*(?:[Nn]otify|times? out)"),  # Ascend's
         ),
         (
             "Find what the ranks behind were doing: py-spy dump, or the flight recorder (TORCH_FR_BUFFER_SIZE)",

@@ -131,7 +131,7 @@ SIGNATURES = (
             rx("DeepSpeed requires --deepspeed_config", r"DeepSpeed requires --deepspeed_config"),
         ),
         ("Give the script {ds_config}: the path of the file that dstui writes",),
-        explains=("DATA",),  # DeepSpeed tries the path as JSON first
+        explains=("DATA", "DATA-FILE"),  # DeepSpeed tries the path as JSON first
         sure=False,
         alike=("DATA",),
         source="deepspeed/runtime/config.py:__init__",
@@ -181,6 +181,7 @@ SIGNATURES = (
             "CUBLAS_STATUS_NOT_SUPPORTED",
             rx("only supports Ampere", r"FlashAttention only supports Ampere"),
             rx("fp16 is not supported", r"fp16 is not supported"),
+            rx("Unsupported data type", r"HCCL \w+.*Unsupported data type"),  # Ascend
         ),
         (Remedy("Train in fp16", patches.to_fp16),),
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",

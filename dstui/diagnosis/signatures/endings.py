@@ -104,10 +104,11 @@ SIGNATURES = (
         "SIGABRT",
         "root",
         "Native code gave up (abort)",
-        "A check in C++ failed; the line before says which.",
+        "A check in C++ failed: the line `what():`, or the one before the abort, says which.",
         (
             "Fatal Python error: Aborted",
             rx("terminate called", r"terminate called (?:after throwing|without an active)"),
+            rx("what():", r"^\s*what\(\):\s"),
             rx("Aborted", r"Aborted +\(core dumped\)|^Aborted$"),
             rx("loating point exception", r"^(?:.*\d )?[Ff]loating point exception\b"),
             rx("stack smashing detected", r"\*\*\* stack smashing detected \*\*\*"),
@@ -169,19 +170,25 @@ SIGNATURES = (
         signs=(
             rx("train_runtime", r"^\W*train_runtime'?\s*[:=]"),
             "Training completed. Do not forget to share your model",
+            "Reporting training SUCCESS",  # SageMaker
             *(
-                rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ ){{0,4}}\w*{words}\b.{{0,60}}$")
+                rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ {{1,8}}){{0,4}}\w*{words}\b.{{0,60}}$")
                 for words in (
                     "raining complete",
                     "raining completed",
+                    "raining Complete",
+                    "raining Completed",
+                    "RAINING COMPLETE",
                     "raining finished",
                     "raining done",
                     "raining is done",
+                    "raining is finished",
+                    "raining is complete",
                     "raining ended",
                 )
             ),
             *(
-                rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ ){{0,4}}\w*{words}\W*$")
+                rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ {{1,8}}){{0,4}}\w*{words}\W*$")
                 for words in ("inished training", "ompleted training", "ompleted successfully", "inished successfully")
             ),
         ),
@@ -191,6 +198,7 @@ SIGNATURES = (
         "success",
         "The last word of the program is that something is done",
         signs=(
+            rx("exits successfully", r"Process \d+ exits successfully"),
             rx("ll done", r"^\W*[Aa]ll done\W*$"),
             *(rx(word, rf"^\W*{word}\W*$") for word in ("Done", "DONE", "Finished", "FINISHED")),
         ),
@@ -264,6 +272,7 @@ SIGNATURES = (
             rx(
                 "KeyboardInterrupt", r"^(?!.*(?i:\b(?:press|hit|use|type|send)\b)).*(?<!except )(?<!except \()(?<!raise )KeyboardInterrupt"
             ),  # not the source that a traceback shows
+            "`Termination signal` is detected by the operating system",  # PaddlePaddle
             "free variable 'kill_cmd' referenced before assignment",
             "cannot access free variable 'kill_cmd'",
             rx("got signal: ", r"got signal: (?:2|15)\b"),

@@ -42,6 +42,7 @@ SIGNATURES = (
             rx("Permission denied", r"^(?:-?(?:ba|z|da)?sh): (?:line \d+: )?\S+: Permission denied"),
             rx("Permission denied", r"execve\(\): \S+: Permission denied"),
             rx("failed to run command", r"^nohup: failed to run command .*: Permission denied"),
+            rx("execvp error on file", r"execvp error on file \S+ \(Permission denied\)"),  # MPICH
             rx("Permission denied", r"\b(?:mkdir|cp|mv|touch|ln|tee|rm|tar|rsync|chmod): .*Permission denied"),
         ),
         ("chmod +x FILE, or call it through its interpreter: bash FILE, python FILE",),

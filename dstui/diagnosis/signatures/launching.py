@@ -257,10 +257,11 @@ SIGNATURES = (
             "Invalid device id",
             rx("torch.cuda.device_count() is", r"on CUDA device \d+ but torch\.cuda\.device_count\(\) is"),
             rx("You requested gpu: ", r"You requested gpu: \["),
+            "Set device failed, invalid device",  # Ascend's
         ),
         ("As many ranks as GPUs: slots of the host, num_gpus; torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",),
         "python -c 'import torch; print(torch.cuda.device_count())' there.",
-        explains=("NCCL-CUDA",),
+        explains=("NCCL-CUDA", "NPU-ERROR"),
         alike=("NCCL-DUP-GPU", "NO-GPU"),
     ),
     Signature(
@@ -318,6 +319,15 @@ SIGNATURES = (
         alike=("ENV-RANK-MISSING",),
         source="deepspeed/comm/comm.py:mpi_discovery",
         confirm="echo $RANK $WORLD_SIZE, where the script is started: both are empty.",
+    ),
+    Signature(
+        "MPIRUN-NOTE",
+        "benign",
+        "MPI's launcher started the ranks",
+        signs=(
+            rx("mpirun", r"^\W*(?:\S+ ){0,3}mpirun(?:\.\w+)? .*-"),
+            rx("mpiexec", r"^\W*(?:\S+ ){0,3}mpiexec(?:\.\w+)? .*-"),
+        ),
     ),
     Signature(
         "MPI-NOTE",

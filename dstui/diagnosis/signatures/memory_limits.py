@@ -26,6 +26,11 @@ SIGNATURES = (
             "CUDA driver error: out of memory",
             "Triton Error [CUDA]: out of memory",
             rx("OOM when allocating", r"OOM when allocating tensor"),  # TensorFlow's
+            rx("ResourceExhaustedError", r"errors_impl\.ResourceExhaustedError"),
+            "EL0004: ",  # Ascend's
+            "[driver error:out of memory]",
+            rx("Malloc device memory failed", r"Malloc device memory failed, size"),
+            rx("PT_DEVMEM", r"PT_DEVMEM Allocation failed"),  # Gaudi's
         ),
         (
             Remedy("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
@@ -35,7 +40,7 @@ SIGNATURES = (
             "Where much is reserved and little allocated: PYTORCH_ALLOC_CONF=expandable_segments:True",
         ),
         "dstui forecast PLAN says what a rank needs; nvidia-smi, who else is on the GPU.",
-        explains=("NCCL-CUDA", "NCCL-REMOTE"),
+        explains=("NCCL-CUDA", "NCCL-REMOTE", "NPU-ERROR", "ACCEL-ERROR"),
         alike=("GPU-BUSY",),
     ),
     Signature(
@@ -97,10 +102,12 @@ SIGNATURES = (
                 r"capacity of [\d.]+ GiB of which [\d.]+ (?:bytes|KiB|MiB) is free.*this process has (?:0 bytes|[\d.]+ (?:KiB|MiB))",
             ),
             rx("already allocated", r"GiB total capacity; [\d.]+ (?:bytes|KiB|MiB) already allocated; [\d.]+ (?:bytes|KiB|MiB) free"),
+            "EJ0001: Failed to initialize the HCCP process",  # Ascend's
+            "free memory size is less than half of total memory size",
         ),
         ("End the processes that hold the GPU (nvidia-smi lists them), or choose other GPUs with cluster.include",),
         "nvidia-smi shows the pid and its memory.",
-        explains=("OOM-GPU",),
+        explains=("OOM-GPU", "NPU-ERROR"),
         sure=False,  # the other process may be a rank of the same run, on the wrong GPU
         alike=("OOM-GPU",),
     ),

@@ -26,7 +26,7 @@ SIGNATURES = (
             "does not appear to have a file named",
             rx(
                 "No such file or directory",
-                r"No such file or directory: .*(?:\.safetensors|[/']config\.json|tokenizer\w*\.json|\.index\.json|\.pth?'|\.ckpt'|\.gguf'|"
+                r"No such file or directory: .*(?:\.safetensors|[/']config\.json|tokenizer\w*\.json|\.index\.json|"
                 r"(?:pytorch|adapter)_model[^/']*\.bin'|trainer_state\.json')",
             ),
             "RepositoryNotFoundError",
@@ -37,6 +37,18 @@ SIGNATURES = (
         alike=("NO-INTERNET", "MODEL-LOAD"),
         source="transformers/utils/hub.py:cached_files",
         explains=("MODEL-FILES-PART",),
+    ),
+    Signature(
+        "MODEL-FILE-PATH",
+        "root",
+        "A file of weights is not where the script looks for it",
+        "Its path is relative to another folder, it is missing on the host of that rank, or the step that writes it did not run.",
+        (rx("No such file or directory", r"No such file or directory: .*\.(?:pth?|ckpt|gguf)'"),),
+        ("Give the whole path, and look whether it is there on every host", "Look which step should have written it"),
+        "ls of that path, from the folder that the ranks start in, on the host that failed.",
+        sure=False,
+        alike=("CKPT-NONE", "DATA"),
+        answer="MODEL-FILES",
     ),
     Signature(
         "MODEL-FILES-PART",

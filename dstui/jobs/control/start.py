@@ -46,7 +46,7 @@ class LaunchError(Exception):
     """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
 
 
-def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None = None) -> JobFolder:
+def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None = None, probes: int = 0) -> JobFolder:
     """Start a job and return at once: it lives in its folder, by its supervisor. Raises LaunchError.
 
     `run_dir` is the job folder itself (it must be empty or not be there). With `owner_pid` the job lives and dies with that process.
@@ -79,7 +79,10 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
         files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
         tag = uuid.uuid4().hex
-        record = LaunchRecord.from_json(launch_json(spec, plan, folder, tag))
+        facts = launch_json(spec, plan, folder, tag)
+        if probes:
+            facts |= {"observe": f"probe-{probes}", "restarts": {"max": 0, "backoff": 0.0, "args": []}, "on_end": None}
+        record = LaunchRecord.from_json(facts)
         if record is None:
             raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
         _fill(folder, record, files, tag)

@@ -156,6 +156,8 @@ class LoneOptimizer:
     own: str | None = None
     ranks: int = 1
     """Of torch.distributed, where that is set up; else 1."""
+    imported: bool = False
+    """Whether deepspeed had been imported by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,13 @@ FORMS: Mapping[type, Mapping[str, Form]] = {
         "seconds": is_number,
     },
     EvaluationDone: {"model": is_model, "step": is_count, "forwards": is_count, "seconds": is_number},
-    LoneOptimizer: {"optimizer": is_text, "caller": is_text, "own": is_text, "ranks": is_count},
+    LoneOptimizer: {
+        "optimizer": is_text,
+        "caller": is_text,
+        "own": is_text,
+        "ranks": is_count,
+        "imported": lambda value: isinstance(value, bool),
+    },
     HookFault: {"where": is_text, "error": is_text},
     HookEnded: {"faults": is_count},
 }

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dstui.jobs.engine.lines import EngineLines, EngineMade, EngineStep, Report
+from dstui.jobs.engine.resolved import model_name, read_planned
 from dstui.jobs.metrics.measurements import RankView
 from dstui.jobs.store.events import Metric
+from dstui.jobs.store.folder import JobFolder
 
 FILLS_IN = ("tokens/s", "memory", "memory_peak")
-"""Numbers for which a program's own line counts more: it may leave out padding, or speak of all ranks."""
+"""Numbers for which a program's own line counts more: it may leave out padding, or speak of all ranks. So do those of models with names of
+their own: a script that trains several says what it means by the loss of each."""
 CHUNK = 1 << 16
 
 
 class EngineMetrics:
     """Reads on in the lines of one rank's hook."""
 
-    def __init__(self, path: Path, rank: int) -> None:
+    def __init__(self, folder: JobFolder, rank: int, attempt: int = 1) -> None:
         self.rank = rank
+        self._folder = folder
         self.reports: list[Report] = []
         """What came beside steps since they were last taken."""
-        self._lines = EngineLines(path)
+        self._lines = EngineLines(folder.engine(rank, attempt))
         self._prefixes: dict[int, str] = {}
         self._before: dict[int, EngineStep] = {}
         self._first: int | None = None
@@ -41,8 +43,8 @@ class EngineMetrics:
 
     def _note(self, report: Report) -> None:
         self.reports.append(report)
-        if isinstance(report, EngineMade) and report.name:
-            self._prefixes[report.model] = f"{report.name}_"
+        if isinstance(report, EngineMade) and (name := model_name(read_planned(self._folder), report)):
+            self._prefixes[report.model] = f"{name}_"
 
     def close(self) -> None:
         """Let go of the file."""
@@ -63,7 +65,7 @@ class EngineMetrics:
                 view.own_seconds = step.own_seconds if view.own_seconds is None else 0.8 * view.own_seconds + 0.2 * step.own_seconds
         metrics = []
         for name, value in found.items():
-            if name.removeprefix(prefix) in FILLS_IN and name in view.counts:
+            if name in view.counts and (name in FILLS_IN or step.model in self._prefixes):
                 continue
             view.by_engine.add(name)
             view.metrics[name] = value

@@ -95,7 +95,7 @@ class MetricSeries:
         latest = max((attempt for attempt, _ in paths), default=1)
         self.left_out = max(latest - KEPT_ATTEMPTS, 0)
         new = {
-            key: _Log(key[1], path, self.folder.engine(key[1], key[0]))
+            key: _Log(path, EngineMetrics(self.folder, key[1], key[0]))
             for key, path in paths.items()
             if key[0] > self.left_out and key not in self._logs
         }
@@ -156,8 +156,8 @@ class MetricSeries:
 class _Log:
     """One log, as far as it was read, and what the rank's engine reports, which goes before it."""
 
-    def __init__(self, rank: int, path: Path, engine: Path) -> None:
-        self.rank, self.path, self.engine = rank, path, EngineMetrics(engine, rank)
+    def __init__(self, path: Path, engine: EngineMetrics) -> None:
+        self.rank, self.path, self.engine = engine.rank, path, engine
         self.tail, self.view = Tail(path, every_state=True), RankView("")
         self.taken = 0
         self._gap, self._until = 0, 0

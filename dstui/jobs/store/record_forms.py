@@ -18,7 +18,6 @@ Form = Callable[[Any], bool]
 
 STATES = ("starting", "running", *FINAL)
 RANK_STATES = ("waiting", "started", "ended", "lost")
-OBSERVE = ("engine", "process", "off")
 HOST_STATES = ("starting", "reached", "unreachable", "ended")
 MOST_HOSTS = 4096
 """Hosts that a job may have."""
@@ -147,7 +146,7 @@ LAUNCH: Mapping[str, Form] = {
     "host_lost": is_number,
     "metrics": is_named_texts,
     "on_end": is_text,
-    "observe": one_of(OBSERVE),
+    "observe": lambda value: isinstance(value, str) and re.fullmatch(r"engine|process|off|probe-[0-9]{1,3}", value) is not None,
     "cluster": lambda value: record(**CLUSTER, allocation=is_text)(value) and all(value.get(key) is not None for key in CLUSTER),
 }
 SHIM: Mapping[str, Form] = {

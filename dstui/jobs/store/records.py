@@ -313,7 +313,7 @@ class LaunchRecord:
     on_end: str | None = None
     """A shell command or URL to notify."""
     observe: str = "off"
-    """How much the hook in each rank reports: engine, process or off; older records have none."""
+    """How much the hook in each rank reports: engine, process or off (in older records); probe-N ends the rank once N engines are made."""
     base: str | None = None
     """The folder that relative paths of the Plan start from; older records have none."""
     cluster: ClusterRecord | None = None

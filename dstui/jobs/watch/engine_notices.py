@@ -6,17 +6,17 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dstui.jobs.engine.compare import differences, is_another, sentence
 from dstui.jobs.engine.lines import EngineMade, HookFault, LoneOptimizer, Report
+from dstui.jobs.engine.resolved import read_planned, resolve
 from dstui.jobs.store.events import Notice
-from dstui.jobs.store.folder import JobFolder, read_json
+from dstui.jobs.store.folder import JobFolder
 
 ALONE, OTHER, OVERRIDDEN, UNOBSERVED = "alone", "other-configuration", "overridden", "not-observed"
 """Values of `Notice.code`."""
 STRICT = (ALONE, OTHER, OVERRIDDEN)
 """Codes of a run that does not train as its Plan says: what a strict launch ends."""
-PATIENCE = 3.0
-"""Seconds that the other ranks get to step, or to make an engine, after the first has stepped without one."""
+PATIENCE, IMPORTED = 3.0, 7.0
+"""Seconds that the other ranks get to step, once one has without an engine; and all, to make one where deepspeed is imported."""
 
 
 class EngineNotices:
@@ -24,7 +24,7 @@ class EngineNotices:
 
     def __init__(self, folder: JobFolder) -> None:
         self._folder = folder
-        self._configs: dict[str, Mapping[str, Any]] | None = None
+        self._planned: dict[str, Mapping[str, Any]] | None = None
         self._alone: dict[int, LoneOptimizer] = {}
         self._since: float | None = None
         self._made: set[int] = set()
@@ -48,21 +48,17 @@ class EngineNotices:
         alone = {rank: report for rank, report in self._alone.items() if rank not in self._made}
         if not alone or self._since is None or self._made:
             return []
-        if len(alone) < len(living) and time.monotonic() - self._since < PATIENCE:
+        imported = any(report.imported for report in alone.values())
+        if (imported or len(alone) < len(living)) and time.monotonic() - self._since < (IMPORTED if imported else PATIENCE):
             return []
         return self._once(Notice(lone_sentence(list(alone.values())), code=ALONE))
 
     def compare(self, made: EngineMade) -> Notice | None:
         """How the configuration of an engine differs from the Plan's."""
-        if self._configs is None:
-            self._configs = {path.name: read_json(path) for path in self._folder.ds_configs}
-        name = f"ds_config_{made.name}.json" if made.name else "ds_config.json"
-        planned = self._configs.get(name) or (next(iter(self._configs.values())) if len(self._configs) == 1 else {})
-        different = differences(planned, made)
-        if not different:
-            return None
-        another = is_another(planned, made, different, tuple(self._configs))
-        return Notice(sentence(made, different, another=another), code=OTHER if another else OVERRIDDEN)
+        if self._planned is None:
+            self._planned = read_planned(self._folder)
+        resolved = resolve(self._planned, made)
+        return Notice(resolved.sentence, code=OTHER if resolved.another else OVERRIDDEN) if resolved.different else None
 
     def _once(self, notice: Notice | None) -> list[Notice]:
         if notice is None or notice.text in self._sentences:

@@ -233,7 +233,7 @@ class Follower:
             return False
         view.state = "started"
         self._tails[number] = Tail(self.folder.log(number, self.attempt), self._backlog)
-        self._engines[number] = EngineMetrics(self.folder.engine(number, self.attempt), number)
+        self._engines[number] = EngineMetrics(self.folder, number, self.attempt)
         return True
 
     def _read_notices(self) -> list[Event]:

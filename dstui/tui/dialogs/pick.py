@@ -1,7 +1,8 @@
-"""A list from which one is chosen by typing a part of its name, or with the arrows."""
+"""Choose from a list by typing a part of a name: a setting, or a host of the job."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import on
@@ -10,8 +11,11 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from dstui.tui.dialogs.dialog import Lines
+from dstui.tui.forms.fields import help_for
+from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.row_list import RowList
-from dstui.tui.kit.text_row import BLANK, Row
+from dstui.tui.kit.text_row import BLANK, Row, fit, row
+from dstui.tui.session.state import State
 
 SHOWN = 14
 """Lines of the list at least, so that the box keeps its size while one types."""
@@ -76,3 +80,63 @@ class Pick(Lines):
     def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         self.dismiss(event.key)
+
+
+class Find(Pick):
+    """The result is a dotted path of the Plan."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__("Find a setting", "a part of its name: bucket, warmup, nvme…")
+        self.entries = _entries(state)
+
+    def matching(self, text: str) -> list[Row]:
+        """The settings with it in their name or help."""
+        return matching(self.entries, text)
+
+
+def _entries(state: State) -> list[tuple[str, str]]:
+    """(path, label) of every setting: those with a form first."""
+    from dstui.plan.catalogue import KEYS
+
+    forms = [(f.path, f"{step.title}: {f.label}") for step in STEPS for f in step.fields(state) if f.help is None and "." in f.path]
+    known = {path for path, _ in forms}
+    return forms + [(f"deepspeed.{p}", "") for p in KEYS if f"deepspeed.{p}" not in known]
+
+
+def matching(entries: list[tuple[str, str]], text: str, limit: int = 200) -> list[Row]:
+    """The entries in which every word of `text` occurs."""
+    words = text.lower().split()
+    rows: list[Row] = []
+    for path, label in entries:
+        name = path.removeprefix("deepspeed.")
+        if all(w in f"{name} {label}".lower() for w in words) or (len(words) == 1 and len(text) > 3 and words[0] in help_for(path).lower()):
+            rows.append(row((fit(name, 36), "name"), (f"  {fit(label, 22)}", "dim"), key=path))
+            if len(rows) == limit:
+                break
+    return rows
+
+
+AGAIN = 1.0
+"""Seconds between two looks at the hosts: one may be lost meanwhile."""
+
+
+class Hosts(Pick):
+    """The result is the key of the chosen row."""
+
+    DEFAULT_CSS = """
+    Hosts > Vertical { width: 94%; }
+    """
+
+    def __init__(self, choices: Callable[[str, int], list[Row]]) -> None:
+        """`choices`: the hosts as they are now with this text in their name, as rows so many cells wide."""
+        super().__init__("Hosts", "a part of its name")
+        self._choices = choices
+
+    def on_mount(self) -> None:
+        """Draw them, again and again."""
+        super().on_mount()
+        self.set_interval(AGAIN, self.redraw)
+
+    def matching(self, text: str) -> list[Row]:
+        """Those with it in their name."""
+        return self._choices(text, self.app.size.width * 94 // 100 - 8)

@@ -12,8 +12,7 @@ from textual.app import App
 from dstui.base.files import FileProblem, is_folder, is_there, typed_path
 from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
-from dstui.tui.kit.notes import say
-from dstui.tui.kit.threads import in_thread
+from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
-from dstui.tui.flows.launch_consent import question, reasons
-from dstui.tui.kit.notes import say
-from dstui.tui.kit.threads import in_thread
+from dstui.tui.flows.consent import question, reasons
+from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
 
@@ -20,7 +19,10 @@ if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
     from dstui.plan import Plan
     from dstui.plan.finding import Fix
+    from dstui.render.target import Target
+    from dstui.tui.dialogs.preflight import Preflight
     from dstui.tui.run.watched_job import WatchedJob
+
 
 FRESH = 0.7
 """Seconds after which a key is another press: one that is held repeats after 0.66 s at the latest, and then all the time."""
@@ -84,8 +86,6 @@ class Launching:
             self._launch(True)
 
     def _launch(self, yes: bool | None) -> None:
-        from dstui.tui.flows.preflighting import examine_first, far_hosts
-
         if not yes:
             return
         target = self._session.state.launch_target()
@@ -185,3 +185,41 @@ def job_lines(folder: JobFolder) -> list[str]:
     name, status = shlex.quote(folder.path.name), current_status(folder)
     lives = status is not None and not status.final and not status.foreign
     return [f"job      {folder.path}", f"         dstui attach {name}" + (f"     dstui stop {name}" if lives else "")]
+
+
+def far_hosts(target: Target) -> tuple[str, ...]:
+    """The hosts of a launch that goes elsewhere; none where it stays here, and where there is no command for it (the launch says why)."""
+    from dstui.render.launch import RenderError
+
+    try:
+        spec = target.launch
+    except RenderError:
+        return ()
+    return () if spec.only_here or not spec.named or spec.launcher == "nossh" else spec.hosts
+
+
+def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:
+    """Examine the hosts in a thread; `then`: the launch, where nothing stands in the way or the user wants it all the same."""
+    from dstui.tui.dialogs.preflight import Preflight
+
+    dialog = Preflight(hosts)
+
+    def answered(yes: bool | None) -> None:
+        if yes:
+            then()
+
+    app.push_screen(dialog, answered)
+    in_thread(app, partial(_examine, app, target, dialog))
+
+
+def _examine(app: App[int], target: Target, dialog: Preflight) -> None:
+    from dstui.doctor.preflight import run_preflight
+    from dstui.jobs.control.start import LaunchError, check
+
+    try:
+        check(target.launch)
+    except LaunchError:
+        app.call_later(dialog.show, ())  # the launch says it
+        return
+    results = run_preflight(target, lambda case: app.call_later(dialog.host_answered, case.host))
+    app.call_later(dialog.show, results)

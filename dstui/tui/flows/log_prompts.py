@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dstui.tui.dialogs.dialog import Prompt
-from dstui.tui.kit.notes import say
+from dstui.tui.kit.tools import say
 from dstui.tui.run.host_lines import host_choices
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
@@ -26,7 +26,7 @@ class LogPrompts:
         """The next host, its ranks and their log; where there are many hosts, ask which."""
         hosts: list[str | None] = [None, *job.hosts]
         if len(hosts) > FEW_HOSTS:
-            from dstui.tui.dialogs.hosts import Hosts
+            from dstui.tui.dialogs.pick import Hosts
 
             self._view.app.push_screen(Hosts(lambda text, width: host_choices(self._view.hosts, text, width)), self._host_chosen)
         elif len(hosts) == 2:

@@ -15,9 +15,8 @@ from dstui.base.files import FileProblem
 from dstui.documents.plan_files import find_plan, read_plan
 from dstui.plan import Plan, PlanError, load
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
-from dstui.tui.kit.notes import say
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
-from dstui.tui.kit.threads import in_thread
+from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.drafts import Draft, document_of, left_behind, take_over
 from dstui.tui.session.session import Session
 

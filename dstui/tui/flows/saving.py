@@ -1,17 +1,24 @@
-"""Save the Plan, and leave without losing anything. What somebody else has written is not replaced unasked."""
+"""Write files: the Plan, what is generated from it, a picture of the screen. What somebody else has written is not replaced unasked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from dstui.base.files import FileProblem, is_file, is_there, typed_path
+from dstui.base.files import FileProblem, is_file, is_folder, is_there, typed_path, write_atomic
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
-from dstui.tui.kit.notes import say
+from dstui.tui.kit.tools import in_thread, say
+from dstui.tui.session.messages import FilesChanged
 from dstui.tui.session.session import Session
+
+if TYPE_CHECKING:
+    from dstui.render.artifacts import Artifact
+
 
 Then = Callable[[], object]
 """What comes after something that may have to be asked before."""
@@ -93,3 +100,80 @@ class Saving:
 
 def _nothing() -> None:
     """Nothing more."""
+
+
+class Writing:
+    """From a folder's name to the files in it. Posts FilesChanged."""
+
+    def __init__(self, app: App[int], session: Session) -> None:
+        self._app, self._session = app, session
+
+    def ask(self) -> None:
+        """Ask for the folder."""
+        text = "Folder for ds_config.json and the other files (it must exist):"
+        self._app.push_screen(Prompt("Write the files", text, self._session.state.plan.base, no_folder), self._write_to)
+
+    def _write_to(self, folder: str | None) -> None:
+        if not folder:
+            return
+        from dstui.base.files import state_on_disk
+        from dstui.render.artifacts import artifacts
+        from dstui.render.launch import RenderError
+
+        place, state = typed_path(folder), self._session.state
+        try:
+            files = {place / a.name: a for a in artifacts(state.launch_target())}
+        except RenderError as error:
+            say(self._app, f"Nothing is written: {error}", "error")
+            return
+        changed = [path.name for path, artifact in files.items() if state_on_disk(path, artifact.text) == "changed"]
+        if changed:
+            answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]
+            self._app.push_screen(Ask("Replace?", f"In {place} these have other content: {', '.join(changed)}.", answers), self._write)
+        else:
+            self._write(files)
+
+    def _write(self, files: dict[Path, Artifact] | None) -> None:
+        if files is None:
+            return
+        try:
+            for path, artifact in files.items():
+                write_atomic(path, artifact.text, replace=True, executable=artifact.executable, private=artifact.private)
+                self._session.note(f"written  {path}")
+        except FileProblem as error:
+            say(self._app, str(error), "error")
+        else:
+            say(self._app, f"Written to {next(iter(files)).parent}: {', '.join(p.name for p in files)}")
+        self._app.post_message(FilesChanged())
+
+
+def no_folder(text: str) -> str:
+    """Why this is no folder, in a sentence; "" where it is one."""
+    return "" if is_folder(typed_path(text)) else f"{text or 'That'} is no folder."
+
+
+NAME = "dstui-screenshot.svg"
+
+
+def take_screenshot(app: App[Any], session: Session) -> None:
+    """Write it into the current folder, beside earlier ones, and say where."""
+    in_thread(app, partial(_write, app, session, app.export_screenshot()))
+
+
+def _write(app: App[Any], session: Session, picture: str) -> None:
+    from dstui.base.files import FileProblem, write_atomic
+
+    path = free_name(Path.cwd() / NAME)
+    try:
+        write_atomic(path, picture)
+    except FileProblem as problem:
+        app.call_later(say, app, str(problem), "error")
+    else:
+        app.call_later(session.note, f"written  {path}")
+        app.call_later(say, app, f"The screen is in {path}.")
+
+
+def free_name(path: Path) -> Path:
+    """The path, with -2, -3 and so on where it is taken."""
+    names = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return next(name for name in chain((path,), names) if not name.exists())

@@ -13,7 +13,7 @@ from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from dstui.base.limits import LimitError
-from dstui.tui.session.edits import UNSET, Edit
+from dstui.tui.session.state import UNSET, Edit
 
 if TYPE_CHECKING:
     from dstui.tui.kit.text_row import Row

@@ -2,79 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Hashable
+from typing import Any
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.geometry import Region
 from textual.message import Message
 from textual.widgets import Input
 
 from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed
-from dstui.tui.forms.form_list import FormRows
-from dstui.tui.forms.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
-from dstui.tui.forms.next_step import NEXT
+from dstui.tui.forms.form_parts import Editor, FormRows
+from dstui.tui.forms.form_rows import NEXT, FieldKey, OptionKey, chosen_option, form_rows, typing_place
 from dstui.tui.forms.slot_grid import SlotKey, picked
 from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.breakpoints import ROOMY
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row
-from dstui.tui.session.edits import UNSET
 from dstui.tui.session.session import Session
-from dstui.tui.session.state import State
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-class Editor(Input):
-    """The one Input of the form."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,down", "close", "close", show=False),
-        Binding("up", "close", "close", show=False),
-    ]
-
-    class Closed(Message):
-        """Typing is over; what was typed stays."""
-
-    def __init__(self, typed: Callable[[Editor, str], None]) -> None:
-        self._typed = typed  # before the value, which is watched
-        super().__init__(compact=True, select_on_focus=False, id="editor")
-        self.cursor_blink = False
-
-    def open(self, value: str, placeholder: str) -> None:
-        """Begin with this value, at its end."""
-        self.value, self.placeholder = value, placeholder
-        self.cursor_position = len(value)
-        self.remove_class("-wrong")
-        self.display = True
-        self.focus()
-
-    def watch_value(self, value: str) -> None:
-        """Tell the form at once: Input's own message arrives after the frame in which the key is echoed."""
-        self._typed(self, value)
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:  # noqa: ARG002
-        """Never lay the screen out anew, as Input does at every key (10 ms here): the size does not depend on the value."""
-        return super().refresh(*regions, repaint=repaint, recompose=recompose)
-
-    def lie(self, left: int, top: int, width: int) -> None:
-        """Over these cells of the form."""
-        self.styles.offset, self.styles.width = (left, top), width
-        super().refresh(layout=True)
-
-    def hide(self) -> None:
-        """Until the next field is opened."""
-        self.display = False
-        super().refresh(layout=True)
-
-    def action_close(self) -> None:
-        """Close without losing what was typed."""
-        self.post_message(self.Closed())
+from dstui.tui.session.state import UNSET, State
 
 
 class Form(Container):

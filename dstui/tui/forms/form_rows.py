@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
 from dstui.tui.forms.fields import Field, Option, default_of, shown
-from dstui.tui.forms.next_step import next_row
 from dstui.tui.forms.slot_grid import grid_rows
-from dstui.tui.forms.steps import Step, step_of
+from dstui.tui.forms.steps import STEPS, Step, step_of
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
-from dstui.tui.session.edits import UNSET
-from dstui.tui.session.state import State
+from dstui.tui.session.state import UNSET, State
+
+NEXT: Final = "next step"
+"""The key of the row."""
+HELP: Final = "Enter goes on with this step as it is; ↓ leads into its fields."
+
+
+def next_row(step: Step) -> Row:
+    """The row under the question of this step: in view also where the form is longer than the screen."""
+    number = STEPS.index(step) + 1
+    return row(("→ ", "accent"), f"on to {number + 1} · {STEPS[number].title}", right=[("Enter", "dim")], key=NEXT)
+
 
 LABEL = 25
 """Cells for the label of a field."""

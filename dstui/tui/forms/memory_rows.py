@@ -107,15 +107,14 @@ def tokens(estimate: Forecast) -> str:
     return short(estimate.speed.tokens if estimate.speed else 0.0)
 
 
-def columns(amount: int | None, headroom: float | None, tokens: float | None, place: str = "") -> str:
-    """`41.3 GB   48% 17.3k`: what is needed, what is left, tokens per second; of another place than usual its name, and no speed.
+def columns(amount: int | None, headroom: float | None, tokens: float | None) -> str:
+    """Return `41.3 GB   48% 17.3k`: what is needed, what is left, tokens per second."""
+    return f"{format_size(amount):>7} {share_left(headroom):>5} {short(tokens) if tokens else '–':>5}"
 
-    Where it does not fit, how many times what is there would be needed: `7.9x`.
-    """
-    left = "" if headroom is None else f"{headroom:.0%}" if headroom >= 0 else _times(1 - headroom)
-    if place:
-        return f"{place} {format_size(amount)} {left:>5}"
-    return f"{format_size(amount):>7} {left:>5} {short(tokens) if tokens else '–':>5}"
+
+def share_left(headroom: float | None) -> str:
+    """Return the share that is left; where it does not fit, how many times what is there would be needed: `7.9x`."""
+    return "" if headroom is None else f"{headroom:.0%}" if headroom >= 0 else _times(1 - headroom)
 
 
 def _times(needed: float) -> str:

@@ -14,12 +14,11 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from dstui.tui.forms.preview import tokens
+from dstui.tui.forms.side_panes import tokens
 from dstui.tui.forms.steps.review_run import nameless
-from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
-from dstui.tui.kit.threads import in_thread
+from dstui.tui.kit.tools import in_thread, label
 from dstui.tui.session.file_lookups import WrittenIn
 from dstui.tui.session.state import State
 

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from dstui.tui.forms.fields import Field, NotThat
 from dstui.tui.kit.text_row import Row, Span, fit, row
-from dstui.tui.session.edits import UNSET, Edit
+from dstui.tui.session.state import UNSET, Edit
 
 if TYPE_CHECKING:
     from dstui.tui.session.state import State

@@ -1,4 +1,4 @@
-"""What the names of styles look like: data over the variables of the theme, worked out once per theme.
+"""Colours: the two themes, and what the names of styles look like in any theme, worked out once per theme.
 
 Component classes in CSS would do the same for 15 styles in each of ten widgets, a third of the time to the first frame.
 """
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from rich.style import Style
 from textual.color import Color
+from textual.theme import Theme
 
 
 class StyleSpec(NamedTuple):
@@ -64,3 +65,44 @@ def _style(spec: StyleSpec, colours: Mapping[str, Color], ansi: bool) -> Style:
     text = back.blend(colours[spec.variable], spec.strength)
     ground = back.blend(colours[spec.ground], spec.ground_strength).rich_color if spec.ground else None
     return Style(color=text.rich_color, bgcolor=ground, bold=spec.bold or None)
+
+
+DARK = Theme(
+    name="dstui",
+    primary="#7aa7e0",
+    secondary="#8a97ab",
+    accent="#7aa7e0",
+    foreground="#d3d8e0",
+    background="#12161c",
+    surface="#171c24",
+    panel="#212832",
+    success="#7fbf8f",
+    warning="#dcb167",
+    error="#e5786d",
+    dark=True,
+    variables={
+        "input-selection-background": "#7aa7e0 35%",
+        "input-cursor-background": "#d3d8e0",
+        "input-cursor-foreground": "#12161c",
+        "scrollbar": "#2b333f",
+        "scrollbar-hover": "#3a4554",
+        "scrollbar-active": "#4c5a6e",
+        "scrollbar-background": "#12161c",
+        "scrollbar-background-hover": "#12161c",
+        "scrollbar-background-active": "#12161c",
+    },
+)
+LIGHT = Theme(
+    name="dstui-light",
+    primary="#2b5fa8",
+    secondary="#5b6675",
+    accent="#2b5fa8",
+    foreground="#22272e",
+    background="#f6f7f9",
+    surface="#eceff3",
+    panel="#dde2e9",
+    success="#2f7d46",
+    warning="#8f6200",
+    error="#b3382c",
+    dark=False,
+)

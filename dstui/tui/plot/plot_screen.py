@@ -19,13 +19,11 @@ from dstui.jobs.metrics.series import KEPT_RANKS, MetricSeries
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.summary import value_text
 from dstui.plan.patterns import METRICS
-from dstui.tui.dialogs.dialog import Dialog
-from dstui.tui.dialogs.over import Over
-from dstui.tui.kit.frame import label
+from dstui.tui.dialogs.dialog import Dialog, Over
 from dstui.tui.kit.keys import PLOT, bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit, paragraph, row
-from dstui.tui.kit.threads import in_thread
+from dstui.tui.kit.tools import in_thread, label
 from dstui.tui.plot.canvas import Canvas
 from dstui.tui.plot.curves import WEIGHTS, View, picture
 

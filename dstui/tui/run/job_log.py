@@ -14,8 +14,8 @@ from dstui.logs.levels import ALL
 from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import EmptyLog, LogRows
 from dstui.logs.log_search import PROBLEM, Search, expression_of
-from dstui.tui.kit.frame import label
-from dstui.tui.run.host_names import short_names
+from dstui.tui.kit.tools import label
+from dstui.tui.run.host_lines import short_names
 from dstui.tui.run.log_view import LogView
 
 NEW_LOGS = 1.0

@@ -15,20 +15,17 @@ from textual.timer import Timer
 
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
-from dstui.tui.kit.frame import label
 from dstui.tui.kit.keys import log_bindings
-from dstui.tui.kit.notes import say
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
-from dstui.tui.kit.threads import in_thread
+from dstui.tui.kit.tools import in_thread, label, say
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.job_log import JobLog
 from dstui.tui.run.live_bars import LiveBars
 from dstui.tui.run.rank_cell import as_stopped, cells_of
-from dstui.tui.run.rank_strip import RankStrip
+from dstui.tui.run.rank_strip import MANY, RankStrip, Selection
 from dstui.tui.run.run_head import RunHead, stop_stage
-from dstui.tui.run.strip_layout import MANY, Selection
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
 

@@ -2,16 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 from textual.message import Message
 
-from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
-from dstui.tui.run.host_lines import HostLine
-from dstui.tui.run.rank_cell import Cell
-from dstui.tui.run.strip_layout import Selection, StripLine, strip
+from dstui.tui.kit.text_row import Row, Span
+from dstui.tui.kit.tools import label
+from dstui.tui.run.host_lines import HOST_WORST, Columns, HostLine, host_row
+from dstui.tui.run.rank_cell import Cell, counts, spans, steps_text, stragglers_first, total_row, worst_first
+
+if TYPE_CHECKING:
+    from dstui.jobs.metrics.measurements import RankView
+
+
+FULL, WIDE, TIGHT = 72, 46, 16
+"""Cells for one rank: with words and what it uses where there are few, with words, without where there are many. What is known of a rank
+makes none of them wider: cells stay where they are while numbers come."""
+MANY = 64
+"""Ranks that never get a cell with words."""
+INDENT = 4
+"""Cells before the ranks of a host."""
+
+
+class Selection(NamedTuple):
+    """Whose log is shown: a rank's, a host's, or that of all."""
+
+    rank: int | None = None
+    host: str | None = None
+
+    def among(self, ranks: Mapping[int, RankView]) -> dict[int, RankView]:
+        """Those of several ranks whose log is shown; none where it is that of one rank."""
+        return {number: view for number, view in ranks.items() if self.rank is None and self.host in (None, view.host)}
+
+
+class StripLine(NamedTuple):
+    """One line, and what a click on it means: a host, or one of these ranks, each so many cells wide."""
+
+    row: Row
+    host: str = ""
+    ranks: tuple[int, ...] = ()
+    indent: int = 0
+    cell: int = TIGHT
+
+
+def strip(cells: Sequence[Cell], hosts: Sequence[HostLine], width: int, most: int, at: Selection) -> list[StripLine]:
+    """At most so many lines; of the host that is looked at, or whose rank is, the ranks are seen."""
+    if len(hosts) < 2:
+        return _of_one_host(cells, width, most, at.rank)
+    here = next((line for line in hosts if line.name == at.host or any(cell.rank == at.rank for cell in line.ranks)), None)
+    if here is not None:
+        ranks = _cells(here.ranks, width, most - 1, at.rank) or _some(here.ranks, width, most - 1, at.rank)
+        return [StripLine(host_row(here, Columns.of([here], width), width, opened=True), here.name), *ranks]
+    shown = hosts if len(hosts) <= most else hosts[: most - 2]
+    columns = Columns.of(shown, width)
+    for wide in _widths(cells) if 2 * len(hosts) <= most else ():
+        opened = [line for each in hosts for line in _opened(each, columns, width, wide)]
+        if len(opened) <= most:
+            return opened
+    lines = [StripLine(host_row(line, columns, width), line.name) for line in shown]
+    return lines if shown is hosts else [StripLine(total_row(cells)), *lines, StripLine(_more(hosts[most - 2 :]))]
+
+
+def _opened(line: HostLine, columns: Columns, width: int, cell: int) -> list[StripLine]:
+    ranks = _in_lines(line.ranks, width, cell, None, INDENT)
+    return [StripLine(host_row(line, columns, width, opened=True), line.name), *ranks]
+
+
+def _of_one_host(cells: Sequence[Cell], width: int, most: int, rank: int | None) -> list[StripLine]:
+    whole = _cells(cells, width, most, rank, 0)
+    return whole or [StripLine(total_row(cells)), *_some(cells, width, most - 1, rank, 0)] if cells else []
+
+
+def _cells(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
+    """A cell for each; none where they need more lines."""
+    for cell in _widths(cells):
+        if len(cells) <= most * max((width - indent) // cell, 0):
+            return _in_lines(cells, width, cell, rank, indent)
+    return []
+
+
+def _some(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
+    """Those that are worst off, as many as there is room for."""
+    tight = _widths(cells)[-1]
+    return _in_lines(worst_first(cells)[: most * max(width // tight, 1)], width, tight, rank, indent)[:most]
+
+
+def _widths(cells: Sequence[Cell]) -> tuple[int, ...]:
+    """How wide the cells of a job may be, the most telling first."""
+    tight = TIGHT + any(cell.rank > 99 for cell in cells)  # a number of three digits takes the blank between two cells
+    return (FULL, WIDE, tight) if len(cells) <= MANY else (tight,)
+
+
+def _in_lines(cells: Sequence[Cell], width: int, cell: int, rank: int | None, indent: int) -> list[StripLine]:
+    per_line = (width - indent) // cell
+    if per_line < 1:
+        return []
+    cells = stragglers_first(cells)
+    lines = [cells[start : start + per_line] for start in range(0, len(cells), per_line)]
+    return [_line(part, cell, rank, indent) for part in lines]
+
+
+def _line(cells: Sequence[Cell], cell: int, rank: int | None, indent: int) -> StripLine:
+    drawn = [span for each in cells for span in spans(each, cell, usage=cell >= FULL, chosen=each.rank == rank)]
+    before = (Span(" " * indent),) if indent else ()
+    return StripLine(Row((*before, *drawn)), ranks=tuple(each.rank for each in cells), indent=indent, cell=cell)
+
+
+def _more(left: Sequence[HostLine]) -> Row:
+    """The hosts for which there is no line: how many, how the worst of them are, and what their ranks do."""
+    ranks = [cell for line in left for cell in line.ranks]
+    odd = [f"{n:,} {word}  " for word in HOST_WORST[:7] if (n := sum(line.word == word for line in left))]
+    ends = [Span(text, "warning") for text in odd]
+    return Row((Span(f" {len(left):,} more hosts  ", "dim"), *ends, *counts(ranks), Span(f"{steps_text(ranks)}  h lists all", "dim")))
+
 
 FEW = 36
 """Lines of a screen that is too low for a line per rank."""

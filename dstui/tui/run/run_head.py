@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
+from dstui.jobs.store.plan_diff import changes
+from dstui.tui.forms.navigation import TitleBar, configuration
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit, paragraph
+from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from dstui.jobs.metrics.buckets import Buckets
     from dstui.jobs.watch.follow import Follower
     from dstui.jobs.watch.usage import Sampler
+    from dstui.plan import Plan
+    from dstui.tui.run.watched_job import WatchedJob
+
 
 STATES = {
     "starting": ("○", "accent"),
@@ -207,3 +213,29 @@ def spark(values: Sequence[float], cells: int) -> str:
     means = [sum(p) / len(p) for p in parts if p]
     low, high = min(means), max(means)
     return "".join(BARS[round((m - low) / (high - low) * 7)] if high > low else BARS[0] for m in means)
+
+
+class JobTitle(TitleBar):
+    """About the job, or about the Plan where none is looked at."""
+
+    def __init__(self, job: Callable[[], WatchedJob | None]) -> None:
+        super().__init__()
+        self._job = job
+
+    def show(self, state: State, path: Path | None) -> None:
+        """Draw it."""
+        job = self._job()
+        if job is None:
+            super().show(state, path)
+        else:
+            self.show_rows([job_title(job.name, job.plan, state.plan, self.size.width or 80)])
+
+
+def job_title(name: str, plan: Plan | None, opened: Plan, width: int) -> Row:
+    """`dstui  quickstart-20261123-184200   the Plan differs   ZeRO-2 · bf16 · AdamW`: the configuration is that of the job's own Plan."""
+    differs = plan is not None and bool(changes(plan, opened))
+    note = "   the Plan differs" if differs else ""
+    right = (Span(f"{configuration(plan)} "),) if plan is not None else ()
+    room = width - sum(cell_len(span.text) for span in right) - len(note) - len(" dstui   ")
+    left = (Span(" dstui ", "accent"), Span(f" {fit(name, max(min(cell_len(name), room), 0))}", "title"), Span(note, "warning"))
+    return Row(left, right)

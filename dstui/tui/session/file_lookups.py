@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dstui.assess import Facts
 from dstui.base.files import FileProblem, read_text
@@ -20,10 +20,32 @@ from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
 from dstui.render.config_files import config_name
-from dstui.tui.session.auto_lookup import ModelConfigsOf
 from dstui.tui.session.host_sources import SurroundingsOf
-from dstui.tui.session.model_lookup import FactsOf, MeasuredOf
-from dstui.tui.session.script_lookup import ScriptOf
+from dstui.tui.session.model_lookup import FactsOf, MeasuredOf, ModelConfigsOf
+
+if TYPE_CHECKING:
+    from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptOf:
+    """A look into the script, or into the module where it stands under the working folder."""
+
+    folder: str
+    script: str | None
+    module: str | None
+
+    @classmethod
+    def of(cls, plan: Plan) -> ScriptOf:
+        """The one of this Plan."""
+        return cls(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
+
+    def resolve(self) -> ScriptFacts | NoScript | None:
+        """What the script says of itself; None where there is nothing to look into."""
+        from dstui.documents.open import script_facts
+
+        return script_facts(self.folder, self.script, self.module)
 
 
 class Lookup(Protocol):

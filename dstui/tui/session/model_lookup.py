@@ -1,11 +1,12 @@
-"""The look at the models that a Plan names: what their files, or a bare number, tell for the forecast."""
+"""Look-ups of the models that a Plan names: their config.json, and the facts that the forecast needs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dstui.base.files import typed_path
 
@@ -94,3 +95,24 @@ def _stamp(path: Path) -> int | None:
         return max(changed, (path / "config.json").stat().st_mtime_ns) if (path / "config.json").is_file() else changed
     except (OSError, ValueError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfigsOf:
+    """A look into the config.json of the model of each configuration."""
+
+    base: str
+    sources: tuple[tuple[str, str | None], ...]
+    """Name of the configuration, and the model's source."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> ModelConfigsOf:
+        """The one of this Plan."""
+        models = {name: plan.focused_on(name).model for name in plan.configurations}
+        return cls(plan.base, tuple((name, model.source if model else None) for name, model in models.items()))
+
+    def resolve(self) -> dict[str, Mapping[str, Any] | None]:
+        """What stands in each; None for a model that is not on this machine."""
+        from dstui.facts.model_files import model_config
+
+        return {name: model_config(source, self.base) for name, source in self.sources}

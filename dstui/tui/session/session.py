@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dstui.plan import Plan, PlanError
 from dstui.plan.history import History
-from dstui.tui.session.edits import UNSET, Edit
-from dstui.tui.session.state import State
+from dstui.tui.session.state import UNSET, Edit, State
 
 if TYPE_CHECKING:
     from dstui.assess import Assessment, Facts

@@ -1,10 +1,11 @@
-"""What everything visible is a function of: the Plan, the Machine, and what follows from both."""
+"""One moment of the session, from which everything visible is drawn: the Plan, the Machine, and what follows from both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
 
 from dstui.tui.kit.text_row import GLYPHS
 
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from dstui.render.target import Target
     from dstui.tui.session.file_lookups import Lookup
     from dstui.tui.session.forecasts import Outlook
+
+
+class _Unset(Enum):
+    UNSET = "not written in the Plan"
+
+
+UNSET: Final = _Unset.UNSET
+"""As a value: the key is not in the Plan, or shall be taken out of it."""
+
+Edit = tuple[str, Any]
+"""A dotted path of the Plan and its new value, or UNSET."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,9 @@ class Output:
 class Hook:
     """Observes the engines of this process. Each method that DeepSpeed's wrappers call swallows its own faults."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, mode: str) -> None:
         self.output = output
+        self.ends_after = int(mode.rpartition("-")[2]) if mode.startswith("probe-") else 0
         self.active = True
         self.faults = 0
         self.models = 0
@@ -225,6 +226,8 @@ class Hook:
             result = initialize(*args, **kwargs)
             if hook.active:
                 hook.initialized(result, args, kwargs)
+            if hook.ends_after and hook.models >= hook.ends_after:
+                hook.leave_process()
             return result
 
         deepspeed.initialize = initialize_and_report
@@ -232,7 +235,8 @@ class Hook:
 
     def torch_imported(self, module: Any) -> None:
         """Note when an optimizer steps though no engine was made."""
-        register = getattr(module, "register_optimizer_step_post_hook", None)
+        when = "pre" if self.ends_after else "post"  # a probe trains nothing
+        register = getattr(module, "register_optimizer_step_%s_hook" % when, None)
         if register is not None:
             self.optimizers = register(self.optimizer_stepped)
 
@@ -248,9 +252,25 @@ class Hook:
             distributed = sys.modules.get("torch.distributed")
             ranks = distributed.get_world_size() if distributed and distributed.is_available() and distributed.is_initialized() else 1
             caller, own = callers(sys._getframe(1))
-            self.put("alone", {"optimizer": name_of(optimizer), "caller": caller, "own": own, "ranks": ranks})
+            self.put(
+                "alone",
+                {"optimizer": name_of(optimizer), "caller": caller, "own": own, "ranks": ranks, "imported": "deepspeed" in sys.modules},
+            )
         except Exception as error:
             self.fault("optimizer", error)
+        if self.ends_after:
+            self.leave_process()
+
+    def leave_process(self) -> None:
+        """End a probe: once all ranks have come so far, without a word of theirs and before anything is trained or saved."""
+        try:
+            distributed = sys.modules["torch.distributed"]
+            if distributed.is_available() and distributed.is_initialized():
+                distributed.barrier()
+        except Exception:
+            pass
+        self.end()
+        os._exit(0)
 
     # Engines
 
@@ -301,6 +321,8 @@ class Hook:
         def observed(engine: Any, *args: Any, **kwargs: Any) -> Any:
             if (is_compiling is not None and is_compiling()) or not hook.active:
                 return method(engine, *args, **kwargs)
+            if hook.ends_after:
+                hook.leave_process()
             state = hook.enter(engine, name, phase, args, kwargs)
             if state is None:
                 return method(engine, *args, **kwargs)
@@ -649,8 +671,8 @@ def observe() -> None:
         os.environ.pop("PYTHONPATH", None)
     sys.path[:] = [entry for entry in sys.path if entry != HERE]
     sys.path_importer_cache.pop(HERE, None)
-    hook = Hook(Output(folder, os.environ["RANK"], mode))
-    if mode == "engine":
+    hook = Hook(Output(folder, os.environ["RANK"], mode), mode)
+    if mode != "process":
         waiting = {"deepspeed": hook.deepspeed_imported, "torch.optim.optimizer": hook.torch_imported}
         sys.meta_path.insert(0, Finder(waiting, hook.fault))
 

@@ -7,11 +7,10 @@ from dstui.tui.forms.steps.batch import BATCH
 from dstui.tui.forms.steps.cluster import CLUSTER
 from dstui.tui.forms.steps.job import JOB
 from dstui.tui.forms.steps.machine import MACHINE
-from dstui.tui.forms.steps.models import of_model
 from dstui.tui.forms.steps.offload import OFFLOAD
 from dstui.tui.forms.steps.precision import PRECISION
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
-from dstui.tui.forms.steps.step import Step
+from dstui.tui.forms.steps.step import Step, of_model
 from dstui.tui.forms.steps.zero import ZERO
 from dstui.tui.session.state import State
 

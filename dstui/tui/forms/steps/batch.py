@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dstui.tui.forms.fields import Disabled, Field, Option
-from dstui.tui.forms.steps.models import which_model
-from dstui.tui.forms.steps.step import Step
-from dstui.tui.session.edits import UNSET
-from dstui.tui.session.state import State
+from dstui.tui.forms.steps.step import Step, which_model
+from dstui.tui.session.state import UNSET, State
 
 DS = "deepspeed."
 OPTIMIZER, SCHEDULER = f"{DS}optimizer", f"{DS}scheduler"

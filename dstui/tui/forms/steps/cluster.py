@@ -10,8 +10,7 @@ from dstui.tui.forms import slot_grid
 from dstui.tui.forms.fields import Field, Option
 from dstui.tui.forms.steps.step import Step
 from dstui.tui.kit.text_row import Row
-from dstui.tui.session.edits import UNSET
-from dstui.tui.session.state import State
+from dstui.tui.session.state import UNSET, State
 
 if TYPE_CHECKING:
     from dstui.plan.finding import Finding

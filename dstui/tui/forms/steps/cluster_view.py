@@ -10,7 +10,7 @@ from dstui.plan.launchers import BY_NAME, Launcher, passes_on, reads_env_files
 from dstui.tui.forms.fields import Option
 from dstui.tui.forms.slot_grid import pool_of
 from dstui.tui.kit.text_row import BLANK, GLYPHS, Row, Span, fit, paragraph, row
-from dstui.tui.session.edits import UNSET
+from dstui.tui.session.state import UNSET
 
 if TYPE_CHECKING:
     from dstui.tui.session.host_sources import HostSource, Surroundings

@@ -61,18 +61,26 @@ def severity(estimate: Forecast) -> str:
 
 
 def figure(estimate: Forecast) -> str:
-    """`✔ 41.3 GB   48% 17.3k`: the place that decides, what is left of it, tokens per second; no speed where it does not fit."""
-    from dstui.tui.forms.memory_rows import NAMES, columns
+    """Return `✔ 41.3 GB   48% 17.3k`: the place that decides, what is left of it, tokens per second; no speed where it does not fit.
+
+    Where RAM or NVMe decide, the GPU's figure stands before theirs, so that stages differ also where all need too much RAM.
+    """
+    from dstui.tui.forms.memory_rows import NAMES, columns, share_left
 
     fits = estimate.verdict == "fits"
     places = {"gpu": estimate.gpu, "host": estimate.host, "nvme": estimate.nvme}
     usual = "gpu" if estimate.gpu.bytes else "host"
     name = usual if fits or not estimate.bound else estimate.bound
     need = places[name]
-    figures = columns(
-        need.bytes, need.headroom, estimate.speed.tokens if estimate.fits and estimate.speed else None, NAMES[name] if name != usual else ""
-    )
+    if name != usual:
+        figures = f"{_gib(places[usual].bytes)} {NAMES[name]} {_gib(need.bytes)} {share_left(need.headroom):>5}"
+    else:
+        figures = columns(need.bytes, need.headroom, estimate.speed.tokens if estimate.fits and estimate.speed else None)
     return f"{GLYPHS[severity(estimate)]} {figures}"
+
+
+def _gib(amount: int | None) -> str:
+    return f"{(amount or 0) / 2**30:.0f}G"
 
 
 def other_ways(state: State, listed: Iterable[Way]) -> list[Row]:

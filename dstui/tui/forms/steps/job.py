@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dstui.tui.forms.fields import Field, Option
-from dstui.tui.forms.steps.models import role, which_model
-from dstui.tui.forms.steps.step import Step
-from dstui.tui.session.edits import UNSET
-from dstui.tui.session.state import State
+from dstui.tui.forms.steps.step import Step, role, which_model
+from dstui.tui.session.state import UNSET, State
 
 J, M, R = "job.", "model.", "run."
 

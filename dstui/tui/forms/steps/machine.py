@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.steps.step import Step
 from dstui.tui.kit.text_row import BLANK, Row, row
-from dstui.tui.session.edits import UNSET, Edit
-from dstui.tui.session.state import State
+from dstui.tui.session.state import UNSET, Edit, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

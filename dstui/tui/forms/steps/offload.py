@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dstui.tui.forms.fields import Disabled, Field, Option
-from dstui.tui.forms.steps.auto import AUTO
 from dstui.tui.forms.steps.figures import own_offload, with_figures
-from dstui.tui.forms.steps.models import which_model
-from dstui.tui.forms.steps.step import Step
+from dstui.tui.forms.steps.step import AUTO, Step, which_model
 from dstui.tui.forms.steps.zero import ZERO_PATH, at_least, stage_of
-from dstui.tui.session.edits import UNSET
-from dstui.tui.session.state import State
+from dstui.tui.session.state import UNSET, State
 
 OPTIMIZER, PARAM, AIO = f"{ZERO_PATH}.offload_optimizer", f"{ZERO_PATH}.offload_param", "deepspeed.aio"
 

@@ -6,11 +6,8 @@ from typing import Any
 
 from dstui.plan import Plan
 from dstui.tui.forms.fields import Field, Option
-from dstui.tui.forms.steps.auto import AUTO, with_auto
-from dstui.tui.forms.steps.models import which_model
-from dstui.tui.forms.steps.step import Step
-from dstui.tui.session.edits import UNSET
-from dstui.tui.session.state import State
+from dstui.tui.forms.steps.step import AUTO, Step, which_model, with_auto
+from dstui.tui.session.state import UNSET, State
 
 BF16, FP16, ACTIVATIONS = "deepspeed.bf16", "deepspeed.fp16", "deepspeed.activation_checkpointing"
 

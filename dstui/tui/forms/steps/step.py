@@ -1,15 +1,16 @@
-"""What a step of the checklist is."""
+"""What a step of the checklist is, and the fields that several steps have: the choice of the model, and "auto" as an answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
+from dstui.check.auto_values import FILLED
 from dstui.plan.finding import Finding
-from dstui.tui.forms.fields import Field
+from dstui.tui.forms.fields import Field, Option
 from dstui.tui.kit.text_row import Row
-from dstui.tui.session.state import State
+from dstui.tui.session.state import Edit, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +36,61 @@ class Step:
 def always(*fields: Field) -> Callable[[State], tuple[Field, ...]]:
     """The same fields whatever the state."""
     return lambda _state: fields
+
+
+ROLES = (
+    Option(value="train", label="train", says="it has an optimizer"),
+    Option(value="inference", label="inference", says="it only computes: stage 3, no optimizer"),
+)
+
+
+def which_model(state: State) -> tuple[Field, ...]:
+    """The choice of the model; nothing where the run has one alone."""
+    plan = state.plan
+    if not plan.models:
+        return ()
+    options = [Option(value=name, label=name, says=one.role) for name, one in plan.models.items()]
+    if "" in plan.configurations:
+        options.append(Option(value="", label="deepspeed", says="of no model"))
+    return (
+        Field(
+            path="models",
+            label="Model",
+            kind="choice",
+            options=tuple(options),
+            selects_model=True,
+            read=lambda state: state.plan.focus,
+            says=lambda _state: "O: the next one",
+            help=lambda _state: (
+                "The forms, the preview and the keys are about this model's configuration. Choosing another changes nothing."
+            ),
+        ),
+    )
+
+
+def role(state: State) -> tuple[Field, ...]:
+    """What the model in focus does."""
+    if not state.plan.focus:
+        return ()
+    return (Field(path=f"models.{state.plan.focus}.role", label="Its role", kind="choice", options=ROLES, default="train"),)
+
+
+def of_model(path: str) -> tuple[str, str]:
+    """A path of the Plan as the model that it is about, and the path as the forms of that model have it: `models.a.deepspeed.x`."""
+    parts = path.split(".", 2)
+    if len(parts) == 3 and parts[0] == "models" and parts[2].partition(".")[0] in ("deepspeed", "model"):
+        return parts[1], parts[2]
+    return "", path
+
+
+AUTO: Final = "auto"
+DROPPED = "DeepSpeed passes over it"
+
+
+def with_auto(field: Field, state: State, edits: tuple[Edit, ...] | None = None) -> Field:
+    """A choice with "auto" as its last answer, where that is one."""
+    words = FILLED[state.plan.job.integration].get(field.path.removeprefix("deepspeed."))
+    if words is None and field.value(state) != AUTO:
+        return field
+    says = f"filled by {words}" if words is not None else DROPPED
+    return replace(field, options=(*field.options, Option(value=AUTO, label=AUTO, says=says, edits=edits)))

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dstui.tui.forms.fields import Field, Option
-from dstui.tui.forms.steps.auto import AUTO, with_auto
 from dstui.tui.forms.steps.figures import other_ways, own_offload, with_figures
-from dstui.tui.forms.steps.models import which_model
-from dstui.tui.forms.steps.step import Step
-from dstui.tui.session.edits import UNSET
-from dstui.tui.session.state import State
+from dstui.tui.forms.steps.step import AUTO, Step, which_model, with_auto
+from dstui.tui.session.state import UNSET, State
 
 ZERO_PATH = "deepspeed.zero_optimization"
 

@@ -1,0 +1,55 @@
+"""`dstui probe PLAN`: the ranks of a Plan up to the end of deepspeed.initialize, and what DeepSpeed made of the configuration."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from dstui.assess import assess
+from dstui.base.arguments import seconds
+from dstui.base.files import FileProblem
+from dstui.base.output import refuse, say, tell
+from dstui.commands.plan_argument import plan_of
+from dstui.documents.plan_files import read_pool
+from dstui.plan import PlanError
+
+DEADLINE = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
+    parser.add_argument("--deadline", type=seconds, default=DEADLINE, metavar="SECONDS", help=f"for all of it (default: {DEADLINE:g})")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was resolved; 0, 1 where it is not as the Plan says or was not reached, 2 with a sentence."""
+    from dstui.headless import look_at_machine, say_findings
+    from dstui.jobs.control.probing import probe_plan
+    from dstui.jobs.control.start import LaunchError
+    from dstui.surroundings import gather
+
+    try:
+        plan = plan_of(args.plan, args.set)
+        if plan.job.command:
+            return refuse("probe takes a Plan whose ranks dstui starts itself: job.command starts its own")
+        read_pool(plan)
+        target, facts = gather(plan, look_at_machine(None, plan), launches=True)
+    except (FileProblem, PlanError) as error:
+        return refuse(str(error))
+    findings = [finding for finding in assess(target, facts).findings if finding.severity == "error"]
+    say_findings(plan, findings, False)
+    if findings:
+        return refuse("nothing was started: fix the errors above")
+    try:
+        found = probe_plan(target, args.deadline)
+    except LaunchError as error:
+        say(str(error))
+        return 1
+    if args.json:
+        tell(json.dumps(found.as_json(), indent=1))
+    else:
+        tell("\n".join(found.lines()))
+    return 0 if found.ok else 1

@@ -1,0 +1,71 @@
+"""What runtimes of accelerators other than NVIDIA's say in their own words: Ascend, Gaudi, ROCm, XPU."""
+
+from __future__ import annotations
+
+from dstui.diagnosis.signature import Signature, rx
+
+SIGNATURES = (
+    Signature(
+        "NPU-LINK",
+        "root",
+        "Ascend ranks could not connect to each other",
+        "A rank did not start, or did not come as far, another device is faulty, or a firewall is between the hosts.",
+        (
+            "EI0006: ",
+            "Getting socket times out",
+        ),
+        ("Look at the ranks that say nothing of this: they did not start, or failed first", "HCCL_CONNECT_TIMEOUT: more seconds"),
+        "hccn_tool -i 0 -link -g on each host: whether the device's link is up.",
+        explains=("NPU-ERROR",),
+        alone=True,
+        sure=False,
+        alike=("INIT-HANG-NET", "KILLED-UNKNOWN"),
+    ),
+    Signature(
+        "NPU-RANKTABLE",
+        "root",
+        "The rank table does not fit the devices of this host",
+        "Device numbers, addresses or the number of servers in RANK_TABLE_FILE are not those of the hosts.",
+        ("EI0004: ", "The ranktable is invalid"),
+        ("Write the rank table anew for these hosts, or start without one (torchrun and msrun need none)",),
+        "hccn_tool -i 0 -ip -g: the address of each device.",
+        explains=("NPU-ERROR",),
+        alone=True,
+    ),
+    Signature(
+        "NPU-ERROR",
+        "root",
+        "An operator failed on the NPU",
+        "The runtime of Ascend does not know an operator for these shapes or types, or the device is at fault.",
+        (
+            rx("9999: Inner Error", r"\bE[A-Z]9999: Inner Error"),
+            *(f"{code}: " for code in ("EZ1001", "EZ3002", "EZ3003")),
+            rx("errCode", r"'errCode': 'E[5-9B]\d{4}'"),
+            "[EB0000]",
+        ),
+        (
+            "Read the lines below its code: they name the operator and what it refused",
+            "ASCEND_LAUNCH_BLOCKING=1 shows which line of the script called it",
+        ),
+        "The same line with ASCEND_LAUNCH_BLOCKING=1.",
+        sure=False,
+        alike=("USER-PY", "DTYPE-UNSUPPORTED", "OOM-GPU"),
+    ),
+    Signature(
+        "ACCEL-ERROR",
+        "root",
+        "The accelerator's runtime reported an error of its own",
+        "The driver, a kernel or the device failed below PyTorch.",
+        (
+            rx("FATAL ERROR :: MODULE:", r"FATAL ERROR :: MODULE:(?!PT_DEVMEM Allocation)"),  # Gaudi
+            rx("synStatus", r"synStatus\s*[=:]\s*(?!0\b|synSuccess)\w+"),
+            rx("_RESULT_ERROR_DEVICE_LOST", r"(?:UR|ZE|PI)_RESULT_ERROR_DEVICE_LOST"),  # XPU
+            rx("HSA_STATUS_ERROR", r"HSA_STATUS_ERROR(?!_OUT_OF_RESOURCES)\w*"),  # ROCm
+            rx("HIPBLAS_STATUS_", r"HIPBLAS_STATUS_(?!SUCCESS)\w+"),
+        ),
+        ("Look into the kernel's log of that host (dmesg), and whether the device answers: rocm-smi, hl-smi, xpu-smi",),
+        "dmesg of the host, at that moment.",
+        sure=False,
+        alike=("OOM-GPU", "CUDA-ILLEGAL", "DRIVER-OLD"),
+    ),
+)

@@ -1,0 +1,186 @@
+"""The forecast at length: what fills the memory (`M`), and the plans that fit this machine (`r`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from textual import on
+
+from dstui.machine.report import format_size
+from dstui.plan import PlanError
+from dstui.plan.finding import Fix
+from dstui.tui.dialogs.dialog import Lines
+from dstui.tui.dialogs.reading import WIDTH, TextViewer
+from dstui.tui.forms.memory_rows import NAMES, SEVERITY, columns, needed, place_rows
+from dstui.tui.forms.steps.figures import figure, headings
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
+from dstui.tui.kit.tools import in_thread
+
+if TYPE_CHECKING:
+    from dstui.facts.measured import Taken
+    from dstui.forecast.forecast import Forecast, Need, Verdict
+    from dstui.forecast.recommend import RankedPlan, RankedPlans
+    from dstui.jobs.store.plan_diff import Change
+    from dstui.tui.session.forecasts import Outlook
+
+
+PART, AMOUNT = 26, 9
+"""Cells for the name of a part and for its bytes."""
+WHOSE = {"gpu": "each GPU", "host": "the RAM of a node", "nvme": "the NVMe of a node"}
+LEAST = 1e-3
+"""Share of a place from which a part is named."""
+
+
+def breakdown(outlook: Outlook, screen: int) -> TextViewer:
+    """The dialog, on a screen so many cells wide."""
+    return TextViewer(
+        "What fills the memory (estimate)", list(breakdown_rows(outlook.forecast, min(WIDTH, screen * 96 // 100 - 8), outlook.runs))
+    )
+
+
+def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
+    """Every place with its parts and moments, then the checkpoint, what runs of the model took here, and what is not known."""
+    for name, need in needed(estimate).items():
+        yield row((f"{NAMES[name]}: {WHOSE[name]}", "title"))
+        yield from place_rows({name: need}, width)
+        yield from _parts(need, width)
+        yield from _moments(need, width)
+        yield BLANK
+    if estimate.checkpoint:
+        yield from paragraph(f"A checkpoint takes {format_size(estimate.checkpoint)} on disk.", width)
+    if runs:
+        yield row(("Measured here before", "title"))
+        for run in runs:
+            yield from paragraph(str(run), width, first=(Span("  - ", "dim"),))
+    if estimate.unknown:
+        yield row(("Not known, and would narrow it", "title"))
+        for sentence in estimate.unknown:
+            yield from paragraph(sentence, width, first=(Span("  - ", "dim"),))
+
+
+def _parts(need: Need, width: int) -> Iterator[Row]:
+    total, cells = max(need.bytes or 1, 1), max(width - PART - AMOUNT - 10, 5)
+    named = {part: amount for part, amount in need.parts.items() if amount >= total * LEAST}
+    for part, amount in sorted(named.items(), key=lambda item: -item[1]):
+        share = amount / total
+        words = f"  {fit(part.replace('_', ' '), PART)}{format_size(amount):>{AMOUNT}}"
+        yield row(words, (f" {share:>4.0%} ", "dim"), ("█" * max(round(share * cells), 1), "value"))
+    if rest := sum(need.parts.values()) - sum(named.values()):
+        yield row((f"  {fit('all others', PART)}{format_size(rest):>{AMOUNT}}", "dim"))
+
+
+def _moments(need: Need, width: int) -> Iterator[Row]:
+    if len(need.moments) > 1:
+        others = ", ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items() if moment != need.peak)
+        yield from paragraph(f"The peak is at: {need.peak}. At other moments: {others}.", width - 2, "dim", indent="  ")
+
+
+MOST_CHANGES = 8
+"""Lines that show what a plan changes."""
+INDENT = "    "
+SCRIPTS = "model.activation_checkpointing"
+"""What a Plan only says of the script."""
+
+
+class Recommended(Lines):
+    """The ranked table. Dismissed with the Fix that makes the chosen plan, or with None."""
+
+    DEFAULT_CSS = "Recommended > Vertical { width: 114; }"
+    ROWS = "recommended"
+
+    def __init__(self, outlook: Outlook) -> None:
+        super().__init__("Which plan is best here")
+        self.outlook = outlook
+        self.found: RankedPlans | None = None
+
+    @property
+    def room(self) -> int:
+        """Cells for text."""
+        return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
+
+    def on_mount(self) -> None:
+        """Search beside the screen."""
+        in_thread(self, self._search)
+
+    def _search(self) -> None:
+        found = self.outlook.recommended()
+        self.call_later(self._show, found)
+
+    def _show(self, found: RankedPlans) -> None:
+        self.found = found
+        self.redraw()  # twice: what a plan changes stands under the cursor, which has no row before the first
+        self.redraw()
+
+    def lines(self) -> Sequence[Row]:
+        """The table, or that it is being made."""
+        if self.found is None:
+            return [row(("Searching…", "dim"))]
+        return ranked_rows(self.outlook, self.found, self.rows.cursor, self.room)
+
+    @on(RowList.Moved, "#recommended")
+    def _moved(self) -> None:
+        self.redraw()
+        self.rows.reveal(self.rows.cursor, MOST_CHANGES)
+        self.rows.reveal(self.rows.cursor)
+
+    @on(RowList.Chosen, "#recommended")
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        if self.found is not None and isinstance(event.key, int) and event.key < len(self.found.rows):
+            plan = self.found.rows[event.key]
+            self.dismiss(Fix(plan.why.partition(";")[0], plan.patch))
+
+
+def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: int) -> list[Row]:
+    """The Plan as it is, then a row for each plan, numbered; under the one at the cursor what it changes."""
+    if found.problem:
+        return paragraph(f"No recommendation: {found.problem}", width)
+    estimate = outlook.forecast
+    rows = [_line(figure(estimate), "the Plan as it is", estimate.verdict, width), BLANK]
+    if not found.rows:
+        ways = found.ways or ("nothing that was tried: a smaller model, or larger GPUs",)
+        rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
+        return rows + [line for way in ways for line in paragraph(way, width - 2, first=(Span("- ", "accent"),))]
+    rows += paragraph(
+        f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence, {found.order}:", width, "dim"
+    )
+    rows.append(row((f"{headings(estimate)}  RAM", "faint")))
+    for number, plan in enumerate(found.rows):
+        best = f"{', '.join(plan.best_at)}: " if plan.best_at else ""
+        rows.append(_line(_figures(plan), best + plan.why, plan.verdict, width, number))
+        if number == cursor:
+            rows += _changes(outlook, plan, width)
+    rows += paragraph(f"Cheaper: {found.cheapest}", width, "dim") if found.cheapest else []
+    return rows
+
+
+def _line(figures: str, words: str, verdict: Verdict, width: int, key: int | None = None) -> Row:
+    room = width - len(figures) - 2
+    return row((f"{figures}  ", STYLE_OF[SEVERITY[verdict]]), fit(words, min(len(words), room)), key=key)
+
+
+def _figures(plan: RankedPlan) -> str:
+    figures = columns(plan.gpu_bytes, plan.headroom, plan.speed.tokens if plan.speed else None)
+    ram = f"{(plan.host_bytes or 0) / 2**30:.0f}G{'!' if plan.tight == 'host' else ''}"
+    return f"{GLYPHS[SEVERITY[plan.verdict]]} {figures} {ram:>5}"
+
+
+def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
+    """What a plan would write, key by key, and what bounds it."""
+    from dstui.jobs.store.plan_diff import changes
+
+    try:
+        lines = [_sentence(change) for change in changes(outlook.plan, outlook.plan.patch(plan.patch))]
+    except PlanError as error:
+        lines = [str(error)]
+    shown = lines[:MOST_CHANGES] if lines else ["nothing changes: this is the Plan as it is"]
+    shown += [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
+    words = paragraph(plan.why, width - len(INDENT), "dim", indent=INDENT) if len(_figures(plan)) + 2 + len(plan.why) > width else []
+    return [*words, *(line for text in shown for line in paragraph(text, width - len(INDENT), "value", indent=INDENT))]
+
+
+def _sentence(change: Change) -> str:
+    """One key; of what the script itself must do, that it must."""
+    return str(change).replace("deepspeed.", "", 1) + (" (the script must do it)" if change.path == SCRIPTS else "")

@@ -1,0 +1,158 @@
+"""Texts to read: help, a line of the log, and rows of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual import on
+
+from dstui.tui.dialogs.dialog import Lines, ToRead
+from dstui.tui.forms.fields import Field, help_for
+from dstui.tui.kit.keys import KEYS
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
+
+if TYPE_CHECKING:
+    from dstui.logs.log_rows import LogLine, LogRows
+
+WIDTH = 108
+"""Cells of text at most."""
+
+
+class TextViewer(ToRead):
+    """Rows; closed by any key that does not scroll, with None, or with the key of the row that was chosen."""
+
+    DEFAULT_CSS = """
+    TextViewer > Vertical { width: 114; }
+    TextViewer RowList { max-height: 100%; }
+    """
+    ROWS = "reading"
+    SCROLLING = (*ToRead.SCROLLING, "enter")
+
+    def __init__(self, title: str, rows: Sequence[Row]) -> None:
+        super().__init__(title)
+        self.text = rows
+
+    def on_mount(self) -> None:
+        """Show it."""
+        self.rows.show_rows(self.text)
+        self.rows.styles.height = len(self.text)
+        self.rows.focus()
+
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+
+class Help(Lines, ToRead):
+    """Read with the arrows; any other key closes it."""
+
+    ROWS = "help"
+
+    def __init__(self, pane: str, field: Field | None) -> None:
+        super().__init__("Help")
+        self.pane, self.field = pane, field
+
+    def lines(self) -> list[Row]:
+        """The help for the place where it was called."""
+        return help_rows(self.pane, self.field, self.room)
+
+
+def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:
+    """The help as rows, `width` cells wide."""
+    rows: list[Row] = []
+    if field is not None:
+        rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
+        rows += [*_catalogue_rows(field.path, width), BLANK]
+    shown = [k for k in KEYS if pane in k.where]
+    return rows + [line for k in shown for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
+
+
+def _catalogue_rows(path: str, width: int) -> list[Row]:
+    from dstui.plan.catalogue import lookup
+
+    key = lookup(path.removeprefix("deepspeed.")) if path.startswith("deepspeed.") else None
+    if key is None:
+        return []
+    facts = {
+        "type": key.type,
+        "default": "" if key.default is None else str(key.default),
+        "values": ", ".join(map(str, key.choices)),
+        "ZeRO stages": ", ".join(map(str, key.stages)),
+        "since": key.since or "",
+        "until": key.until or "",
+        "source": key.source,
+    }
+    named = [*facts.items(), *(("explained", page) for page in key.pages)]
+    return [line for name, text in named if text for line in paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left)]
+
+
+BEFORE, AFTER = 8, 40
+"""Lines of the rank around it."""
+REACH = 2000
+"""Rows in which they are looked for."""
+
+
+class WholeLine(ToRead):
+    """Read with the arrows; any other key closes it."""
+
+    DEFAULT_CSS = """
+    WholeLine > Vertical { width: 94%; height: 90%; max-height: 90%; }
+    WholeLine RowList { height: 1fr; max-height: 100%; }
+    """
+
+    ROWS = "whole-line"
+
+    def __init__(self, lines: LogRows, number: int, hosts: dict[int, str]) -> None:
+        from dstui.logs.time_parsing import format_clock
+
+        line, who = lines.line(number), lines.ranks_of(number)
+        host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
+        super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", format_clock(line.time)))))
+        self.number, self.near = number, around(lines, number)
+
+    def on_mount(self) -> None:
+        """Show it once the width is known, with the line in view."""
+        self.rows.focus()
+        self.call_after_refresh(self._show)
+
+    def _show(self) -> None:
+        rows: list[Row] = []
+        at, view = 0, self.rows
+        for number, line in self.near:
+            at = len(rows) if number == self.number else at
+            rows += paragraph(line.text, view.size.width - 4, "title" if number == self.number else "dim")
+        view.show_rows(rows)
+        view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)
+
+
+def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
+    """A row, and those near it that its rank said."""
+    rank = lines.line(number).rank
+
+    def of_rank(rows: range, most: int) -> list[tuple[int, LogLine]]:
+        found: list[tuple[int, LogLine]] = []
+        for n in rows:
+            if len(found) == most:
+                break
+            line = lines.line(n)
+            if line.rank == rank or (line.repeats > 1 and rank in lines.ranks_of(n)):
+                found.append((n, line))
+        return found
+
+    before = of_rank(range(number - 1, max(lines.first, number - REACH) - 1, -1), BEFORE)
+    return [*before[::-1], (number, lines.line(number)), *of_rank(range(number + 1, min(lines.end, number + REACH)), AFTER)]
+
+
+def ranks_text(ranks: list[int]) -> str:
+    """rank 3; ranks 0-7, 9."""
+    spans: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and spans[-1][1] == rank - 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    text = ", ".join(f"{low}" if low == high else f"{low}-{high}" for low, high in spans)
+    return f"rank{'s' if len(set(ranks)) > 1 else ''} {text}" if text else ""

@@ -1,0 +1,126 @@
+"""Questions before dstui runs a program that the user has not chosen: those of another's job folder, an unknown interpreter."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import App
+from textual.widgets import Input
+
+from dstui.base.text import sanitise
+from dstui.plan import Plan
+from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
+from dstui.tui.kit.text_row import BLANK, Row, Span, paragraph
+from dstui.tui.kit.tools import in_thread
+from dstui.tui.session.reference_check import ReferenceCheck
+from dstui.tui.session.session import Session
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
+    from dstui.render.target import Target
+
+
+LINES = 3
+"""Lines of one fact at most."""
+
+
+def reasons(plan: Plan) -> list[str]:
+    """Return why a launch of this Plan is asked about, in sentences. Empty where it is not."""
+    from dstui.documents.trusted_python import about, answer, own
+
+    found = []
+    if foreign := foreign_folder(plan):
+        found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
+    if not own(plan) and answer(plan) is not True:
+        found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
+    return found
+
+
+def foreign_folder(plan: Plan) -> str:
+    """Return why the job folder that a Plan was read from is not the user's own; "" where it is, or where it was read from elsewhere."""
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.store.index import is_job
+    from dstui.jobs.store.ownership import NotOwn, own_tag
+
+    folder = JobFolder(Path(plan.source).parent)
+    if not is_job(folder):
+        return ""
+    try:
+        own_tag(folder, folder.read_status())
+    except NotOwn as why:
+        return f"{folder.name} {why}"
+    return ""
+
+
+def question(why: list[str], target: Target) -> Ask:
+    """Return the question, with what would be started and where. The first answer, which Enter gives, is no."""
+    answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
+    return Ask("Start these programs?", " ".join(why), answers, [*_details(target), BLANK])
+
+
+def _details(target: Target) -> list[Row]:
+    """What would be started: each fact as it stands in the Plan, sanitised."""
+    from dstui.render.launch import RenderError, interpreter
+
+    plan = target.plan
+    try:
+        hosts = ", ".join(target.launch.hosts)
+    except RenderError:  # the launch says it
+        hosts = "unknown"
+    workdir = plan.place(plan.job.workdir)
+    script = plan.job.script or f"-m {plan.job.module}"
+    facts = {"interpreter": interpreter(plan), "folder": workdir, "script": script, "arguments": shlex.join(plan.job.args), "hosts": hosts}
+    facts |= {"environment": ", ".join(plan.cluster.env), "at the end": plan.run.on_end or ""}
+    return [line for name, value in facts.items() if value for line in _fact(name, value)]
+
+
+def _fact(name: str, value: str) -> list[Row]:
+    """A fact in a few lines: the answers below must stay in sight, and Review shows the whole command."""
+    lines = paragraph(sanitise(value), WIDTH - 3, first=(Span(f"{name:12} ", "dim"),))
+    return lines if len(lines) <= LINES else [*lines[: LINES - 1], Row((Span(" " * 13), Span("… (Review shows all of it)", "dim")))]
+
+
+AGAIN = 1.0
+"""Seconds after which it is tried again to ask, where something else is asked or typed."""
+
+
+class Trusting:
+    """Asks about each interpreter once in a session."""
+
+    def __init__(self, app: App[int], reference: ReferenceCheck | None, session: Session) -> None:
+        """`reference` is asked again, once the user has said yes."""
+        self._app, self._reference, self._session = app, reference, session
+        self._asked_about: frozenset[str] = frozenset()
+
+    def ask(self, plan: Plan) -> None:
+        """Ask about the interpreter of this Plan, when nothing else is asked and nothing typed."""
+        from dstui.documents.trusted_python import about
+        from dstui.render.launch import interpreter
+
+        python = interpreter(plan)
+        if python in self._asked_about:
+            return
+        if isinstance(self._app.focused, Input) or len(self._app.screen_stack) > 1:
+            self._app.set_timer(AGAIN, partial(self.ask, plan))
+            return
+        self._asked_about |= {python}
+        known = f" {about(plan)}".rstrip()
+        text = f"The Plan names an interpreter of its own for the ranks:\n{python}\n"
+        text += "May dstui run it also while you only look, so that its DeepSpeed judges the Plan? Else dstui's own does."
+        text += f"{known} A launch runs it too, and asks where you have not agreed."
+        answers = [Answer("n", "no, dstui's own judges", False), Answer("y", "yes, run it: I know this Plan", True)]
+        self._app.push_screen(Ask("Another interpreter", text, answers), partial(self._answered, plan))
+
+    def _answered(self, plan: Plan, yes: bool | None) -> None:
+        if yes is not None:
+            in_thread(self._app, partial(self._remember, plan, yes))
+
+    def _remember(self, plan: Plan, yes: bool) -> None:
+        from dstui.documents.trusted_python import remember
+
+        remember(plan, yes)
+        if yes and self._reference is not None:
+            self._reference.ask(self._session.state)

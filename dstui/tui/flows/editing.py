@@ -1,0 +1,163 @@
+"""Edits that take a question: the value of any key, one more model, the fix of a finding, a plan of the forecast."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
+
+from dstui.plan import PlanError
+from dstui.plan.another_model import add_model, name_problem
+from dstui.plan.load import MOST_MODELS
+from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
+from dstui.tui.forms.fields import help_for, shown, typed
+from dstui.tui.kit.tools import in_thread, say
+from dstui.tui.session.messages import FilesChanged
+from dstui.tui.session.session import Session
+from dstui.tui.session.state import UNSET
+
+if TYPE_CHECKING:
+    from dstui.plan.finding import Finding, Fix
+    from dstui.tui.session.forecasts import Outlook
+
+
+def yaml_value(text: str) -> Any:
+    """What was typed, as YAML has it: 5e8 is a number, [1, 2] a list. DocumentError where it is none."""
+    from dstui.plan.document import Document
+
+    return Document(f"v: {text}").data["v"]
+
+
+def no_yaml(text: str) -> str:
+    """Why this is no YAML value; "" where it is one."""
+    from dstui.plan.document import DocumentError
+
+    try:
+        yaml_value(text)
+    except DocumentError as error:
+        return error.message
+    return ""
+
+
+class TypingKeys:
+    """Asks for the value of any key of the Plan, and writes it."""
+
+    def __init__(self, app: App[int], session: Session) -> None:
+        self._app, self._session = app, session
+
+    def ask(self, path: str) -> None:
+        """Type the value at this dotted path."""
+        value = self._session.state.plan.get(path, UNSET)
+        text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty takes the key out:"
+        self._app.push_screen(Prompt("Set a key", text, typed(value), no_yaml), partial(self._write, path))
+
+    def _write(self, path: str, text: str | None) -> None:
+        if text is None:
+            return
+        if self._session.edit((path, yaml_value(text) if text.strip() else UNSET)):
+            say(self._app, f"{path.removeprefix('deepspeed.')}: {shown(self._session.state.plan.get(path, UNSET))}")
+        else:
+            say(self._app, self._session.state.refusal[1], "error")
+
+
+TITLE = "Add a model"
+ROLES = [
+    Answer("t", "train it: it has an optimizer of its own", "train"),
+    Answer("i", "inference only, as a teacher: stage 3, no optimizer", "inference"),
+]
+
+
+class AddingModels:
+    """From a name to a Plan with one more model, as one step of undo."""
+
+    def __init__(self, app: App[Any], session: Session) -> None:
+        self._app, self._session = app, session
+
+    def ask(self) -> None:
+        """Ask for the names, that of the present model first where it has none."""
+        models = self._session.state.plan.models
+        if len(models) >= MOST_MODELS:
+            say(self._app, f"{MOST_MODELS} models are the most in one run.", "warning")
+        elif models:
+            self._ask_name("")
+        else:
+            text = "Its configuration becomes that of a model with a name, in a file of its own. The model that is here now is called:"
+            self._app.push_screen(Prompt(TITLE, text, "student", lambda name: name_problem(name, {})), self._ask_name)
+
+    def _ask_name(self, present: str | None) -> None:
+        if present is None:
+            return
+        taken = dict.fromkeys((present, *self._session.state.plan.models))
+        prompt = Prompt(TITLE, "The other one is called:", "" if "teacher" in taken else "teacher", lambda name: name_problem(name, taken))
+        self._app.push_screen(prompt, partial(self._ask_role, present))
+
+    def _ask_role(self, present: str, name: str | None) -> None:
+        if name is not None:
+            self._app.push_screen(Ask(TITLE, f"What is done with {name}?", ROLES), partial(self._add, present, name))
+
+    def _add(self, present: str, name: str, role: str | None) -> None:
+        if role is None:
+            return
+        try:
+            self._session.replace(add_model(self._session.state.plan, name, role, present).text)
+        except PlanError as error:
+            say(self._app, str(error), "error")
+            return
+        self._session.select_model(name)
+        say(self._app, f"{name} has its own configuration; O goes to the next model.")
+
+
+class Fixing:
+    """Applies a fix, and says what was done. Posts FilesChanged where it was done to files."""
+
+    def __init__(self, app: App[int], session: Session) -> None:
+        self._app, self._session = app, session
+
+    def fix(self, finding: Finding | None) -> None:
+        """Apply the fix of a finding; None where no finding has one."""
+        if finding is None or finding.fix is None:
+            say(self._app, "There is no fix to apply.")
+        elif finding.fix.removes:
+            in_thread(self._app, partial(self._remove_files, finding.fix))
+        elif self._session.apply(finding.fix):
+            say(self._app, f"{finding.code}: {finding.fix.text} (z takes it back)")
+        else:
+            say(self._app, f"{finding.fix.text}: this one is yours to do.")
+
+    def _remove_files(self, fix: Fix) -> None:
+        from dstui.jobs.store.op_locks import remove_locks
+
+        self._app.call_later(say, self._app, remove_locks(fix.removes))
+        self._app.post_message(FilesChanged())
+
+
+class Forecasting:
+    """Shows it in dialogs; where there is no forecast, says why."""
+
+    def __init__(self, app: App[int], session: Session) -> None:
+        self._app, self._session = app, session
+
+    def recommend(self) -> None:
+        """The plans that fit, the best first; the one that is chosen becomes the Plan, in one step of undo."""
+        if outlook := self._outlook():
+            from dstui.tui.dialogs.forecast_dialogs import Recommended
+
+            self._app.push_screen(Recommended(outlook), self._take)
+
+    def _take(self, fix: Fix | None) -> None:
+        if fix is not None and self._session.apply(fix):
+            say(self._app, f"{fix.text} (z takes it back)")
+
+    def break_down(self) -> None:
+        """What fills the memory, part by part."""
+        if outlook := self._outlook():
+            from dstui.tui.dialogs.forecast_dialogs import breakdown
+
+            self._app.push_screen(breakdown(outlook, self._app.size.width))
+
+    def _outlook(self) -> Outlook | None:
+        outlook = self._session.state.outlook
+        if outlook is None or outlook.forecast.problem:
+            say(self._app, outlook.forecast.problem if outlook else "Name the model first (model.source or params, in step 2).", "warning")
+        return outlook if outlook and not outlook.forecast.problem else None

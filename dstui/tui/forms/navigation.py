@@ -1,0 +1,153 @@
+"""The lines around a form: the title of the Plan, the checklist of steps, and on a narrow screen the tabs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from textual import events
+from textual.message import Message
+
+from dstui.render.config_files import config_name
+from dstui.tui.forms.steps import STEPS, Step, badge
+from dstui.tui.forms.steps.precision import precision_of
+from dstui.tui.forms.steps.zero import stage_text
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import GLYPHS, STYLE_OF, Row, Span, fit, row
+from dstui.tui.kit.tools import label
+from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
+
+
+class TitleBar(RowList):
+    """One line; nothing in it can be chosen."""
+
+    MARGIN = 0
+    can_focus = False
+
+    def __init__(self) -> None:
+        super().__init__(id="title-bar")
+
+    def show(self, state: State, path: Path | None) -> None:
+        """Draw it."""
+        self.show_rows([title_row(state, path, self.size.width or 80)])
+
+
+def title_row(state: State, path: Path | None, width: int) -> Row:
+    """`dstui  plan.yaml *   2 x H100 …   ZeRO-3 · bf16 · AdamW   ✖ 1 ▲ 2`, as much of it as fits."""
+    name = path.name if path else state.plan.name or "unnamed"
+    counts = [(f"{GLYPHS[s]} {state.counted(s)}  ", s) for s in ("error", "warning") if state.counted(s)]
+    verdict = [Span(*c) for c in counts] or ([Span(f"{GLYPHS['ok']} ok  ", "ok")] if state.checked else [])
+    left = (Span(" dstui ", "accent"), Span(f" {name}", "title"), Span("" if state.saved else " *", "warning"))
+    right = (Span(f"{configuration(state.plan)}   ", ""), *verdict)
+    used = sum(len(s.text) for s in left + right) + 6
+    machine = _machine(state)
+    middle = Span("   " + fit(machine, min(len(machine), max(width - used, 0))), "dim")
+    return Row((*left, middle), right)
+
+
+def configuration(plan: Plan) -> str:
+    """`ZeRO-3 · bf16 · AdamW`."""
+    optimizer = plan.get("deepspeed.optimizer.type", None)
+    return " · ".join([f"ZeRO-{stage_text(State(plan))}", precision_of(plan), *([str(optimizer)] if optimizer else [])])
+
+
+def _machine(state: State) -> str:
+    if state.machine is None:
+        return "looking at this machine…"
+    from dstui.machine.descriptions import summarise  # brings the machine's module, which the first frame does without
+
+    return summarise(state.machine)
+
+
+class StepList(RowList):
+    """The steps; choosing one goes there."""
+
+    KEEPS_POINTER = True
+
+    def __init__(self) -> None:
+        super().__init__(id="steps")
+        label(self, "Steps", "")
+        self.current: Step = STEPS[0]
+
+    def show(self, state: State, current: Step) -> None:
+        """Draw badges and values."""
+        self.current = current
+        self.show_rows([_step_row(number, step, state, self.size.width or 26, step is current) for number, step in enumerate(STEPS, 1)])
+        self.cursor = current.id
+
+
+def _step_row(number: int, step: Step, state: State, width: int, here: bool) -> Row:
+    mark = badge(step, state)
+    room = width - RowList.MARGIN - cell_len(f"{GLYPHS[mark]} 1 {step.title}") - 2
+    value = step.value(state)
+    return row(
+        (GLYPHS[mark], STYLE_OF[mark]),
+        (f" {number} ", "dim"),
+        (step.title, "title" if here else ""),
+        right=[(fit(value, min(cell_len(value), max(room, 0))), "value" if here else "dim")],
+        key=step.id,
+    )
+
+
+class StepLine(RowList):
+    """All steps on one line, for narrow screens and for the run, which wants the width."""
+
+    MARGIN = 0
+    can_focus = False
+
+    def __init__(self) -> None:
+        super().__init__(id="step-line")
+
+    def show(self, state: State, current: Step) -> None:
+        """Glyph and number of each step, title and value of the current one."""
+        fragments: list[Span] = [Span(" ")]
+        for number, step in enumerate(STEPS, 1):
+            mark = badge(step, state)
+            fragments += [Span(GLYPHS[mark], STYLE_OF[mark]), Span(str(number), "title" if step is current else "dim")]
+            if step is current:
+                fragments += [Span(f" {step.title} ", "title"), Span(step.value(state), "value")]
+            fragments.append(Span("  "))
+        self.show_rows([Row(tuple(fragments))])
+
+
+TABS = ("form", "preview", "checks")
+
+
+class TabLine(RowList):
+    """One line with the names of the tabs; a click shows one."""
+
+    MARGIN = 0
+    can_focus = False
+
+    class TabPicked(Message):
+        """A tab was clicked."""
+
+        def __init__(self, tab: str) -> None:
+            super().__init__()
+            self.tab = tab
+
+    def __init__(self) -> None:
+        super().__init__(id="tab-line")
+        self._ends: list[tuple[int, str]] = []
+
+    def show(self, state: State, current: str) -> None:
+        """Draw the names, with what the checks found."""
+        counts = " ".join(f"{GLYPHS[s]} {state.counted(s)}" for s in ("error", "warning") if state.counted(s)) or GLYPHS["ok"]
+        names = {"form": "Form", "preview": config_name(state.plan.focus), "checks": f"Checks {counts if state.checked else ''}"}
+        fragments: list[Span] = []
+        end, self._ends = 0, []
+        for tab in TABS:
+            text = f" ▸{names[tab]} " if tab == current else f"  {names[tab]} "
+            fragments.append(Span(text, "title" if tab == current else "dim"))
+            end += len(text)
+            self._ends.append((end, tab))
+        self.show_rows([Row(tuple(fragments), (Span("tab", "accent"), Span(" next", "dim")))])
+
+    def on_click(self, event: events.Click) -> None:
+        """Show the tab that was clicked."""
+        if tab := next((tab for end, tab in self._ends if event.x < end), ""):
+            self.post_message(self.TabPicked(tab))

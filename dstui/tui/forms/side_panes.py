@@ -1,0 +1,142 @@
+"""Beside the form: ds_config.json as it will be written, line for line, and the findings with their fixes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import NamedTuple
+
+from textual import on
+
+from dstui.plan.finding import Finding
+from dstui.render.config_files import config_name
+from dstui.tui.forms.steps import Step, step_of
+from dstui.tui.forms.steps.step import of_model
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
+from dstui.tui.kit.tools import label
+from dstui.tui.session.messages import PathChosen
+from dstui.tui.session.state import State
+
+_TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)|("(?:[^"\\]|\\.)*")|(-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN)')
+
+
+class LineKey(NamedTuple):
+    """A line of ds_config.json, counted from 0, and the dotted path that it shows; "" for a bracket."""
+
+    number: int
+    path: str
+
+
+class Preview(RowList):
+    """The preview; choosing a line goes to the field that writes it."""
+
+    MARGIN = 1
+
+    def __init__(self) -> None:
+        super().__init__(id="preview")
+
+    def show(self, state: State) -> None:
+        """Draw the lines, and bring a changed one into view."""
+        self.show_rows([_line(line.text, line.path, number, number in state.changed) for number, line in enumerate(state.lines)])
+        label(self, config_name(state.plan.focus), f"{len(state.changed)} changed" if state.changed else "")
+        if state.changed and not self.has_focus:
+            self._reveal_changed(state)
+
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        match event.key:
+            case LineKey(path=path) if path:
+                self.post_message(PathChosen(f"deepspeed.{path}"))
+
+    def _reveal_changed(self, state: State) -> None:
+        top, bottom = min(state.changed), max(state.changed)
+        height, at = self.size.height, self.scroll_offset.y
+        if top < at or bottom >= at + height:
+            self.scroll_to(y=max(min(top - 1, bottom - height // 2), 0), animate=False)
+
+
+@lru_cache(maxsize=2048)
+def _line(text: str, path: str, number: int, changed: bool) -> Row:
+    return Row(tokens(text), key=LineKey(number, path), mark="▎" if changed else "")
+
+
+def tokens(text: str) -> tuple[Span, ...]:
+    """A line of JSON as coloured pieces."""
+    fragments: list[Span] = []
+    end = 0
+    for match in _TOKEN.finditer(text):
+        fragments.append(Span(text[end : match.start()], "dim"))
+        key, colon, string, number = match.groups()
+        fragments += [Span(key, "name"), Span(colon, "dim")] if key else [Span(string, "string")] if string else [Span(number, "number")]
+        end = match.end()
+    return tuple(p for p in (*fragments, Span(text[end:], "dim")) if p.text)
+
+
+class FindingKey(NamedTuple):
+    """The first row of a finding."""
+
+    number: int
+
+
+class Checks(RowList):
+    """The list of findings; choosing one goes to the field it is about."""
+
+    def __init__(self) -> None:
+        super().__init__(id="checks")
+        self.findings: tuple[Finding, ...] = ()
+
+    def show(self, state: State) -> None:
+        """Draw the findings."""
+        self.findings = state.findings
+        label(self, "Checks", "  ".join(filter(None, (_counts(state), state.deepspeeds_word()))))
+        self.show_rows(check_rows(state, (self.size.width or 38) - 1))
+
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        if (finding := self.finding(event.key)) is not None:
+            self.post_message(PathChosen(finding.path))
+
+    def finding(self, key: Hashable) -> Finding | None:
+        """What a row stands for; None where it stands for none, or is gone."""
+        return self.findings[key.number] if isinstance(key, FindingKey) and key.number < len(self.findings) else None
+
+    def to_fix(self, step: Step) -> Finding | None:
+        """The finding under the cursor while this list has the focus; else the first that has a fix, on this step if there is one."""
+        if self.has_focus and (here := self.finding(self.cursor)) is not None:
+            return here
+        shown = [f for f in self.findings if step.pane == "form" or f.severity != "info"]  # the review tells no mere notes
+        fixable = [f for f in shown if f.fix is not None and f.fix.by_key]
+        return next((f for f in fixable if step_of(f.path) is step), None) or next(iter(fixable), None)
+
+
+def _counts(state: State) -> str:
+    return "  ".join(f"{GLYPHS[s]} {state.counted(s)}" for s in ("error", "warning") if state.counted(s))
+
+
+def check_rows(state: State, width: int) -> list[Row]:
+    """The findings as rows."""
+    if not state.checked:
+        return [row((f"{GLYPHS['unknown']} not looked at yet", "dim"))]
+    if not state.findings:
+        return [row((GLYPHS["ok"], "ok"), " nothing to complain about")]
+    rows: list[Row] = []
+    for number, finding in enumerate(state.findings):
+        rows += _finding_rows(number, finding, width)
+    return rows
+
+
+def _finding_rows(number: int, finding: Finding, width: int) -> list[Row]:
+    style = STYLE_OF[finding.severity]
+    glyph = GLYPHS.get(finding.severity, "i")
+    model, path = of_model(finding.path)
+    path = f"{model}: {path.removeprefix('deepspeed.')}" if model else path.removeprefix("deepspeed.")
+    name = fit(path, min(len(path), width - len(finding.code) - 6))
+    head = row((glyph, style), (f" {finding.code} ", "dim"), (name, style if finding.severity != "info" else ""), key=FindingKey(number))
+    rows = [head, *paragraph(finding.message, width - 2, indent="  ")]
+    if finding.fix:
+        rows += paragraph(finding.fix.text, width - 2, "value", first=(Span("  x  " if finding.fix.by_key else "  →  ", "accent"),))
+    return [*rows, BLANK]

@@ -1,0 +1,64 @@
+"""Under the form: whether the Plan fits the memory, and help on the field under the cursor."""
+
+from __future__ import annotations
+
+from dstui.tui.forms.fields import Field, Option, help_for
+from dstui.tui.forms.form_rows import HELP
+from dstui.tui.kit.breakpoints import ROOMY
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import Row, fit, paragraph, row
+from dstui.tui.session.state import State
+
+PLACES_AND_SPEED = 5
+"""Lines on a screen that has room for them: three places, the speed and what was measured; on another there is one in all."""
+
+
+class Memory(RowList):
+    """What is needed of GPU, RAM and NVMe, as bars."""
+
+    can_focus = False
+    MARGIN = 1
+
+    def __init__(self) -> None:
+        super().__init__(id="memory")
+
+    def show(self, state: State) -> None:
+        """Draw it. The height is set only where it is another one, for this lays the screen out anew."""
+        if not state.lookups:
+            return
+        from dstui.tui.forms.memory_rows import memory_rows  # which the first frame does without
+
+        roomy = self.app.size.height >= ROOMY
+        rows = memory_rows(state, (self.size.width or 48) - 2, PLACES_AND_SPEED if roomy else 1)
+        self.show_rows(rows)
+        height = len(rows) + roomy
+        if self.styles.height is None or self.styles.height.value != height:
+            self.styles.height = height
+            self.set_class(roomy, "-roomy")
+
+
+class Hint(RowList):
+    """Help on one field."""
+
+    can_focus = False
+    MARGIN = 1
+
+    def __init__(self) -> None:
+        super().__init__(id="hint")
+
+    def show(self, field: Field | None, option: Option | None, state: State) -> None:
+        """Draw the help of this field, or of one of its options; of the row that leads on, where it is none."""
+        width = (self.size.width or 48) - 2
+        self.show_rows(hint_rows(field, option, state, width) if field else paragraph(HELP, width, "dim"))
+
+
+def hint_rows(field: Field, option: Option | None, state: State, width: int) -> list[Row]:
+    """The path, the help text, and the reason where the field is disabled."""
+    disabled = (field.disabled(state) if field.disabled else "") or (option.disabled(state) if option and option.disabled else "")
+    name = "" if field.help else field.path.removeprefix("deepspeed.")
+    rows = [row((fit(name, min(len(name), width)), "name"))] if name else []
+    if disabled:
+        rows += paragraph(f"Not possible now: {disabled}.", width, "warning")
+    elif option is not None and option.says:
+        rows += paragraph(f"{option.label.strip()}: {option.says}.", width)
+    return rows + paragraph(field.help(state) if field.help else help_for(field.path), width, "dim")

@@ -1,0 +1,108 @@
+"""DeepSpeed's own verdict on every edit: a child with its parser is kept warm, and asked by a thread."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from textual.message_pump import MessagePump
+
+from dstui.tui.kit.tools import Latest, in_thread
+from dstui.tui.session.messages import InterpreterNamed, Validated
+from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from dstui.check.reference import ReferenceChecker, ReferenceVerdict
+    from dstui.plan import Plan
+
+
+AFTER = 1.0
+"""Seconds from the start to the child's: importing DeepSpeed takes two of a whole core."""
+
+
+class ReferenceCheck:
+    """The Plan as it is, judged by the DeepSpeed of its interpreter, where the user lets that look, else by dstui's own."""
+
+    def __init__(self, owner: MessagePump) -> None:
+        self._owner = owner
+        self._waiting: Latest[tuple[Plan, int | None]] = Latest()
+        self._child: ReferenceChecker | None = None
+        self._started = False
+
+    def start(self, state: State) -> None:
+        """Start the child in a moment, and have it judge; once, whoever asks how often."""
+        if self._started:
+            return
+        self._started = True
+        in_thread(self._owner, self._work)
+        self.ask(state)
+
+    def ask(self, state: State) -> None:
+        """Have the Plan judged as it is now."""
+        self._waiting.put((state.plan, state.ranks))
+
+    def changed(self, before: State, now: State) -> None:
+        """Another text, or another number of ranks, wants another verdict."""
+        if (now.plan.text, now.ranks) != (before.plan.text, before.ranks) and now.validated != now.plan.text:
+            self.ask(now)
+
+    def _work(self) -> None:
+        from dstui.check.reference import ReferenceFailure
+
+        if self._waiting.closed_within(AFTER):
+            return
+        try:
+            self._validate_all()
+        except ReferenceFailure:  # no DeepSpeed there: the checks stand alone
+            self._waiting.close()
+        finally:
+            self.stop_child()
+
+    def _validate_all(self) -> None:
+        from dstui.check.reference import ReferenceChecker
+        from dstui.documents.trusted_python import own, probe_python, to_be_asked
+        from dstui.render.launch import interpreter
+
+        python = ""
+        while (asked := self._waiting.take()) is not None and not self._waiting.closed:
+            plan, ranks = asked
+            child = self._child
+            if child is None or probe_python(plan) != python:
+                python = probe_python(plan)
+                self.stop_child()
+                child = self._child = ReferenceChecker(python)
+            verdict = verdict_on(child, plan, ranks)
+            instead_of = "" if python != sys.executable or own(plan) else interpreter(plan)
+            self._owner.post_message(Validated(plan.text, replace(verdict, instead_of=instead_of)))
+            if to_be_asked(plan):
+                self._owner.post_message(InterpreterNamed(plan))
+
+    def stop_child(self) -> None:
+        """End the child, in whose answer its thread may wait for a minute. Any thread may call it."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
+
+    def close(self) -> None:
+        """No child outlives the app."""
+        self._waiting.close()
+        self.stop_child()
+
+
+def verdict_on(child: ReferenceChecker, plan: Plan, ranks: int | None) -> ReferenceVerdict:
+    """The verdict on a Plan: of several models' configurations on the first that is refused, else on the last."""
+    for config in plan.configurations.values():
+        verdict = child.validate(plain(config, plan.job.integration != "deepspeed"), ranks)
+        if not verdict.ok:
+            break
+    return verdict
+
+
+def plain(config: Mapping[str, Any], filled: bool) -> dict[str, Any]:
+    """The configuration as DeepSpeed's parser would see it. `filled`: by a reader who replaces every "auto" before."""
+    made = {k: plain(v, filled) if isinstance(v, Mapping) else v for k, v in config.items() if not (filled and v == "auto")}
+    if filled and any(v == "auto" for v in config.values()) and not {"train_batch_size", "train_micro_batch_size_per_gpu"} & made.keys():
+        made |= {"train_micro_batch_size_per_gpu": 1} if "train_micro_batch_size_per_gpu" in config or "train_batch_size" in config else {}
+    return made

@@ -1,0 +1,54 @@
+"""The search: its first row against every plan by brute force, its size, and what its rows say."""
+
+from __future__ import annotations
+
+import pytest
+from brute_force import PROBLEMS, SLOW, Problem, regret, searched
+from targets import TWO_NODES, facts, plan
+
+from dstui.check import check_plan
+from dstui.forecast.recommend import recommend
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=[f"{p.model.split('/')[1]} on {p.where.gpus[0].name} x {p.nodes}" for p in PROBLEMS])
+def test_the_first_row_is_within_a_twentieth_of_the_best_by_brute_force(problem: Problem) -> None:
+    lost, told = regret(problem)
+    assert lost <= 0.05, told
+
+
+def test_ten_thousand_candidates_take_less_than_a_hundred_forecasts_each_as_long_as_a_millisecond() -> None:
+    found = recommend(plan(stage=3, micro=24, steps=105, nodes=2), facts(), TWO_NODES)
+    assert found.candidates > 40_000
+    assert {"sizes of hpZ", "qwZ", "qgZ", "micro-batches", "overlap_comm"} <= set(found.tried)
+
+
+def test_over_a_slow_network_zero_plus_plus_is_first_and_its_patch_is_a_valid_plan() -> None:
+    problem = Problem("meta-llama/Llama-2-13b-hf", SLOW, 8, 4096, 4)
+    row = searched(problem)[0].rows[0]
+    s = row.setup
+    assert (s.stage, s.secondary, s.quantized_weights, s.quantized_gradients) == (3, 8, True, True)
+    applied = plan(problem.model, stage=2, steps=8, sequence=4096, nodes=4).patch(row.patch)
+    zero = applied.get("deepspeed.zero_optimization")
+    assert (zero["zero_hpz_partition_size"], zero["zero_quantized_weights"], zero["zero_quantized_gradients"]) == (8, True, True)
+    assert [f.message for f in check_plan(applied, SLOW) if f.severity == "error"] == []
+
+
+def test_rows_differ_in_what_people_choose_by() -> None:
+    rows = searched(Problem("meta-llama/Llama-2-13b-hf", TWO_NODES, 8, 2048, 2))[0].rows
+    assert {name for row in rows for name in row.best_at} == {"fastest", "most head-room", "simplest"}
+    ways = [(r.setup.stage, r.setup.optimizer_offload, r.setup.param_offload, r.setup.checkpointing) for r in rows]
+    assert len(set(ways)) >= len(ways) - 1
+    assert all(row.host_bytes and row.tight in ("gpu", "host", "nvme") for row in rows)
+
+
+def test_the_least_hardware_that_would_do_is_said() -> None:
+    assert searched(Problem("meta-llama/Llama-3.2-1B", TWO_NODES, 8, 2048, 2))[0].cheapest.startswith("one of these GPUs would do")
+
+
+def test_a_long_sequence_may_be_split_over_ranks() -> None:
+    given = plan("meta-llama/Llama-3.1-8B", stage=3, steps=8, sequence=131_072, model__fused_loss=True, model__attention="flash")
+    found = recommend(given, facts("meta-llama/Llama-3.1-8B"), TWO_NODES)
+    assert found.tried["degrees of sequence parallelism"] == 4
+    assert found.rows[0].setup.sequence_parallel > 1
+    applied = given.patch(found.rows[0].patch)
+    assert applied.get("deepspeed.sequence_parallel_size") == found.rows[0].setup.sequence_parallel

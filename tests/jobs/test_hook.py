@@ -1,0 +1,202 @@
+"""The hook in each rank: what it leaves as it was, and what a real training reports through it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dstui.diagnosis import diagnose_job
+from dstui.jobs.engine.compare import differences, is_another, sentence
+from dstui.jobs.engine.lines import CheckpointCall, EngineMade, EngineStep, EvaluationDone, parse, read_all
+from dstui.jobs.engine.now import read_now
+from dstui.jobs.engine.resolved import lines, read_resolved
+from dstui.jobs.metrics.export import metrics
+from dstui.jobs.store.events import Notice
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervisor.launch_command import HOOK, SHIM
+from dstui.jobs.watch.follow import Follower
+from dstui.jobs.watch.summary import summary
+from tests.jobs.lab import Lab, end_of
+from tests.jobs.made import dstui, made
+
+SHOW = """
+import json, multiprocessing, os, subprocess, sys
+def facts():
+    import sys
+    own = sys.modules.get("sitecustomize")
+    skip = ("DSTUI_JOB",)
+    environment = {name: value for name, value in os.environ.items() if name not in skip}
+    return [sys.path, environment, getattr(own, "__file__", None), sorted(type(finder).__name__ for finder in sys.meta_path)]
+if __name__ == "__main__":
+    child = subprocess.run([sys.executable, "-c", "import os, sys; print(sys.path, sorted(os.environ), 'sitecustomize' in sys.modules)"],
+                           capture_output=True, text=True, check=True).stdout
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, json.dumps(facts()[:3]).encode())
+        os._exit(0)
+    os.wait()
+    forked = json.loads(os.read(read, 1 << 20))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        spawned = pool.apply(facts)
+    print(json.dumps([facts()[:3], child, forked, spawned]), flush=True)
+    if len(sys.argv) < 2:
+        os.execv(sys.executable, [sys.executable, sys.argv[0], "again"])
+"""
+
+
+def ranks_output(folder: Path, *words: str, path: str | None) -> tuple[list[str], bool]:
+    """What SHOW prints as a rank under the real shim, and whether the user's own sitecustomize ran."""
+    (folder / "logs").mkdir(parents=True)
+    (folder / "ranks").mkdir()
+    script = folder.parent / "show.py"
+    script.write_text(SHOW)
+    given = {"RANK": "0", "HOME": str(folder.parent), "PATH": os.environ["PATH"]} | ({} if path is None else {"PYTHONPATH": path})
+    done = subprocess.run([sys.executable, SHIM, folder, "tag", *words, script], env=given, capture_output=True, check=False)
+    log = (folder / "logs/rank_0.log").read_text()
+    assert done.returncode == 0, log + done.stderr.decode()
+    return [line for line in log.splitlines() if line.startswith("[[[")], "mine" in log
+
+
+@pytest.mark.parametrize("path", [None, "own"])
+def test_a_rank_and_its_children_find_path_environment_and_sitecustomize_as_without_the_hook(tmp_path: Path, path: str | None) -> None:
+    if path:
+        (tmp_path / path).mkdir()
+        (tmp_path / path / "sitecustomize.py").write_text("print('mine')")
+        path = str(tmp_path / path)
+    hooked = ranks_output(tmp_path / "hooked", f"hook:engine:{HOOK.parent}", path=path)
+    plain = ranks_output(tmp_path / "plain", path=path)
+    assert hooked == plain and len(plain[0]) == 2 and plain[1] == bool(path)
+    first, *rest = (tmp_path / "hooked/engine/rank_0.jsonl").read_text().splitlines()
+    assert json.loads(first)["is"] == "start" and not rest, "neither a fork nor what was executed after it is the rank any more"
+
+
+def test_a_rank_whose_files_cannot_be_written_runs_as_it_would(tmp_path: Path) -> None:
+    (tmp_path / "hooked").mkdir()
+    (tmp_path / "hooked/engine").write_text("in the way")
+    (tmp_path / "hooked/logs").mkdir()
+    (tmp_path / "hooked/ranks").mkdir()
+    (tmp_path / "script.py").write_text("import sys; print('runs', 'dstui' in str(sys.path))")
+    words = [sys.executable, SHIM, tmp_path / "hooked", "tag", f"hook:engine:{HOOK.parent}", tmp_path / "script.py"]
+    assert subprocess.run(words, env={"RANK": "0"}, check=False).returncode == 0
+    assert (tmp_path / "hooked/logs/rank_0.log").read_text() == "runs False\n"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> JobFolder:
+    """Two real ranks under an engine; rank 1 fails in a forward at the end."""
+    path = tmp_path_factory.mktemp("hook")
+    script = Path(__file__).with_name("engine_script.py")
+    folder = Lab(path).start(str(path / "checkpoints"), job=f"script: {script}", cluster="env: {OMP_NUM_THREADS: 1}")
+    end_of(folder)
+    return folder
+
+
+@pytest.mark.launcher
+@pytest.mark.heavy
+class TestTrained:
+    """One job, looked at from every side."""
+
+    def test_the_losses_are_those_that_the_script_prints_to_the_digit(self, trained: JobFolder) -> None:
+        for rank in (0, 1):
+            printed = [float(line.split()[1]) for line in trained.log(rank).read_text().splitlines() if line.startswith("mine ")]
+            steps = [report for report in read_all(trained.engine(rank)) if isinstance(report, EngineStep)]
+            assert len(printed) == 6, trained.log(rank).read_text()
+            assert [step.loss for step in steps] == printed and [step.step for step in steps] == [1, 2, 3, 4, 5, 6]
+            assert all(step.micro_steps == 2 and step.lr == [1e-3] and step.samples == 8 * step.step for step in steps)
+            assert all(step.grad_norm and step.rss and {"forward", "backward", "step", "total"} <= set(step.times) for step in steps)
+
+    def test_the_engine_is_described_with_what_the_script_changed(self, trained: JobFolder) -> None:
+        (resolved,) = read_resolved(trained)
+        made = resolved.made
+        assert made.own and made.own.endswith("engine_script.py:30") and made.parameters == made.trained == 72
+        assert (made.batch, made.stage, made.precision, made.groups["data"]) == ([8, 2, 2], 2, "fp32", 2)
+        assert resolved.sentence.startswith("your script overrode train_batch_size 2 with 8 (")
+        assert "8 = 2 per rank × 2 accumulation × 2 data-parallel ranks" in "\n".join(lines(resolved))
+
+    def test_checkpoints_evaluation_and_the_phase_of_the_end_are_told(self, trained: JobFolder) -> None:
+        reports = list(read_all(trained.engine(0)))
+        saves = [report for report in reports if isinstance(report, CheckpointCall)]
+        assert [(save.kind, save.state, save.tag, save.step) for save in saves] == [
+            ("save", "begun", "third", 3),
+            ("save", "done", "third", 3),
+        ]
+        assert [report.forwards for report in reports if isinstance(report, EvaluationDone)] == [1]
+        now = read_now(trained.engine(1, kind="json"))
+        assert now and (now.phase, now.step, now.raised) == ("forward", 6, "RuntimeError")
+        found = diagnose_job(trained)
+        assert any("rank 1 in forward after step 6" in note for note in found.notes) and "sitecustomize" not in found.title
+
+    def test_whoever_follows_gets_the_engines_numbers_first(self, trained: JobFolder) -> None:
+        follower = Follower(trained, lines=False)
+        events: list[Any] = []
+        while not events or events[-1].as_json()["event"] != "exit":
+            events += follower.poll()
+        follower.close()
+        view = follower.ranks[0]
+        assert view.step == 6 and {"loss", "lr", "grad_norm", "step_time", "samples/s"} <= view.by_engine
+        codes = [event.code for event in events if isinstance(event, Notice)]
+        assert codes.count("overridden") == 1 and "your script overrode" in summary(follower)
+        sources = {(metric.name, metric.source) for _, metric in metrics(trained)}
+        assert ("loss", "engine") in sources and ("loss", "log") not in sources
+
+    def test_the_command_prints_them_with_their_source(self, trained: JobFolder, tmp_path: Path) -> None:
+        code, out, _ = dstui("logs", trained.path, "--metrics", "csv", cwd=tmp_path)
+        assert code == 0 and "\n6,0,loss," in out and all(line.endswith(",engine") for line in out.splitlines()[1:])
+
+
+PLANNED: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 4,
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8},
+    "bf16": {"enabled": "auto"},
+}
+
+
+def engine_with(path: str | None = None, **config: Any) -> EngineMade:
+    return EngineMade(own="train.py:9", caller="train.py:9", path=path, config=config, batch=[16, 8, 1], stage=2, precision="bf16")
+
+
+def test_changed_keys_are_named_and_what_the_plan_leaves_open_is_not() -> None:
+    made = engine_with(zero_optimization={"stage": 2, "reduce_bucket_size": "500000000"}, train_micro_batch_size_per_gpu=8, bf16={})
+    different = differences(PLANNED, made)
+    assert sentence(made, different, another=False) == "your script overrode train_micro_batch_size_per_gpu 4 with 8 (train.py:9)"
+
+
+def test_another_file_or_a_configuration_of_its_own_is_another_configuration() -> None:
+    own = engine_with(fp16={"enabled": True})
+    different = differences(PLANNED, own)
+    assert {d.key for d in different} == {"train_micro_batch_size_per_gpu", "zero_optimization.reduce_bucket_size"}
+    read = engine_with("/home/me/ds.json", train_micro_batch_size_per_gpu=8)
+    assert is_another(PLANNED, read, differences(PLANNED, read), ("ds_config.json",))
+    assert sentence(read, differences(PLANNED, read), another=True).startswith(
+        "another configuration than the Plan's was read: /home/me/ds.json"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"", b"{", b"[1]", b'{"is": "step"}', b'{"is": ["step"], "t": 1}', b'{"is": "step", "t": 1, "step": -1}',
+        b'{"is": "step", "t": 1, "times": {"total": "x"}}', b'{"is": "initialize", "t": 1, "batch": "no"}', b'{"is": "new", "t": 1}',
+    ],
+)  # fmt: skip
+def test_a_line_that_makes_no_sense_is_skipped(line: bytes) -> None:
+    assert parse(line) is None
+
+
+def test_losses_that_are_no_numbers_are_told_and_texts_are_made_safe() -> None:
+    step = parse(b'{"is": "step", "t": 1, "step": 3, "loss": NaN, "grad_norm": Infinity}')
+    assert isinstance(step, EngineStep) and step.loss is not None and step.loss != step.loss and step.grad_norm == float("inf")
+    alone = parse(b'{"is": "alone", "t": 1, "caller": "a\\u001b[2Jb:1"}')
+    assert alone is not None and "\x1b" not in str(alone)
+
+
+def test_a_folder_without_a_hook_is_read_as_before(tmp_path: Path) -> None:
+    folder = made(tmp_path / "job")
+    assert read_resolved(folder) == [] and read_now(folder.engine(0, kind="json")) is None
+    assert {metric.source for _, metric in metrics(folder)} == {"log"}

@@ -1,0 +1,39 @@
+"""Lightning's DeepSpeedStrategy: each rank prints its own loss."""
+
+import json
+import os
+import sys
+
+import deepspeed
+import lightning
+import torch
+from lightning.pytorch.strategies import DeepSpeedStrategy
+
+deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
+lightning.seed_everything(0)
+
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+
+    def training_step(self, batch, _):
+        x, y = batch
+        loss = torch.nn.functional.mse_loss(self.net(x), y)
+        print(f"mine {loss.item()!r}", flush=True)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+
+data = torch.utils.data.TensorDataset(torch.randn(32, 16), torch.randn(32, 1))
+config = json.load(open(os.environ["DSTUI_DS_CONFIG"]))
+strategy = DeepSpeedStrategy(config=config, process_group_backend="gloo")
+trainer = lightning.Trainer(
+    accelerator="cpu", devices=2, strategy=strategy, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
+)
+trainer.fit(Module(), torch.utils.data.DataLoader(data, batch_size=4))
+sys.stdout.flush()
+os._exit(0)

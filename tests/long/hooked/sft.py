@@ -1,0 +1,42 @@
+"""trl's SFTTrainer on texts made here: rank 0 prints the mean over all ranks."""
+
+import sys
+
+import datasets
+import deepspeed
+import tokenizers
+import transformers
+import trl
+
+deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
+transformers.set_seed(0)
+words = {word: number for number, word in enumerate(["<pad>", "<eos>", "<unk>", *(f"w{n}" for n in range(61))])}
+model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=model, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
+data = datasets.Dataset.from_list([{"text": " ".join(f"w{(n * k) % 61}" for k in range(1, 13))} for n in range(1, 49)])
+config = transformers.LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+
+
+class Print(transformers.TrainerCallback):
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if "loss" in logs:
+            print(f"mine {float(logs['loss'])!r}", flush=True)
+
+
+arguments = trl.SFTConfig(
+    output_dir=sys.argv[2],
+    deepspeed=sys.argv[1],
+    per_device_train_batch_size=2,
+    max_steps=6,
+    logging_steps=1,
+    save_strategy="no",
+    use_cpu=True,
+    bf16=False,
+    report_to=[],
+    disable_tqdm=True,
+    max_length=16,
+)
+trl.SFTTrainer(
+    model=transformers.LlamaForCausalLM(config), args=arguments, train_dataset=data, processing_class=tokenizer, callbacks=[Print()]
+).train()

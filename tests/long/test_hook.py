@@ -1,0 +1,131 @@
+"""The hook disturbs nothing and tells the truth: trainings with and without it, its numbers beside those that programs print."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from dstui.jobs.engine.lines import EngineMade, EngineStep, read_all
+from dstui.jobs.store.folder import JobFolder
+from dstui.plan.catalogue import RELEASES
+from tests.releases import installed
+
+HERE = Path(__file__).parent
+PLAN = """\
+version: 1
+name: {name}
+job: {{script: {script}, args: {args}, integration: {integration}, optimizer: {optimizer}}}
+cluster: {{hosts: {{localhost: 2}}, env: {{OMP_NUM_THREADS: 1}}}}
+deepspeed:
+  train_micro_batch_size_per_gpu: {micro}
+  gradient_accumulation_steps: {accumulation}
+  zero_optimization: {{stage: {stage}}}
+{more}"""
+ADAM = "  optimizer: {type: AdamW, params: {lr: 1e-2, torch_adam: true}}\n"
+PROGRAMS = {
+    # name: modules that it needs, and what its Plan says
+    "own_loop": (["accelerate"], {"integration": "accelerate", "optimizer": "script", "micro": 4}),
+    "trainer": (
+        ["accelerate", "transformers"],
+        {"integration": "trainer", "micro": "auto", "accumulation": "auto", "args": '["{ds_config}", out]', "stage": 3},
+    ),
+    "piped": ([], {"micro": 4, "accumulation": 2, "stage": 0, "more": ADAM}),
+    "sft": (
+        ["trl", "datasets", "accelerate"],
+        {"integration": "trainer", "micro": "auto", "accumulation": "auto", "args": '["{ds_config}", out]'},
+    ),
+    "lit": (["lightning"], {"optimizer": "script", "micro": 4}),
+}
+DEFAULTS = {"integration": "deepspeed", "optimizer": "config", "accumulation": 1, "stage": 2, "args": "[]", "more": ""}
+
+
+def ran(folder: Path, *words: str, path: str = "") -> tuple[int, JobFolder, str]:
+    """One headless run: exit status, its folder, and its output."""
+    env = {**os.environ, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(folder / "state")}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH"))))
+    run = folder / f"run{len(list(folder.glob('run*')))}"
+    command = [sys.executable, "-m", "dstui", "--headless", *words, "--run-dir", str(run)]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
+    return done.returncode, JobFolder(run), done.stdout + done.stderr
+
+
+def printed(folder: JobFolder, rank: int, mark: str = "mine ") -> list[str]:
+    return [line.partition(mark)[2] for line in folder.log(rank).read_text().splitlines() if mark in line]
+
+
+def told(folder: JobFolder, rank: int) -> list[EngineStep]:
+    return [report for report in read_all(folder.engine(rank)) if isinstance(report, EngineStep)]
+
+
+def with_and_without(folder: Path, *words: str, mark: str = "mine ") -> JobFolder:
+    """The same training with the hook and without: the same losses, bit by bit, and the same end."""
+    code, hooked, said = ran(folder, *words)
+    assert code == 0, said[-4000:]
+    code, plain, said = ran(folder, *words, "--no-observe")
+    assert code == 0, said[-4000:]
+    assert not plain.engine(0).exists() and hooked.engine(0).exists()
+    for rank in (0, 1):
+        assert printed(hooked, rank, mark) == printed(plain, rank, mark)
+    assert printed(hooked, 0, mark)
+    return hooked
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_trains_bit_by_bit_as_without_it_and_the_engine_says_what_it_prints(tmp_path: Path, name: str) -> None:
+    modules, says = PROGRAMS[name]
+    for module in modules:
+        pytest.importorskip(module)
+    text = PLAN.format(**DEFAULTS | says | {"name": name, "script": HERE / "hooked" / f"{name}.py"})
+    (tmp_path / "plan.yaml").write_text(text)
+    hooked = with_and_without(tmp_path, "plan.yaml")
+    steps = [told(hooked, rank) for rank in (0, 1)]
+    lines = [[float(text) for text in printed(hooked, rank)] for rank in (0, 1)]
+    if name in ("trainer", "sft"):  # what rank 0 prints is the mean over the ranks
+        means = [fmean(step.loss or math.nan for step in both) for both in zip(*steps, strict=True)]
+        assert lines[0] == pytest.approx(means, rel=1e-6) and len(means) == 6
+    else:
+        assert [[step.loss for step in of_rank] for of_rank in steps] == lines
+    print(f"{name}: {len(lines[0])} losses of each rank equal; last {lines[0][-1]!r}")
+
+
+@pytest.mark.parametrize("plan", ["quickstart", "distillation"])
+def test_a_shipped_plan_trains_as_without_it(tmp_path: Path, plan: str) -> None:
+    if plan == "distillation":
+        pytest.importorskip("accelerate")
+        args = "job.args=[--steps, '8', --lessons, '5', --student, '{ds_config:student}', --teacher, '{ds_config:teacher}']"
+        with_and_without(tmp_path, plan, "--set", args, mark="step ")
+        return
+    args = "job.args=[--steps, '60', --deepspeed_config, '{ds_config}']"
+    code, hooked, said = ran(tmp_path, plan, "--set", args)
+    assert code == 0, said[-4000:]
+    _, plain, _ = ran(tmp_path, plan, "--set", args, "--no-observe")
+    for rank in (0, 1):
+        losses = [line.split()[2] for line in printed(hooked, rank, "step ")]
+        assert losses == [line.split()[2] for line in printed(plain, rank, "step ")] and len(losses) == 60
+        assert losses == [f"{step.loss:.4f}" for step in told(hooked, rank)]
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_an_older_release_is_observed_as_the_newest(tmp_path: Path, version: str) -> None:
+    (tmp_path / "plan.yaml").write_text(
+        "version: 1\nname: old\njob: {script: script.py, args: [out]}\ncluster: {hosts: {localhost: 2}, env: {OMP_NUM_THREADS: 1}}\n"
+        "deepspeed: {train_micro_batch_size_per_gpu: 2}\n"
+    )
+    (tmp_path / "script.py").write_text((HERE.parent / "jobs/engine_script.py").read_text().replace("if rank == 1:", "if False:"))
+    code, folder, said = ran(tmp_path, "plan.yaml", path=installed(version))
+    if "ImportError" in said or "AttributeError: module 'torch" in said:
+        pytest.skip(f"DeepSpeed {version} does not run with this torch: {said.strip().splitlines()[-1]}")
+    assert code == 0, said[-4000:]
+    for rank in (0, 1):
+        assert [step.loss for step in told(folder, rank)] == [float(text) for text in printed(folder, rank)]
+        kinds = {json.loads(line)["is"] for line in folder.engine(rank).read_text().splitlines()}
+        assert {"start", "initialize", "step", "save", "evaluation"} <= kinds and "fault" not in kinds
+    (made,) = [report for report in read_all(folder.engine(0)) if isinstance(report, EngineMade)]
+    assert made.versions["deepspeed"].startswith(version) and made.groups["data"] == 2 and made.optimizer and made.stage == 2
