@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +75,8 @@ def installed_deepspeed() -> str | None:
     """Return the release that is installed beside dstui; None where there is none."""
     suffix = ".dist-info"
     for entry in filter(None, sys.path):  # by its folder: importlib.metadata takes a tenth of the whole command to import
-        for name in glob("deepspeed-*" + suffix, root_dir=entry):
-            return name.removeprefix("deepspeed-").removesuffix(suffix)
+        for found in Path(entry).glob("deepspeed-*" + suffix):
+            return found.name.removeprefix("deepspeed-").removesuffix(suffix)
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -164,6 +164,8 @@ def _started(plan: Plan, session: RunSession) -> int:
         except LaunchError as error:
             say(str(error))
             return 1
-        code = headless.follow(folder, asked=asked, plain=True)
+        from dstui.headless.following import follow  # while the job starts
+
+        code = follow(folder, asked=asked, plain=True)
         own = plan.cluster.launcher in SAY_ONE and 0 < code < SIGNALLED
         return 1 if own else code
