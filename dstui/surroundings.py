@@ -14,7 +14,7 @@ from dstui.render.target import Target
 
 
 def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Target, Facts]:
-    """The Target of a Plan and the facts around it.
+    """Return the Target of a Plan and the facts around it.
 
     `launches`: it is to start from here, so that the SLURM allocation counts, and the locks of killed builds.
     """

@@ -1,4 +1,4 @@
-"""Rooms in which a newcomer finds the way: no circle in the TUI, no class of everything, one name for one thing."""
+"""Rooms in which a newcomer finds the way: no class of everything, one name for one thing."""
 
 from __future__ import annotations
 
@@ -33,54 +33,6 @@ TWO_LAYERS = {
     *("findings", "launchers", "launching"),
 }
 """Names of modules that two layers share, since they are one part seen from both."""
-
-
-def imported(path: Path) -> set[str]:
-    """The modules of dstui that one names in an import, wherever it stands: at the top, in a function, for types only."""
-    found: set[str] = set()
-    for node in source.nodes_of(path):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (names & MODULES.keys()) or ({node.module} & MODULES.keys())
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names} & MODULES.keys()
-    return found
-
-
-def circles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """The strongly connected parts with more than one module (Tarjan)."""
-    number: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(node: str) -> None:
-        number[node] = low[node] = len(number)
-        stack.append(node)
-        for other in edges[node]:
-            if other not in number:
-                visit(other)
-                low[node] = min(low[node], low[other])
-            elif other in stack:
-                low[node] = min(low[node], number[other])
-        if low[node] == number[node]:
-            part = stack[stack.index(node) :]
-            del stack[stack.index(node) :]
-            found.extend([sorted(part)] if len(part) > 1 else [])
-
-    for node in edges:
-        if node not in number:
-            visit(node)
-    return found
-
-
-def test_a_circle_is_seen() -> None:
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
-
-
-def test_no_module_of_the_tui_is_part_of_a_circle() -> None:
-    tui = {name: path for name, path in MODULES.items() if name.startswith("dstui.tui.")}
-    assert circles({name: imported(path) & tui.keys() - {name} for name, path in tui.items()}) == []
 
 
 def public_classes() -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ PLAIN = Ink("\033[0m")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a Plan, a ds_config.json or an accelerate YAML")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--strict", action="store_true", help="warnings fail too")

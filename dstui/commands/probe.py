@@ -17,7 +17,7 @@ DEADLINE = 600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")

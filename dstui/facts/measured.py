@@ -62,29 +62,29 @@ class Measured:
     rates: Mapping[str, Mapping[str, Any]]
 
     def runs(self, machine: Machine) -> Sequence[Taken]:
-        """The runs on a machine, oldest first."""
+        """Return the runs on a machine, oldest first."""
         return self.taken.get(machine_key(machine), ())
 
     def of(self, machine: Machine) -> dict[str, Any]:
-        """What `forecast` takes as `measured`."""
+        """Return what `forecast` takes as `measured`."""
         return {**self.rates.get(machine_key(machine), {}), **self.scales(machine)}
 
     def scales(self, machine: Machine) -> dict[str, float]:
-        """The medians of what was taken as multiples of what was forecast; what nobody measured is left out."""
+        """Return the medians of what was taken as multiples of what was forecast; what nobody measured is left out."""
         runs = self.runs(machine)
         found = {name: [value for run in runs if (value := getattr(run, name))] for name in ("memory_scale", "step_scale")}
         return {name: median(values) for name, values in found.items() if values}
 
 
 def model_key(plan: Plan) -> str:
-    """A name for the model of a Plan; empty where it names none."""
+    """Return a name for the model of a Plan; empty where it names none."""
     model = plan.data.get("model")
     named = {key: str(model[key]) for key in OF_MODEL if model.get(key) is not None} if isinstance(model, Mapping) else {}
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16] if {"source", "params"} & set(named) else ""
 
 
 def read_measured(model: str) -> Measured:
-    """What is kept of a model by its key; empty where nothing is."""
+    """Return what is kept of a model by its key; empty where nothing is."""
     try:
         data = parse_json(read_text(_path(model))) if model else {}
     except (FileProblem, ValueError):
@@ -96,7 +96,7 @@ def read_measured(model: str) -> Measured:
 
 
 def taken_of(found: Any) -> Taken:
-    """A run as it was written; what makes no sense is left out."""
+    """Return a run as it was written; what makes no sense is left out."""
     given = found if isinstance(found, Mapping) else {}
     made: dict[str, Any] = {name: given[name][:200] for name in ("run", "ended") if isinstance(given.get(name), str)}
     made |= {name: given[name] for name in ("gpu_bytes", "node_bytes") if type(given.get(name)) is int and 0 < given[name] < 1 << 60}

@@ -38,7 +38,7 @@ ENV_FILES = "PL051"
 
 
 def run(args: argparse.Namespace) -> int:
-    """The command; its exit status."""
+    """Return the command; its exit status."""
     if not args.file:
         return refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
     if args.strict and args.detach:
@@ -122,7 +122,10 @@ def _show(target: Target) -> int:
 
 
 def _not_ready(target: Target) -> bool:
-    """Whether a host is not ready for this job; says what is wrong, and what to do. Nothing is looked at for a job of this machine."""
+    """Return whether a host is not ready for this job; says what is wrong, and what to do.
+
+    Nothing is looked at for a job of this machine.
+    """
     from dstui.jobs.control.start import LaunchError
     from dstui.jobs.control.start import check as check_launcher
 

@@ -36,7 +36,7 @@ LOSSES_WITHOUT = 3
 
 
 def say_notices(folder: JobFolder) -> None:
-    """What there is to say of a job that has just been started, and that nobody follows."""
+    """Print the notices of a job that has just been started and that nobody follows."""
     follower = Follower(folder, lines=False)
     for event in follower.poll():
         if isinstance(event, Notice) and event.text:
@@ -118,7 +118,7 @@ def _follow(
 
 
 def _diagnosis(folder: JobFolder, state: str) -> Diagnosis | None:
-    """Why the job failed, or why its success is none; None where its logs cannot be read, which must not hide how it ended."""
+    """Return why the job failed, or why its success is none; None where its logs cannot be read, which must not hide how it ended."""
     try:
         return diagnose_job(folder) if state in ("failed", "lost") else unread_configuration(folder)
     except FileProblem as error:
@@ -140,7 +140,7 @@ class _Events:
             self._found(self.findings)
 
     def end(self, end: Exited, again: Sequence[Finding], why: Diagnosis | None, _follower: Follower) -> None:
-        """What is said again, the diagnosis, and the exit, which is the last."""
+        """Print what is said again, the diagnosis, and the exit as the last event."""
         self._found(again)
         if why is not None:
             self._emit({"event": "diagnosis", **{name: fact for name, fact in why.as_json().items() if name != "version"}})
@@ -174,7 +174,7 @@ class _Printer:
             say(f"rank {event.rank} on {event.host} ended with {event.exit_code}{cause}")
 
     def end(self, end: Exited, again: Sequence[Finding], why: Diagnosis | None, follower: Follower, /) -> None:  # noqa: ARG002
-        """The summary, what is said again, and the diagnosis."""
+        """Print the summary, what is said again, and the diagnosis."""
         tell(summary(follower))
         for finding in again:
             tell(f"\n{finding.severity} {finding.code}: {finding.message}{finding.instruction}")
@@ -197,6 +197,6 @@ class _Lines(_Printer):
             super().__call__(event)
 
     def end(self, end: Exited, _again: Sequence[Finding], why: Diagnosis | None, _follower: Follower, /) -> None:
-        """The diagnosis of a failure, on standard error."""
+        """Print the diagnosis of a failure on standard error."""
         if why is not None and end.exit_code:
             remark(report(why))
