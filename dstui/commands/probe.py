@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was resolved; 0, 1 where it is not as the Plan says or was not reached, 2 with a sentence."""
-    from dstui.headless import look_at_machine, say_findings
+    from dstui.headless import find_machine, say_findings
     from dstui.jobs.control.probing import probe_plan
     from dstui.jobs.control.start import LaunchError
     from dstui.surroundings import gather
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         if plan.job.command:
             return refuse("probe takes a Plan whose ranks dstui starts itself: job.command starts its own")
         read_pool(plan)
-        target, facts = gather(plan, look_at_machine(None, plan), launches=True)
+        target, facts = gather(plan, find_machine(None, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = [finding for finding in assess(target, facts).findings if finding.severity == "error"]

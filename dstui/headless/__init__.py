@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         opened = open_document(args.file, sets, args.script)
         plan = opened.plan if args.dry_run else fill_holes(opened.plan, os.environ)
         read_pool(plan)  # before the machine, which takes longer
-        target, facts = gather(plan, look_at_machine(args.machine, plan), launches=True)
+        target, facts = gather(plan, find_machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = assess(target, facts).findings
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
 
 
-def look_at_machine(path: str | None, plan: Plan) -> Machine:
+def find_machine(path: str | None, plan: Plan) -> Machine:
     """Return this machine, or the recorded one in a file."""
     if path:
         from dstui.machine.recorded import read_machine

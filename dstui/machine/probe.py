@@ -17,13 +17,13 @@ def probe(deadline: float = 5.0, *, python: str = sys.executable, serials: bool 
     """
     found: dict[str, list[Line]] = {}
 
-    def look(program: str, *args: str, python: str = sys.executable) -> None:
+    def ask(program: str, *args: str, python: str = sys.executable) -> None:
         found[program] = run_lookup(program, deadline, *args, python=python)
 
     threads = [  # concurrent.futures would import logging, for a twentieth of the start of dstui
-        Thread(target=look, args=("nvml", *(["--serials"] if serials else []))),
-        Thread(target=look, args=("host",)),
-        Thread(target=look, args=("software",), kwargs={"python": python}),
+        Thread(target=ask, args=("nvml", *(["--serials"] if serials else []))),
+        Thread(target=ask, args=("host",)),
+        Thread(target=ask, args=("software",), kwargs={"python": python}),
     ]
     for thread in threads:
         thread.start()
