@@ -55,7 +55,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
         handle, temporary = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             real = JobFolder(folder.path.resolve())  # from here on nothing that lies elsewhere takes its place
-            _fill(archive, real, {**_diagnosis(real), **(more or {})}, lines)
+            _fill(archive, real, {**_diagnosis(real), **_resolved(real), **(more or {})}, lines)
         Path(temporary).replace(to)
     except OSError as error:
         raise FileProblem(f"{to}: {reason(error)}") from None
@@ -67,8 +67,17 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
 
 def _files(path: Path) -> list[Path]:
     """Return what lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
-    patterns = ("*", "logs/rank_*.log", "ranks/rank_*.json", "attempts/*/logs/rank_*.log", "attempts/*/ranks/rank_*.json")
+    kinds = ("logs/rank_*.log", "ranks/rank_*.json", "engine/rank_*.json*", "engine/rank_*.stacks")
+    patterns = ("*", *kinds, *(f"attempts/*/{kind}" for kind in kinds))
     return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file() and found.name != RESERVE)
+
+
+def _resolved(folder: JobFolder) -> dict[str, str]:
+    """Return what DeepSpeed made of the configuration, as a file, where the ranks reported that."""
+    from dstui.jobs.engine.resolved import lines, read_resolved
+
+    found = [line for engine in read_resolved(folder) for line in lines(engine)]
+    return {"resolved.txt": "\n".join(found) + "\n"} if found else {}
 
 
 def _diagnosis(folder: JobFolder) -> dict[str, str]:

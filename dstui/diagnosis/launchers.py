@@ -145,7 +145,7 @@ def _literal(text: str) -> dict[str, list[int]]:
 
 
 def time_of(text: str) -> float | None:
-    """A moment as seconds within its year, from whatever stamp the line has; the year is not always told."""
+    """Return a moment as seconds within its year, from whatever stamp the line has; the year is not always told."""
     found = TIME.search(text)
     if found is None:
         return None

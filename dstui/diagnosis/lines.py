@@ -113,20 +113,20 @@ def read_label(line: str, *, late: bool = True) -> Label:
 
 
 def is_no_host(name: str | None) -> bool:
-    """Whether a name before a colon is a program's, a class's or a level's."""
+    """Return whether a name before a colon is a program's, a class's or a level's."""
     return name is not None and (
         name.lower() in NOT_HOSTS or name.lower().endswith(("error", "exception", "interrupt", "exit", "timeout", "warning", ".sh", ".py"))
     )
 
 
 def rank_in(text: str) -> int | None:
-    """The rank that a line names as its own: `[Rank 2] Watchdog caught …`."""
+    """Return the rank that a line names as its own: `[Rank 2] Watchdog caught …`."""
     found = REPORTED.search(text[:200])
     return int(next(filter(None, found.groups()))) if found else None
 
 
 def local_in(text: str) -> int | None:
-    """The rank on its host, where the line is a parser's that does not know the launcher's argument."""
+    """Return the rank on its host, where the line is a parser's that does not know the launcher's argument."""
     found = UNRECOGNIZED.search(text)
     return int(found[1]) if found else None
 
@@ -141,7 +141,7 @@ def rank_of_beginning(lines: list[str]) -> int | None:
 
 
 def rank_of_file(path: str) -> int | None:
-    """The rank that a file's name tells: rank_3.log, 2026-01-01_rank3.log, or torchrun's attempt_0/3/stderr.log."""
+    """Return the rank that a file's name tells: rank_3.log, 2026-01-01_rank3.log, or torchrun's attempt_0/3/stderr.log."""
     pure = PurePath(path)
     if found := FILE_RANK.search(pure.name):
         return int(found[1])

@@ -49,7 +49,7 @@ class RankedPlan:
     """What of the rows that surely fit this one has the most of: fastest, most head-room, simplest."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that `dstui forecast --json` promises."""
+        """Return the object that `dstui forecast --json` documents."""
         tokens = self.speed and self.speed.tokens
         return {
             "verdict": self.verdict,
@@ -101,7 +101,7 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     gpu_memory: int | None = None,
     measured: Mapping[str, Any] | None = None,
 ) -> RankedPlans:
-    """Return the table for a Plan with one model on a Machine; `forecast` says the same arguments."""
+    """Return the ranked plans for a Plan with one model on a Machine. The arguments are those of `forecast`."""
     if not isinstance(facts, ModelFacts):
         return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     room = capacity_of(plan, machine, pool, gpu_memory)
@@ -210,7 +210,7 @@ def _why(setup: Setup, found: Forecast) -> str:
 
 
 def way_of(setup: Setup) -> str:
-    """Return a setup in a few words."""
+    """Describe a setup in a few words."""
     parts = [f"ZeRO-{setup.stage}" if setup.stage else "no ZeRO"]
     where = {"cpu": "in RAM", "nvme": "on NVMe"}
     if setup.optimizer_offload != "none":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
 
 from dstui.diagnosis import Diagnosis, report
+from dstui.diagnosis.engine import conclude
+from dstui.diagnosis.log_reader import read_logs
 from tests.diagnosis.crash_texts import of_lines, traceback
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages"
@@ -204,3 +207,14 @@ def test_a_stop_that_paddles_launcher_sends_is_a_stop(tmp_path: Path) -> None:
     lines = ["C++ Traceback (most recent call last):", "No stack trace in paddle, may be caused by external reasons."]
     found = diagnosed(tmp_path, [*lines, "FatalError: `Termination signal` is detected by the operating system."])
     assert (found.cause, found.kind) == ("CTRL-C", "stop")
+
+
+def test_judging_changes_nothing_of_what_was_found(tmp_path: Path) -> None:
+    """Each stage gets a value and gives one: the same findings lead to the same answer again."""
+    path = tmp_path / "job.log"
+    path.write_text("\n".join([WATCHDOG, *ABORT, CANCELLED, *traceback(1, "KeyError: 'labels'")]) + "\n")
+    found = read_logs([path])
+    before = copy.deepcopy(found)
+    first = conclude(found)
+    assert found == before
+    assert conclude(found) == first

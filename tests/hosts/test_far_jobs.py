@@ -25,6 +25,7 @@ from farm import SSH, Farm, command_of, etc, forced
 
 from dstui.hosts.agent import READY
 from dstui.hosts.ssh import SSH_OPTIONS
+from dstui.jobs.engine.lines import EngineStep, read_all
 from dstui.jobs.store.ranks import read_record
 from dstui.jobs.watch.usage import Sampler, together
 from tests.waiting import wait_for
@@ -48,6 +49,8 @@ def test_deepspeed_trains_on_two_hosts(far: Far) -> None:
     code, out, err = far.wait()
     assert code == 0, out + err + far.words()
     assert "[0 h1] step 3/3 loss" in out and "[1 h2] step 3/3 loss" in out
+    steps = [[report.step for report in read_all(far.folder.engine(rank)) if isinstance(report, EngineStep)] for rank in (0, 1)]
+    assert steps == [[1, 2, 3]] * 2, "what the hooks report comes home too"
     assert {name: host["state"] for name, host in far.status["hosts"].items()} == {"h1": "ended", "h2": "ended"}
     assert {number: (rank["host"], rank["exit_code"]) for number, rank in far.status["ranks"].items()} == {"0": ("h1", 0), "1": ("h2", 0)}
     assert far.left("h1") == far.left("h2") == []

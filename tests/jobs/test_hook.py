@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,13 @@ class TestTrained:
     def test_the_command_prints_them_with_their_source(self, trained: JobFolder, tmp_path: Path) -> None:
         code, out, _ = dstui("logs", trained.path, "--metrics", "csv", cwd=tmp_path)
         assert code == 0 and "\n6,0,loss," in out and all(line.endswith(",engine") for line in out.splitlines()[1:])
+
+    def test_the_bundle_has_what_was_resolved(self, trained: JobFolder, tmp_path: Path) -> None:
+        code, _, err = dstui("bundle", trained.path, "-o", tmp_path / "b.zip", cwd=tmp_path)
+        assert code == 0, err
+        with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+            text = archive.read(f"{trained.name}/resolved.txt").decode()
+        assert "your script overrode train_batch_size 2 with 8" in text and '"torch_adam": true' in text
 
 
 PLANNED: dict[str, Any] = {

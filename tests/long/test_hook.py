@@ -34,12 +34,12 @@ PROGRAMS = {
     "own_loop": (["accelerate"], {"integration": "accelerate", "optimizer": "script", "micro": 4}),
     "trainer": (
         ["accelerate", "transformers"],
-        {"integration": "trainer", "micro": "auto", "accumulation": "auto", "args": '["{ds_config}", out]', "stage": 3},
+        {"integration": "trainer", "micro": "auto", "accumulation": "auto", "stage": 3},
     ),
     "piped": ([], {"micro": 4, "accumulation": 2, "stage": 0, "more": ADAM}),
     "sft": (
         ["trl", "datasets", "accelerate"],
-        {"integration": "trainer", "micro": "auto", "accumulation": "auto", "args": '["{ds_config}", out]'},
+        {"integration": "trainer", "micro": "auto", "accumulation": "auto"},
     ),
     "lit": (["lightning"], {"optimizer": "script", "micro": 4}),
 }

@@ -34,22 +34,22 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
         return  # no argument would help: PL027
     if facts is not None and facts.integration is not None and facts.own_configuration:
         message = f"the script does not take the configuration from outside ({facts.why})"
-        why = "it trains with a configuration of its own, or without DeepSpeed: what this Plan says has no effect"
+        why = "it trains with its own configuration or without DeepSpeed, so this Plan has no effect"
         yield about_the_plan("job.args", message, why, Fix(f"in the script: {IN_THE_SCRIPT[facts.integration]}"))
         return
     known = facts is not None and facts.integration is not None
     words = facts.suggested_args if facts is not None and known else ARGUMENTS.get(c.integration, ())
     if not words or (known and facts is not None and not facts.suggested_args):
         return  # it finds the configuration by itself
-    why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
+    why = "a script finds the file only through its arguments or DSTUI_DS_CONFIG in its environment"
     if not c.plan.deepspeed:
         each = ", ".join(f"{{ds_config:{name}}}" for name in c.plan.configurations)
         fix = Fix(f"give the script {each}, or let it read {', '.join(f'DSTUI_DS_CONFIG_{n.upper()}' for n in c.plan.configurations)}")
-        yield about_the_plan("job.args", "no argument hands the DeepSpeed configurations to the script", why, fix)
+        yield about_the_plan("job.args", "no argument passes the DeepSpeed configurations to the script", why, fix)
         return
     reported = f" ({facts.why})" if facts is not None and known else ""
     fix = Fix(f"add {' '.join(words)} to the arguments{reported}", (write(c, "job.args", [*job.args, *words]),))
-    yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)
+    yield about_the_plan("job.args", "no argument passes the DeepSpeed configuration to the script", why, fix)
 
 
 @rule("PL022", "warning")
@@ -57,7 +57,7 @@ def script_is_not_there(c: Context) -> Problems:
     """The script that the Plan names cannot be read."""
     if c.plan is not None and isinstance(c.script, NoScript):
         path = c.script.path
-        yield about_the_plan("job.script", f"{path.name} is not in {path.parent}", "the ranks could not start it")
+        yield about_the_plan("job.script", f"{path.name} is not in {path.parent}", "the ranks cannot start it")
 
 
 @rule("PL023", "warning")
@@ -81,7 +81,7 @@ def parser_without_local_rank(c: Context) -> Problems:
     job, cluster = c.plan.job, c.plan.cluster
     if job.integration == "accelerate" or "--no_local_rank" in cluster.launcher_args:
         return
-    why = "it ends at once: error: unrecognized arguments: --local_rank=0"
+    why = "it exits at once: error: unrecognized arguments: --local_rank=0"
     fix = Fix(
         "start without it: cluster.launcher_args gets --no_local_rank (LOCAL_RANK is in the environment)",
         (write(c, "cluster.launcher_args", [*cluster.launcher_args, "--no_local_rank"]),),

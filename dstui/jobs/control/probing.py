@@ -20,6 +20,8 @@ from dstui.jobs.watch.engine_notices import lone_sentence
 from dstui.logs.decode import decode
 from dstui.render.target import Target
 
+DEADLINE = 600.0
+"""Seconds for the ranks to come so far, where nothing else is said."""
 POLL = 0.1
 LAST_LINES = 12
 """Lines of the log of a rank that failed."""

@@ -107,7 +107,7 @@ class EngineStep:
     samples: int = 0
     """Of all ranks, since the beginning."""
     tokens: int | None = None
-    """Of this rank, since the beginning, padding included."""
+    """Of this rank in this step, padding included."""
     times: Mapping[str, float] = field(default_factory=dict)
     """Seconds: total, and of it forward, backward, step."""
     memory: Mapping[str, int] = field(default_factory=dict)

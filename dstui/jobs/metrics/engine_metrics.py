@@ -88,6 +88,5 @@ class EngineMetrics:
         steps = step.step - (before.step if before else 0)
         if seconds and steps > 0:
             values["samples/s"] = (step.samples - (before.samples if before else 0)) / steps / seconds
-            if step.tokens:
-                values["tokens/s"] = (step.tokens - ((before.tokens or 0) if before else 0)) / steps / seconds
+            values["tokens/s"] = step.tokens / seconds if step.tokens else None
         return {name: float(value) for name, value in values.items() if value is not None}

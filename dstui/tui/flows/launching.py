@@ -55,6 +55,13 @@ class Launching:
 
     def launch(self, beside: WatchedJob | None = None) -> None:
         """Start the job, detached; errors are said and nothing is started. `beside`: what is looked at, which may still run."""
+        self._once_agreed(partial(self._launch_beside, beside))
+
+    def probe(self) -> None:
+        """Run the ranks up to the end of deepspeed.initialize, after the questions of a launch, and show what was resolved."""
+        self._once_agreed(self._probe_soon)
+
+    def _once_agreed(self, then: Callable[[], object]) -> None:
         plan = self._session.state.plan
         first = next((f for f in self._session.state.findings if f.severity == "error"), None)
         if first is not None:
@@ -62,11 +69,11 @@ class Launching:
         elif (plan.source, plan.text) not in self._agreed and (why := reasons(plan)):
             self._show_review()
             dialog = question(why, self._session.state.launch_target())
-            self._app.call_later(self._app.push_screen, dialog, partial(self._answered, plan, beside))
+            self._app.call_later(self._app.push_screen, dialog, partial(self._answered, plan, then))
         else:
-            self._launch_beside(beside)
+            then()
 
-    def _answered(self, plan: Plan, beside: WatchedJob | None, yes: bool | None) -> None:
+    def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
         """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
         from dstui.documents.trusted_python import own, remember
 
@@ -76,7 +83,7 @@ class Launching:
         if not own(plan):
             remember(plan, True)
         self._agreed.add((plan.source, plan.text))
-        self._launch_beside(beside)
+        then()
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
         if beside is not None and beside.alive:
@@ -107,6 +114,24 @@ class Launching:
             self._app.call_later(say, self._app, f"Not launched: {error}", "error")
         else:
             self._app.post_message(Launched(folder))
+
+    def _probe_soon(self) -> None:
+        say(self._app, "Probing: the ranks run up to the end of deepspeed.initialize; nothing is trained or saved.")
+        in_thread(self._app, self._probe)
+
+    def _probe(self) -> None:
+        from dstui.jobs.control.probing import DEADLINE, probe_plan
+        from dstui.jobs.control.start import LaunchError
+        from dstui.tui.dialogs.reading import TextViewer
+        from dstui.tui.kit.text_row import Row, Span
+
+        try:
+            lines = probe_plan(self._session.state.launch_target(), DEADLINE).lines()
+        except LaunchError as error:
+            self._app.call_later(say, self._app, f"Not probed: {error}", "error")
+        else:
+            rows = [Row((Span(line),)) for text in lines for line in text.splitlines()]
+            self._app.call_later(self._app.push_screen, TextViewer("What DeepSpeed makes of this Plan", rows))
 
     # The job that is looked at
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from dstui.render.artifacts import Artifact
 
 PLAN, HEADLESS, LAUNCH, LINES = "the Plan", "headless", "launch", "the script's lines"
+HOLE = "hole "
+"""Begins the key of a row that asks for the value of an open hole."""
 MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
 """How a file compares with what is on disk; "" where that was not looked at yet."""
 GOES_ON = "›"
@@ -110,6 +113,8 @@ class Review(Horizontal):
     async def _chosen(self, event: RowList.Chosen) -> None:
         if event.key == LAUNCH:
             await self.run_action("screen.launch")
+        elif str(event.key).startswith(HOLE):
+            await self.run_action(f"screen.fill_hole('{str(event.key).removeprefix(HOLE)}')")
         else:
             self.content.focus()
 
@@ -147,7 +152,7 @@ def headless_line(path: Path | None) -> str:
 
 def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
     there = state.lookups.get(WrittenIn.of(state.plan))
-    rows = [row(("→ ", "accent"), "launch it", right=[("Enter", "dim")], key=LAUNCH), row(("Files", "accent"))]
+    rows = [row(("→ ", "accent"), "launch it", right=[("Enter", "dim")], key=LAUNCH), *_hole_rows(state.plan), row(("Files", "accent"))]
     rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
@@ -157,6 +162,18 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
     rows.append(row("the same without this screen", key=HEADLESS))
     name = (state.plan.job.script or state.plan.job.module or "the script").rpartition("/")[2]
     return [*rows, BLANK, row(("Code", "accent")), row(f"the lines that {name} needs", key=LINES)]
+
+
+def _hole_rows(plan: Plan) -> list[Row]:
+    """The holes that nothing fills: the environment of the launch has no such variable."""
+    from dstui.plan.holes import find_holes
+
+    places: dict[str, list[str]] = {}
+    for hole in find_holes(plan):
+        if hole.name not in os.environ:
+            places.setdefault(hole.name, []).append(hole.path)
+    rows = [row(f"${{{name}}}", right=[(paths[0], "dim")], key=f"{HOLE}{name}") for name, paths in places.items()]
+    return [row(("Open holes", "accent"), right=[("Enter: its value", "dim")]), *rows] if rows else []
 
 
 def _script_lines(plan: Plan) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 import deepspeed
 import lightning
@@ -29,7 +30,7 @@ class Module(lightning.LightningModule):
 
 
 data = torch.utils.data.TensorDataset(torch.randn(32, 16), torch.randn(32, 1))
-config = json.load(open(os.environ["DSTUI_DS_CONFIG"]))
+config = json.loads(Path(os.environ["DSTUI_DS_CONFIG"]).read_text())
 strategy = DeepSpeedStrategy(config=config, process_group_backend="gloo")
 trainer = lightning.Trainer(
     accelerator="cpu", devices=2, strategy=strategy, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False

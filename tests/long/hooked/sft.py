@@ -1,6 +1,6 @@
 """trl's SFTTrainer on texts made here: rank 0 prints the mean over all ranks."""
 
-import sys
+import os
 
 import datasets
 import deepspeed
@@ -25,8 +25,8 @@ class Print(transformers.TrainerCallback):
 
 
 arguments = trl.SFTConfig(
-    output_dir=sys.argv[2],
-    deepspeed=sys.argv[1],
+    output_dir="out",
+    deepspeed=os.environ["DSTUI_DS_CONFIG"],
     per_device_train_batch_size=2,
     max_steps=6,
     logging_steps=1,

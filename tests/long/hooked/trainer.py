@@ -1,6 +1,6 @@
 """transformers' Trainer with gradient accumulation: rank 0 prints the mean over all ranks."""
 
-import sys
+import os
 
 import deepspeed
 import torch
@@ -19,8 +19,8 @@ class Print(transformers.TrainerCallback):
 
 
 arguments = transformers.TrainingArguments(
-    output_dir=sys.argv[2],
-    deepspeed=sys.argv[1],
+    output_dir="out",
+    deepspeed=os.environ["DSTUI_DS_CONFIG"],
     per_device_train_batch_size=2,
     gradient_accumulation_steps=2,
     max_steps=6,

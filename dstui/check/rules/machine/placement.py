@@ -114,7 +114,7 @@ def partition_within_a_node(machine: Machine, requirement: Requirement) -> Machi
         yield MachineFinding(message, "it is meant for several hosts, and costs memory", "write 1", path, off, level="warning")
     elif requirement.stage == 3 and requirement.nodes > 1 and requirement.hpz <= 1 and ranks > 1:
         why = (
-            f"the weights are then gathered within each host, over {_way(machine, requirement)}, not over the network, in the backward pass"
+            f"in the backward pass the weights are then gathered within each host, over {_way(machine, requirement)}, not over the network"
         )
         cost = f"{2 * requirement.params / ranks / 1e9:.1f} GB more" if requirement.params else "2 bytes x parameters / size"
         message = f"ZeRO-3 over {requirement.nodes} hosts"
@@ -173,7 +173,7 @@ def stage_3_on_slow_links(machine: Machine, requirement: Requirement) -> Machine
     joined = any(island.kind != "single" for island in islands_of(machine, requirement))
     if requirement.stage != 3 or requirement.nodes > 1 or len(slots) < 2 or not machine.links or joined:
         return
-    why = "every layer's weights cross it twice per step and more; stage 2 moves gradients only, once per accumulation"
+    why = "every layer's weights are transferred at least twice per step; stage 2 transfers only gradients, once per accumulation"
     more = "" if requirement.quantized_weights else "; else zero_quantized_weights halves the traffic"
     fix = f"if the weights fit one GPU, stage 2; raise gradient_accumulation_steps{more}"
     yield MachineFinding("ZeRO-3 on GPUs without NVLink", why, fix, f"{ZERO_PATH}.stage")

@@ -39,7 +39,7 @@ PERIOD = 0.1
 """Seconds between two records of what the rank does now."""
 BURST = 200.0
 """Steps that are reported however quickly they come."""
-RATES = ((20_000, 20.0), (200_000, 2.0), (float("inf"), 0.2))
+RATES = ((20_000, 5.0), (200_000, 2.0), (float("inf"), 0.2))
 """(lines written so far, steps per second that are reported then): a million steps leave a file of some tens of MB."""
 MOST_FAULTS = 10
 """After so many faults nothing more is observed."""
@@ -65,7 +65,7 @@ class Output:
         self.queue: Any = None
         self.pending: list[dict[str, Any]] = []
         self.pid = os.getpid()
-        self.current: dict[str, Any] = {"pid": self.pid, "phase": "start", "since": time.time()}
+        self.phase = "start"
         self.signal = self.dump_on_signal()
         self.write(
             '{"is": "start", "version": %d, "t": %.3f, "pid": %d, "mode": "%s", "python": "%s"}'
@@ -101,9 +101,11 @@ class Hook:
         self.active = True
         self.faults = 0
         self.models = 0
+        self.current: Engine | None = None
+        self.written: tuple[Any, ...] = ()
         self.torch: Any = None
         self.is_compiling: Any = None
-        self.tokens, self.refilled = BURST, 0.0
+        self.tokens, self.refilled, self.rate = BURST, 0.0, RATES[0][1]
         self.optimizers: Any = None
         self.alone = False
         self.device: Any = None
@@ -174,12 +176,22 @@ class Hook:
         facts["rss"] = resident()
 
     def write_now(self) -> None:
-        now = dict(self.output.current, signal=self.output.signal, faults=self.faults)
-        if now != getattr(self, "written", None):
-            import json
+        """What the rank does now, where that has changed."""
+        state, output = self.current, self.output
+        if state is None:
+            now: tuple[Any, ...] = (output.phase,)
+        elif state.raised and not state.phase:
+            now = (state.raised[0], state.step, state.number, state.raised[1])
+        else:
+            now = (state.phase or "between steps", state.step, state.number)
+        if now == self.written:
+            return
+        import json
 
-            self.written = now
-            os.pwrite(self.output.now, json.dumps(dict(now, t=round(time.time(), 3))).ljust(NOW_SIZE).encode(), 0)
+        self.written = now
+        facts = dict(zip(("phase", "step", "model", "raised"), now), pid=output.pid, signal=output.signal, faults=self.faults)
+        text = json.dumps(dict(facts, since=round(time.time(), 3)))
+        os.pwrite(output.now, text.ljust(NOW_SIZE).encode(), 0)
 
     def end(self) -> None:
         """At the end of the interpreter: write what is left."""
@@ -222,7 +234,7 @@ class Hook:
 
         @functools.wraps(initialize)
         def initialize_and_report(*args: Any, **kwargs: Any) -> Any:
-            hook.output.current = dict(hook.output.current, phase="initialize", since=time.time())
+            hook.output.phase = "initialize"
             result = initialize(*args, **kwargs)
             if hook.active:
                 hook.initialized(result, args, kwargs)
@@ -300,7 +312,7 @@ class Hook:
         if self.device is None and getattr(engine.device, "type", "") == "cuda":
             self.device = self.torch.cuda
         self.put("initialize", facts)
-        self.note(state, "between steps")
+        self.current = state
         return state
 
     def wrap_class(self, kind: Any) -> None:
@@ -315,26 +327,50 @@ class Hook:
     def wrapped(self, method: Callable[..., Any], name: str, phase: str) -> Callable[..., Any]:
         import functools
 
-        hook, is_compiling = self, self.is_compiling
+        hook = self
+        is_compiling = self.is_compiling if name == "forward" else None
+        is_forward, ends_step = name == "forward", name == "step"
 
         @functools.wraps(method)
         def observed(engine: Any, *args: Any, **kwargs: Any) -> Any:
-            if (is_compiling is not None and is_compiling()) or not hook.active:
+            if is_compiling is not None and is_compiling():
                 return method(engine, *args, **kwargs)
-            if hook.ends_after:
-                hook.leave_process()
-            state = hook.enter(engine, name, phase, args, kwargs)
-            if state is None:
+            known = engine.__dict__
+            state = known.get(STATE)
+            if state is None or not state.is_left_out or (is_forward and not known["_modules"]["module"].training) or name in REPORTED:
+                return hook.observe(method, name, phase, engine, args, kwargs)
+            if state.phase:
                 return method(engine, *args, **kwargs)
+            # A step that is not reported, of many in a second: only its phase is noted.
+            state.phase = phase
             try:
                 result = method(engine, *args, **kwargs)
             except BaseException as error:
-                hook.interrupted(state, error)
+                state.interrupt(error)
                 raise
-            hook.leave(engine, state, name, args, kwargs, result)
+            state.phase = ""
+            if ends_step and known["global_steps"] != state.step:
+                hook.stepped(engine, state, time.perf_counter())
             return result
 
         return observed
+
+    def observe(self, method: Callable[..., Any], name: str, phase: str, engine: Any, args: Any, kwargs: Any) -> Any:
+        """Call a method of an engine, and report what it did."""
+        if not self.active:
+            return method(engine, *args, **kwargs)
+        if self.ends_after:
+            self.leave_process()
+        state = self.enter(engine, name, phase, args, kwargs)
+        if state is None:
+            return method(engine, *args, **kwargs)
+        try:
+            result = method(engine, *args, **kwargs)
+        except BaseException as error:
+            state.interrupt(error)
+            raise
+        self.leave(engine, state, name, args, kwargs, result)
+        return result
 
     def enter(self, engine: Any, name: str, phase: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Engine | None:
         """Begin a phase; None where the call is part of another one."""
@@ -342,11 +378,11 @@ class Hook:
             state: Engine = engine.__dict__.get(STATE) or self.adopt(engine, {})
             if state.phase:
                 return None
-            now = time.perf_counter()
+            now, self.current, state.raised = time.perf_counter(), state, None
             if name == "backward" and not state.calls_backward:
                 state.calls_backward, state.losses = True, []
             if name == "forward" and not engine.__dict__["_modules"]["module"].training:
-                phase = "evaluation"
+                phase, state.is_left_out = "evaluation", False
             elif name == "forward":
                 state.count_tokens(args, kwargs)
             state.backwards += name == "backward"
@@ -357,11 +393,11 @@ class Hook:
                 state.evaluated, state.evaluating = 0, 0.0
             if state.measured is None and phase in ("forward", "backward", "train_batch"):
                 state.measured = self.allowed(now)
+                state.is_left_out = not state.measured and not self.ends_after
                 state.began = state.began or now
             state.phase, state.entered = phase, now
             if state.measured and self.device is not None:
                 state.marks.append((phase, self.mark(), None))
-            self.note(state, phase)
             if name in REPORTED:
                 self.put(REPORTED[name], dict(place_of(args, kwargs), model=state.number, step=state.step, state="begun"))
             return state
@@ -392,18 +428,8 @@ class Hook:
                     self.take_loss(state, loss_of(result), False)
             if name in ("step", "train_batch") and engine.global_steps != state.step:
                 self.stepped(engine, state, now)
-            self.note(state, "between steps")
         except Exception as error:
             self.fault(name, error)
-
-    def note(self, state: Engine, phase: str) -> None:
-        """What the rank does now; the thread writes it."""
-        self.output.current = {"pid": self.output.pid, "model": state.number, "step": state.step, "phase": phase, "since": time.time()}
-
-    def interrupted(self, state: Engine, error: BaseException) -> None:
-        """An exception left a phase: the record of what the rank does keeps that phase until the next one begins."""
-        state.phase = ""
-        self.output.current = dict(self.output.current, raised=type(error).__name__)
 
     def take_loss(self, state: Engine, loss: Any, divided: bool) -> None:
         """Read the loss of a micro-batch without waiting for the device."""
@@ -438,8 +464,8 @@ class Hook:
 
     def allowed(self, now: float) -> bool:
         """Whether this step is reported: each one at the pace of most trainings, a sample of many in a second."""
-        rate = next(rate for most, rate in RATES if self.output.count < most)
-        self.tokens = min(self.tokens + (now - self.refilled) * rate, BURST)
+        self.rate = next(rate for most, rate in RATES if self.output.count < most)
+        self.tokens = min(self.tokens + (now - self.refilled) * self.rate, BURST)
         self.refilled = now
         if self.tokens < 1.0:
             return False
@@ -449,7 +475,10 @@ class Hook:
     def stepped(self, engine: Any, state: Engine, now: float) -> None:
         """Report an optimizer step, if this one is reported, and begin the next."""
         state.step = engine.global_steps
-        if state.measured:
+        if state.is_left_out and (now - self.refilled) * self.rate + self.tokens < 1.0:
+            state.began = now
+            return
+        if state.measured and self.active:
             facts: dict[str, Any] = {
                 "model": state.number,
                 "step": state.step,
@@ -480,8 +509,8 @@ class Engine:
         self.number, self.step = number, step
         self.phase = ""
         self.entered = 0.0
+        self.raised: tuple[str, str] | None = None
         self.evaluated, self.evaluating = 0, 0.0
-        self.tokens = 0
         self.calls_backward = False
         """Whether the program calls the engine's backward; else a loss is what forward returns, as with `loss.backward()`."""
         self.begin(0.0)
@@ -490,12 +519,20 @@ class Engine:
         """The next optimizer step."""
         self.began = now
         self.measured: bool | None = None
+        """Whether this step is reported; None until it begins."""
+        self.is_left_out = False
         self.backwards = 0
+        self.tokens = 0
         self.divided = False
         self.losses: list[Any] = []
         self.times: dict[str, float] = {}
         self.memory: dict[str, int] = {}
         self.marks: list[tuple[str, Any, Any]] = []
+
+    def interrupt(self, error: BaseException) -> None:
+        """An exception left a phase: the record of what the rank does keeps that phase until the next one begins."""
+        self.raised, self.phase, self.measured = (self.phase, type(error).__name__), "", None
+        self.is_left_out = False
 
     def count_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Add the tokens of a micro-batch where its shape says how many: `input_ids`, or a first argument of whole numbers."""
