@@ -114,6 +114,13 @@ class Setup(NamedTuple):
         return self.micro_batch * max(self.sequence // self.sequence_parallel, 1)
 
     @property
+    def settings(self) -> str:
+        """What tells runs of one model apart: ZeRO, the batch and what is recomputed, in a short text."""
+        zero = f"{self.stage} {self.optimizer_offload} {self.param_offload} {self.precision}"
+        again = "again" if self.checkpointing else "kept"
+        return f"{zero} {self.micro_batch}x{self.accumulation} {self.sequence}/{self.sequence_parallel} {again} {self.ranks}/{self.nodes}"
+
+    @property
     def samples(self) -> int:
         """The samples of one optimizer step on all ranks."""
         return self.micro_batch * self.accumulation * max(self.ranks // (self.tensor_parallel * self.sequence_parallel), 1)

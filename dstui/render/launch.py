@@ -101,7 +101,7 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
     cpu: bool | None = None,
     found: Mapping[str, str] | None = None,
 ) -> LaunchSpec:
-    """How the Plan is started on the Machine. Raises RenderError.
+    """Return how the Plan is started on the Machine. Raises RenderError.
 
     `launcher_name`: by another launcher than the Plan's; `cpu`: whether the ranks run on CPUs, where that is not the Machine's to say;
     `found`: what .deepspeed_env files hold, for launchers that read these.

@@ -22,7 +22,7 @@ LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", 
 
 
 class Performer(Protocol):
-    """What the palette asks of the app."""
+    """The part of the app that the palette calls."""
 
     session: Session
 
@@ -80,17 +80,17 @@ class Palette(CommandPalette, Over[None]):
 
 
 class Commands(Provider):
-    """What can be done. One palette has one of these, and does one thing: Enter may come twice in one write."""
+    """The commands. One palette has one of these, and does one thing: Enter may come twice in one write."""
 
     _done = False
 
     async def discover(self) -> Hits:
-        """All of it, before anything is typed."""
+        """Return all of it, before anything is typed."""
         for command in self._commands():
             yield DiscoveryHit(Content(command.name), partial(self._once, command), command.name, command.help)
 
     async def search(self, query: str) -> Hits:
-        """What has the letters in its name."""
+        """Return what has the letters in its name."""
         matcher = self.matcher(query)
         for command in self._commands():
             if (score := matcher.match(command.name)) > 0:
@@ -121,7 +121,7 @@ class Commands(Provider):
 
 
 def actions(pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object]) -> Iterator[Command]:
-    """Every action, once, with the words that it has in this pane, those of the pane first."""
+    """Yield every action, once, with the words that it has in this pane, those of the pane first."""
     listed: set[str] = set()
     for key in sorted(keys, key=lambda key: pane not in key.where):
         if key.name and key.name not in LEFT_OUT and key.action not in listed:

@@ -66,7 +66,7 @@ class PlanScreen(MainScreen):
     # What is on the screen
 
     def compose(self) -> ComposeResult:
-        """What the first frame shows; the rest is mounted after it."""
+        """Yield the parts of the first frame; the rest is mounted after it."""
         yield self.title_bar
         yield self.step_line
         yield self.tab_line
@@ -84,7 +84,7 @@ class PlanScreen(MainScreen):
         self.show_step(self.step, self._wanted)
 
     async def mount_second(self) -> None:
-        """What nobody misses in the first frame, once. Whoever leaves at once takes the places for it away."""
+        """Mount the parts that the first frame does without, once, unless the screen is being removed already."""
         if self.side.is_attached and self.middle.is_attached and not self.preview.is_attached:
             await gather(self.side.mount(self.preview, self.checks), self.middle.mount(self.memory, before=self.hint))
             self.show_parts()
@@ -108,7 +108,7 @@ class PlanScreen(MainScreen):
 
     @on(RowList.Moved, "#form-rows")
     def draw_cursor(self) -> None:
-        """What depends on where the cursor is."""
+        """Draw the parts that depend on the cursor."""
         if self.step.pane == "form":
             self.hint.show(*self.form.at(self.form.rows.cursor), self.session.state)
         self.show_keys()
@@ -188,7 +188,7 @@ class PlanScreen(MainScreen):
     # What the keys do
 
     def action_set_row(self) -> None:
-        """What Enter does on a row of the form."""
+        """Set, open or go to the row under the cursor."""
         self.form.rows.action_choose()
 
     @on(Form.Onward)
@@ -235,13 +235,16 @@ class PlanScreen(MainScreen):
 
         FillingHoles(self.app, self.session).ask(name)
 
-    def action_recommend(self) -> None:
-        """The plans that fit, the best first."""
+    def action_recommend(self, elsewhere: int = 0) -> None:
+        """The plans that fit, the best first; `elsewhere`: on a machine that is named first."""
         self.form.close()
-        self.forecasting.recommend()
+        if elsewhere:
+            self.forecasting.plan_elsewhere()
+        else:
+            self.forecasting.recommend()
 
     def action_breakdown(self) -> None:
-        """What fills the memory, part by part."""
+        """Show what fills the memory, part by part."""
         self.forecasting.break_down()
 
     def action_find(self) -> None:
@@ -260,12 +263,16 @@ class PlanScreen(MainScreen):
             say(self.app, "l once more launches this.")
 
     def action_probe(self) -> None:
-        """What DeepSpeed makes of this Plan, by its own ranks."""
+        """Show what DeepSpeed makes of this Plan, by its own ranks."""
         self.launching.probe()
 
     def action_write(self) -> None:
         """Write ds_config.json, the command and so on to a folder."""
         self.writing.ask()
+
+    def action_write_script(self) -> None:
+        """The script with DeepSpeed's lines, as a new file that the Plan then trains."""
+        self.writing.write_script()
 
     def action_copy(self) -> None:
         """The chosen file, or ds_config.json."""
