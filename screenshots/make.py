@@ -1,7 +1,8 @@
-"""Every picture of dstui, taken from the real app: `python screenshots/make.py [NAME ...]`.
+"""Take pictures of the real app: `python screenshots/make.py [NAME ...]`, by default those in the README.
 
 The steps are shown for a recorded machine (dgx_h100.json) and a Plan with a mistake in it; the run is a real one of the quickstart,
-on this machine. Writes NAME.svg, and NAME.png where the package resvg-py (extra `screenshots`) and the font Fira Code are there.
+on this machine. Writes NAME.png, or NAME.svg where the package resvg-py (extra `screenshots`) or the font Fira Code is missing. Only the
+pictures in the README are kept in the repository.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ deepspeed:
 """
 RUN, FAILURE, START = {"run", "narrow-run", "run-ended", "plot"}, "why", "start"
 HOSTS, HOSTS_RUN, ON_LOGIN = "hosts", "hosts-run", "hosts-run-on-login"
+IN_README = {"zero", "run", FAILURE, HOSTS, HOSTS_RUN}
 FOUR_HOSTS = """\
 version: 1
 name: llama2-7b
@@ -261,13 +263,12 @@ async def shoot_failure(folder: Path) -> None:
 
 
 def save(app: DstuiApp, name: str) -> None:
-    """NAME.svg, and NAME.png where that is possible."""
+    """Write NAME.png, or NAME.svg where that is not possible."""
     svg = re.sub(r"terminal-\d+", "terminal", app.export_screenshot(title="dstui"))  # the id would differ every time
-    (HERE / f"{name}.svg").write_text(svg)
     png = to_png(svg)
-    if png:
-        (HERE / f"{name}.png").write_bytes(png)
-    print(f"{name}.svg" + (f" {name}.png" if png else ""))
+    file = HERE / f"{name}.{'png' if png else 'svg'}"
+    file.write_bytes(png or svg.encode())
+    print(file.name)
 
 
 def to_png(svg: str) -> bytes | None:
@@ -282,8 +283,8 @@ def to_png(svg: str) -> bytes | None:
 
 
 def main(names: list[str]) -> int:
-    """Take the pictures that are named, or all."""
-    wanted = set(names) or {name for name, _, _ in STEPS} | {name for name, *_ in FORECASTS} | RUN | {FAILURE, START, HOSTS, HOSTS_RUN}
+    """Take the named pictures, by default those in the README."""
+    wanted = set(names) or IN_README
     if not any(FONTS.rglob("FiraCode*")):
         print("The font Fira Code is not installed (apt install fonts-firacode): only SVG is written.", file=sys.stderr)
     folder = Path(tempfile.gettempdir()) / "dstui-screenshots"

@@ -68,7 +68,7 @@ def _path(name: str) -> str:
 
 def _with_history(diagnosis: Diagnosis, paths: list[str]) -> Diagnosis:
     """Add to the diagnosis of a failed run of one's own which host, or rank, was first in the failures before it."""
-    from dstui.diagnosis.history import latest_failures, repeated
+    from dstui.diagnosis.recurrence import latest_failures, repeated
 
     if diagnosis.kind != "failure" or len(paths) != 1 or not is_job(JobFolder(paths[0])):
         return diagnosis
@@ -78,7 +78,7 @@ def _with_history(diagnosis: Diagnosis, paths: list[str]) -> Diagnosis:
 
 def _since(text: str, form: str) -> int:
     """Print why each run of this folder ended that started since then; 1 where there is none."""
-    from dstui.diagnosis.history import latest_failures, repeated
+    from dstui.diagnosis.recurrence import latest_failures, repeated
 
     moment = parse_moment(text, time.time())
     moment = parse_iso(text) if moment is None else moment

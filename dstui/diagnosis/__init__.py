@@ -4,7 +4,7 @@
     diagnose(["dstui_runs/NAME"])          a job folder: with what the records of its ranks and its Plan add
     report(diagnosis)                      in words
 
-The engine is pure (`scan`, `failure_context`, `verdict`); `log_reader` and `job_diagnosis` are what reads. Nothing is
+`engine` has the four stages; of them only the reading (`log_reader`, `job_diagnosis`) touches files. Nothing is
 loaded before it is asked for: the tables compile 200 regular expressions.
 """
 
@@ -61,7 +61,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
-    """What is to be said of a job that ended well although no rank has read its configuration; None of any other. Reads no log."""
+    """Return what is to be said of a job that ended well although no rank has read its configuration; None of any other. Reads no log."""
     from dstui.diagnosis.unread_config import unread_configuration as of_job
 
     return of_job(folder)

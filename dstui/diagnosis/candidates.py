@@ -6,11 +6,10 @@ import re
 
 from dstui.diagnosis.exits import exits_in
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.rules.causes import HANDLED
 from dstui.diagnosis.signatures import BY_ID
 from dstui.diagnosis.subjects import likely, subjects_of
-from dstui.diagnosis.verdict import Verdict
 
 MOST = 3
 """Causes that are told altogether, the first, those beside it and what it could also be: a list that is longer helps nobody."""
@@ -34,7 +33,7 @@ OF_STATUS: dict[int, tuple[str, ...]] = {
 
 
 def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
-    """Ids of the causes that it could be too, the likeliest first; none beside one that is sure.
+    """Return ids of the causes that it could be too, the likeliest first; none beside one that is sure.
 
     First those that the text has a word of, weaker or earlier than the one that is told; then those that leave the same words: the ones
     that its signature names, and for a known exception the plain one of the script. Of an exception that no signature knows they are those
@@ -80,13 +79,13 @@ def _spoken_of(context: FailureContext) -> list[str]:
 
 
 def _last_words(context: FailureContext, count: int) -> list[str]:
-    """What the last lines speak of that have an error's words, the last one first."""
+    """Return what the last lines speak of that have an error's words, the last one first."""
     last = [line for lines in context.found.tails.values() for line in lines[-count:] if ERROR.search(line) and not exits_in(line)]
     return [one for line in reversed(last) for one in subjects_of(line)]
 
 
 def _alike(verdict: Verdict) -> list[str]:
-    """Causes that leave the same words, those first that these very words speak of too."""
+    """Return causes that leave the same words, those first that these very words speak of too."""
     signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
     named = list(signature.alike) if signature else []
     by_words = likely(first.raised, first.text) if first is not None and first.raised is not None else ()

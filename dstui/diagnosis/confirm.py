@@ -29,12 +29,12 @@ class FactsEvent:
     facts: Mapping[str, Any]
 
     def number(self, name: str) -> int | None:
-        """A count or a number of bytes; None where it could not be read."""
+        """Return a count or a number of bytes; None where it could not be read."""
         value = self.facts.get(name)
         return value if isinstance(value, int) else None
 
     def least(self, name: str) -> int | None:
-        """The least that was free since the launch."""
+        """Return the least that was free since the launch."""
         value = (self.facts.get("least") or {}).get(name, self.facts.get(name))
         return value if isinstance(value, int) else None
 
@@ -104,7 +104,7 @@ class ConfirmedFacts:
             self.found.remarks["CKPT-DISK"] = f"Of the job's own folders there was always left: {', '.join(reported)}."
 
     def _killed(self) -> list[int]:
-        """Ranks that died of SIGKILL, the first first, and those whose data-loader worker did."""
+        """Return ranks that died of SIGKILL, the first first, and those whose data-loader worker did."""
         killed = [rank for rank in self.ends if self.ranks.ranks[rank].exit_code == KILLED]
         workers = [hit.rank for hit in self.found.hits if hit.signature.id == "DL-WORKER" and "Killed" in hit.text]
         killed.sort(key=lambda rank: self.found.ended.get(rank, 0.0))
@@ -121,7 +121,7 @@ class ConfirmedFacts:
 
 
 def _limits(event: FactsEvent) -> str:
-    """What the cgroup may take, and took at most."""
+    """Return what the cgroup may take, and took at most."""
     reported = [f"{word} {size(value)}" for word in ("limit", "peak") if (value := event.number(f"memory_{word}")) is not None]
     return f" ({', '.join(reported)})" if reported else ""
 

@@ -69,7 +69,7 @@ class Diagnosis:
         return replace(self, evidence=evidence, notes=tuple(note.replace(folder, to) for note in self.notes))
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that `dstui diagnose --json` promises."""
+        """Return the shape that `dstui diagnose --json` promises."""
         return {
             "version": 1,
             "cause": self.cause,

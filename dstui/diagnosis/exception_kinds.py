@@ -47,7 +47,7 @@ class Kind:
     """The same of the last frame in the script's own code."""
 
     def fits(self, raised: Raised, text: str) -> bool:
-        """Whether an exception is of this kind."""
+        """Return whether an exception is of this kind."""
         return (
             (not self.names or re.fullmatch(self.names, raised.name) is not None)
             and (not self.words or re.search(self.words, text) is not None)
@@ -190,12 +190,12 @@ WRITES = re.compile(r"save(?!d)|write|dump|mkdir|makedirs|rename")
 
 
 def to_be_written(raised: Raised) -> bool:
-    """Whether a file that is not there was to be written."""
+    """Return whether a file that is not there was to be written."""
     return re.fullmatch(NO_FILE, raised.name) is not None and any(WRITES.search(one.function) for one in (raised.own, raised.deepest))
 
 
 def cause_of(raised: Raised, text: str) -> str:
-    """The id of the signature that an exception belongs to whose words no other one knows: USER-PY where nothing tells."""
+    """Return the id of the signature that an exception belongs to whose words no other one knows: USER-PY where nothing tells."""
     if raised.place and not re.search(DATA_PATH, text):
         return raised.place
     if raised.name in ("ImportError", "ModuleNotFoundError"):

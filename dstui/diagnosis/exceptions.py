@@ -159,7 +159,7 @@ ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
 
 
 def reading(raised: Raised, text: str) -> tuple[str, str]:
-    """What an exception says, as sentences, and what to look at."""
+    """Return what an exception says, as sentences, and what to look at."""
     known, found = _fitting(raised, text)
     groups = [group[:LONGEST] for group in found.groups()] if found else []
     where = raised.own.where or raised.deepest.where
@@ -168,7 +168,7 @@ def reading(raised: Raised, text: str) -> tuple[str, str]:
 
 
 def points_elsewhere(raised: Raised, text: str) -> bool:
-    """Whether its words point beyond the line that raised it: to a file, a GPU, what a library's own exception tells of."""
+    """Return whether its words point beyond the line that raised it: to a file, a GPU, what a library's own exception tells of."""
     return bool(ELSEWHERE.search(text) or OF_A_LIBRARY.match(text)) or raised.name in ("FileNotFoundError", "FileExistsError", "OSError")
 
 
@@ -178,7 +178,7 @@ def _fitting(raised: Raised, text: str) -> tuple[Reading, re.Match[str] | None]:
 
 
 def _path(raised: Raised) -> str:
-    """The way through the code, as a sentence."""
+    """Return the way through the code, as a sentence."""
     own, deepest = raised.own, raised.deepest
     if not deepest.file:
         return ""

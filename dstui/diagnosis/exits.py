@@ -55,7 +55,7 @@ class Exit:
 
 
 def translated(code: int) -> int:
-    """An exit status as its signal, negative: 137 is -9, and 247 too, since DeepSpeed ends with the negative number itself.
+    """Return an exit status as its signal, negative: 137 is -9, and 247 too, since DeepSpeed ends with the negative number itself.
 
     255 stays: it is what exit(-1), ssh and containers end with when something failed, and says nothing of SIGHUP.
     """
@@ -103,7 +103,7 @@ DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was ki
 
 
 def exits_in(text: str) -> list[Exit]:
-    """The ends that one line tells; usually none."""
+    """Return the ends that one line tells; usually none."""
     if found := DS_LINE.search(text):
         return [Exit(translated(int(found[1])), whole=True)]
     if found := TORCHRUN_LINE.search(text):
@@ -131,13 +131,13 @@ def exits_in(text: str) -> list[Exit]:
 
 
 def status_in(text: str) -> int | None:
-    """The status that a line tells of the rank that a line before it has named."""
+    """Return the status that a line tells of the rank that a line before it has named."""
     found = STATUS_LINE.match(text)
     return _status(found.groupdict()) if found else None
 
 
 def _status(found: dict[str, str | None]) -> int:
-    """The exit status of a rank; 1 where none is told."""
+    """Return the exit status of a rank; 1 where none is told."""
     signal_number = found.get("signal")
     return -int(signal_number) if signal_number else translated(int(found.get("code") or 1))
 

@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 
+from dstui.diagnosis.activity import at_work
 from dstui.diagnosis.exits import SIGNAL_CAUSES
 from dstui.diagnosis.findings import Ended, Findings, Hit
+from dstui.diagnosis.labels import rank_in
 from dstui.diagnosis.last_run import FRAME, keep_last_run
-from dstui.diagnosis.lines import rank_in
-from dstui.diagnosis.loops import at_work
 from dstui.diagnosis.rank_resolution import resolve, tracebacks
 from dstui.diagnosis.signatures import BY_ID
 
@@ -39,21 +39,23 @@ class FailureContext:
     """The findings, with ranks resolved."""
 
     def __init__(self, found: Findings) -> None:
-        self.found = found
-        keep_last_run(found)
-        resolve(found)
-        found_there = [hit for hit in found.hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
-        if any(hit.signature.id == "MPIRUN-NOTE" for hit in found.hits):  # a launcher did start it: the package alone is missing
-            for hit in found.hits:
-                hit.signature = BY_ID["IMPORT-MISSING"] if hit.signature.id == "MPI4PY" else hit.signature
-        busy = [hit for hit in found.hits if hit.signature.id == "GPU-BUSY" and "Process " in hit.text]
+        self.found = found.copy()  # who judges does not change what was found
+        keep_last_run(self.found)
+        resolve(self.found)
+        self._read_in_context()
+
+    def _read_in_context(self) -> None:
+        """Give hits the signature that the same words stand for beside what else the text says."""
+        hits = self.found.hits
+        if any(hit.signature.id == "MPIRUN-NOTE" for hit in hits):  # a launcher did start it: the package alone is missing
+            _rename([hit for hit in hits if hit.signature.id == "MPI4PY"], "IMPORT-MISSING")
+        busy = [hit for hit in hits if hit.signature.id == "GPU-BUSY" and "Process " in hit.text]
         if len({hit.rank for hit in busy} - {None}) > 1:  # the processes that hold each rank's GPU are the other ranks of this run
-            for hit in busy:
-                hit.signature = BY_ID["OOM-GPU"]
-            found.remarks["OOM-GPU"] = SIBLINGS
-        if tracebacks(found_there) < 2 and self.processes < 2:  # where one process alone finds a folder, no other one has made it
-            for hit in found_there:
-                hit.signature = BY_ID["USER-PY"]
+            _rename(busy, "OOM-GPU")
+            self.found.remarks["OOM-GPU"] = SIBLINGS
+        folders = [hit for hit in hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
+        if tracebacks(folders) < 2 and self.processes < 2:  # where one process alone finds a folder, no other one has made it
+            _rename(folders, "USER-PY")
 
     @cached_property
     def ranks(self) -> set[int]:
@@ -87,7 +89,7 @@ class FailureContext:
         return bool(self.bad_ends or self.found.tracebacks or crashed)
 
     def may_be_the_end(self, hit: Hit) -> bool:
-        """Whether an exception can have ended its process: it has a traceback, or little or nothing stands beside or after it."""
+        """Return whether an exception can have ended its process: it has a traceback, or little or nothing stands beside or after it."""
         if hit.raised is not None and hit.raised.traced:
             return True
         if self._goes_on_after(hit):
@@ -95,13 +97,13 @@ class FailureContext:
         return self.found.lines <= FEW or self.in_last_lines(hit)
 
     def _goes_on_after(self, hit: Hit) -> bool:
-        """Whether a loop is at work below a mere mention, or the program says below it that it came to its end."""
+        """Return whether a loop is at work below a mere mention, or the program says below it that it came to its end."""
         if any(other.signature.role == "success" and other.at[0] == hit.at[0] and other.at > hit.at for other in self.found.hits):
             return True
         return at_work(text for number, text in self.found.ending.get(hit.at[0], []) if number > hit.at[1])
 
     def in_last_lines(self, hit: Hit) -> bool:
-        """Whether a file ends with it, or a line or two after it."""
+        """Return whether a file ends with it, or a line or two after it."""
         last = self.found.tails.get(self.found.files[hit.at[0]], [])[-LAST:]
         return any(hit.text.strip()[:SAME] in line for line in last)
 
@@ -114,7 +116,7 @@ class FailureContext:
         return found.all_well or (bool(found.well) and bool(found.world) and len(found.well) >= (found.world or 0))
 
     def _raised_since(self) -> bool:
-        """Whether an exception ended something after a launcher, or a shell, had last said that all was well: in a later step."""
+        """Return whether an exception ended something after a launcher, or a shell, had last said that all was well: in a later step."""
         well = self.found.well_at
         raised = [
             hit for hit in self.found.hits if hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.ignored
@@ -132,7 +134,7 @@ class FailureContext:
         return found.final.get(0, 0) - last - FRAME * (len(traced) - bisect_right(traced, last)) > AFTERWARDS
 
     def order(self, hit: Hit) -> tuple[float, int, int]:
-        """A key that sorts hits by time: in one file by position, else by when their ranks ended, or by their lines' own stamps."""
+        """Return a key that sorts hits by time: in one file by position, else by when their ranks ended, or by their lines' own stamps."""
         if len(self.found.files) == 1:
             return (0.0, 0, (hit.noticed or hit.at)[1])
         rank = NEVER if hit.rank is None else hit.rank
@@ -140,7 +142,7 @@ class FailureContext:
         return (NEVER if when is None else when, 1 << 30 if rank == NEVER else int(rank), hit.at[1])
 
     def before(self, hit: Hit, other: Hit) -> bool:
-        """Whether one came before the other; where nobody can know, it did."""
+        """Return whether one came before the other; where nobody can know, it did."""
         if hit.at[0] == other.at[0]:
             return hit.at[1] <= other.at[1]
         return hit.time is None or other.time is None or hit.time <= other.time
@@ -154,7 +156,7 @@ class FailureContext:
         ]
 
     def deaths(self) -> list[Hit]:
-        """Ends by a signal, as hits of the signature that the signal stands for (SIGKILL: KILLED-UNKNOWN, SIGBUS: SIGBUS-SHM, …).
+        """Return ends by a signal, as hits of the signature that the signal stands for (SIGKILL: KILLED-UNKNOWN, SIGBUS: SIGBUS-SHM, …).
 
         One hit for each cause and rank. Left out are ranks that were killed after the first failure, as the launcher kills what is left of
         a job that has failed; and an end whose rank is not known, where the same cause is known of some rank: it is told twice.
@@ -183,14 +185,14 @@ class FailureContext:
         return list(found.values())
 
     def _first_failure(self) -> float:
-        """When the first rank failed that no peer pulled down (a cascade without a cause of its own); NEVER where none is known."""
+        """Return when the first rank failed that no peer pulled down (a cascade without a cause of its own); NEVER where none is known."""
         rooted = {hit.rank for hit in self.found.hits if hit.signature.role == "root"}
         fallen = {hit.rank for hit in self.found.hits if hit.signature.role == "cascade"} - rooted
         ended = self.found.ended
         return min((ended[end.rank] for end in self.bad_ends if end.rank in ended and end.rank not in fallen), default=NEVER)
 
     def silent(self) -> list[int]:
-        """Ranks that said nothing of a failure, ended neither well nor with a status of their own, and so may be the culprits."""
+        """Return ranks that said nothing of a failure, ended neither well nor with a status of their own, and so may be the culprits."""
         own = {end.rank for end in self.found.ends if end.rank is not None and end.exit.code > 0}
         return sorted(self.ranks - self.found.spoke - self.found.well - own)
 
@@ -220,12 +222,17 @@ class FailureContext:
         return dead[0] if len(dead) == 1 and max(took.values()) >= ALIVE else None
 
     def behind(self) -> list[int]:
-        """Ranks that have enqueued the fewest collectives, where they differ; else those that did not report the timeout."""
+        """Return ranks that have enqueued the fewest collectives, where they differ; else those that did not report the timeout."""
         least = min(self.found.enqueued.values(), default=0)
         late = sorted(rank for rank, work in self.found.enqueued.items() if work == least)
         return late if late and len(late) < len(self.found.enqueued) else self.silent()
 
     def last_rank_named(self) -> int | None:
-        """The rank that had the last word, where only one names itself in the last lines."""
+        """Return the rank that had the last word, where only one names itself in the last lines."""
         reported = {rank_in(line) for lines in self.found.tails.values() for line in lines} - {None}
         return reported.pop() if len(reported) == 1 else None
+
+
+def _rename(hits: Iterable[Hit], signature: str) -> None:
+    for hit in hits:
+        hit.signature = BY_ID[signature]

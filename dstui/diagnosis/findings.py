@@ -1,11 +1,12 @@
-"""What logs say, before it is judged: signatures that were found, ends of processes, facts of the launchers."""
+"""What logs say, before it is judged: signatures that were found, ends of processes, facts of the launchers; and the verdict on it."""
 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from dstui.diagnosis.diagnosis import Evidence
+from dstui.diagnosis.diagnosis import Confidence, Evidence
 from dstui.diagnosis.exits import Exit
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.traces import Raised
@@ -18,7 +19,7 @@ FACTS = "facts"
 
 
 def capped(text: str) -> str:
-    """A line that is kept: of a long one its beginning and its end, which says how a command ended."""
+    """Return a line that is kept: of a long one its beginning and its end, which says how a command ended."""
     return text if len(text) <= TEXT_CAP else f"{text[: TEXT_CAP - END_CAP]} … {text[-END_CAP:]}"
 
 
@@ -156,6 +157,19 @@ class Findings:
     ruled_out: set[str] = field(default_factory=set)
     """Causes that the facts of the machine speak against."""
 
+    def copy(self) -> Findings:
+        """Return a copy whose hits, ends and sets can be changed without changing these."""
+        return replace(
+            self,
+            files=list(self.files),
+            hits=[replace(hit) for hit in self.hits],
+            named=[replace(hit) for hit in self.named],
+            ends=[replace(end) for end in self.ends],
+            well=set(self.well),
+            spoke=set(self.spoke),
+            remarks=dict(self.remarks),
+        )
+
     @property
     def writer(self) -> int | None:
         """The rank whose own log the one file is: no other one introduces itself. Not rank 0, which may speak for all."""
@@ -163,5 +177,19 @@ class Findings:
         return only or None
 
     def evidence(self, at: Place, text: str, rank: int | None = None, host: str | None = None) -> Evidence:
-        """A line as evidence."""
+        """Return a line as evidence."""
         return Evidence(self.files[at[0]], at[1], capped(text.strip()), rank, host)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer, before it is put into words. `signature` is None where there is none."""
+
+    signature: Signature | None
+    confidence: Confidence = "low"
+    hits: Sequence[Hit] = ()
+    """The hits that show it, the first one first."""
+    rank: int | None = None
+    others: Sequence[str] = ()
+    sub: Sequence[Hit] = ()
+    """Hits that the cause explains and that say more about it: the compiler's own error."""

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from dstui.base.files import FileProblem, read_text
 from dstui.base.regular_files import lies_in, open_regular
+from dstui.diagnosis.answer import UNKNOWN
 from dstui.diagnosis.confirm import add_facts, size
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
-from dstui.diagnosis.engine import UNKNOWN, conclude
+from dstui.diagnosis.engine import conclude
 from dstui.diagnosis.exits import Exit, translated
 from dstui.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
 from dstui.diagnosis.kernel import KMSG, killed_for_memory
@@ -83,7 +84,7 @@ def _logs(folder: JobFolder, ranks: Ranks) -> list[Path]:
 
 
 def _is_log(path: Path, folder: JobFolder) -> bool:
-    """Whether a log of the job is there, and no link in its place."""
+    """Return whether a log of the job is there, and no link in its place."""
     with suppress(OSError):
         return lies_in(path, folder.path)
     return False
@@ -157,7 +158,7 @@ def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
 
 
 def _lost(folder: JobFolder) -> dict[int, float]:
-    """When the supervisor found ranks gone that could not write their own end."""
+    """Return when the supervisor found ranks gone that could not write their own end."""
     found: dict[int, float] = {}
     for _, event in folder.numbered_events():
         with suppress(KeyError, ValueError, TypeError):
@@ -175,13 +176,13 @@ def _in_words(code: int) -> str:
 
 
 def _sender(folder: JobFolder, number: int, attempt: int) -> str:
-    """Who had sent a signal to the rank's shim, as far as the shim could see."""
+    """Return who had sent a signal to the rank's shim, as far as the shim could see."""
     heard = read_record(folder.record(number, attempt)).get("signal")
     return f"; its shim got {heard}" if isinstance(heard, str) else ""
 
 
 def _stop(folder: JobFolder, status: JobStatus | None) -> Stop | None:
-    """The request that ended the job, if one did: a file, or what the supervisor has noted."""
+    """Return the request that ended the job, if one did: a file, or what the supervisor has noted."""
     if status and status.final and status.state != "stopped":
         return None  # whoever asked came too late
     asked = asked_for(folder)
@@ -211,7 +212,7 @@ def _plan(folder: JobFolder) -> Plan | None:
 
 
 def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
-    """A run that ended well although DeepSpeed had passed over a key of its configuration."""
+    """Return a run that ended well although DeepSpeed had passed over a key of its configuration."""
     from dstui.check import check_plan
 
     typos = [finding for finding in check_plan(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]

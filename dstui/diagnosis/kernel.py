@@ -27,7 +27,7 @@ def killed_for_memory(pid: int, ended: float) -> str | None:
 
 
 def find_kill(records: Iterable[str], pid: int, ended: float) -> str | None:
-    """The record of a kill of this process; `ended`: seconds since boot."""
+    """Return the record of a kill of this process; `ended`: seconds since boot."""
     for record in records:
         found = KILLED.match(record)
         if found and int(found[2]) == pid and abs(int(found[1]) / 1e6 - ended) < NEAR:

@@ -12,9 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
-from dstui.diagnosis.cuts import advances, moves
+from dstui.diagnosis.activity import FLUSHED, advances, at_work, comes_again, lasts, moves
 from dstui.diagnosis.findings import Findings, Hit
-from dstui.diagnosis.loops import FLUSHED, at_work, comes_again, lasts
 
 QUIET = 60
 """Lines without a word of a failure, after the end of a launcher or of a run of one process."""
@@ -76,7 +75,7 @@ def keep_last_run(found: Findings) -> None:
 
 
 def _ends(found: Findings) -> list[End]:
-    """Everything that ended something, in the order of the lines."""
+    """Return everything that ended something, in the order of the lines."""
     unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
     one = found.writer is not None or (unlabelled and found.world in (None, 1))
     known = [
@@ -116,7 +115,7 @@ def _of_launcher(hit: Hit) -> bool:
 
 
 def _last_cut(found: Findings, ends: list[End]) -> int:
-    """The line of the last end after which something else ran; 0 where there is none."""
+    """Return the line of the last end after which something else ran; 0 where there is none."""
     traced, last, cut = found.traced.get(0, ()), found.final.get(0, 0), 0
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
@@ -133,7 +132,7 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
 
 
 def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str]) -> bool:
-    """Whether what stands below the last end is of another run."""
+    """Return whether what stands below the last end is of another run."""
     below = [line for number, line in found.ending.get(0, []) if number > end.line]
     if end.stop:  # a bar may still have been drawn before it
         again = found.last.get(0, 0) > end.line and moves(tail)
@@ -152,13 +151,13 @@ def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str])
 
 
 def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
-    """Whether between two lines the program says again what the file begins with, and not before the first end."""
+    """Return whether between two lines the program says again what the file begins with, and not before the first end."""
     begun = found.begun.get(0, [])
     before = Counter(which for line, which in begun if line <= first)
     return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
 
 
 def _printed_late(found: Findings, end: End, tail: list[str]) -> bool:
-    """Whether what follows a stop may be no more than what the program had printed before it."""
+    """Return whether what follows a stop may be no more than what the program had printed before it."""
     last = found.final.get(0, 0)
     return end.stop and (last - end.line) * found.width.get(0, 0) <= BUFFER and not any(FLUSHED.search(line) for line in tail)

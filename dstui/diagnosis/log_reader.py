@@ -18,7 +18,7 @@ from typing import Protocol, cast
 from dstui.base.files import FileProblem, reason
 from dstui.base.regular_files import open_within
 from dstui.diagnosis.findings import Findings
-from dstui.diagnosis.lines import rank_of_file
+from dstui.diagnosis.labels import rank_of_file
 from dstui.diagnosis.packed import GZIP, Expanding, Transcoded, is_utf16
 from dstui.diagnosis.scan import Scanner
 from dstui.diagnosis.shapes import DIGITS
@@ -71,7 +71,7 @@ def _opened(path: str, within: Path | None) -> BufferedReader:
 
 
 def log_files(paths: Iterable[Path | str]) -> list[str]:
-    """The files to read: of a folder, whatever looks like a log. Raises FileProblem for what is not there, or is no log."""
+    """Return the files to read: of a folder, whatever looks like a log. Raises FileProblem for what is not there, or is no log."""
     found: list[str] = []
     for path in paths:
         if str(path) == "-":
@@ -94,7 +94,7 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
 
 
 def _is_log(path: Path) -> bool:
-    """Whether a file of a folder looks like a log; what `dstui bundle` writes beside them does not."""
+    """Return whether a file of a folder looks like a log; what `dstui bundle` writes beside them does not."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
     return (name.suffix in SUFFIXES or rank_of_file(name.suffix) is not None) and path.name not in NO_LOGS and path.is_file()
 
@@ -115,7 +115,7 @@ def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:
 
 
 def _size(file: BufferedReader) -> int:
-    """Bytes of a file; 0 where that is not known."""
+    """Return bytes of a file; 0 where that is not known."""
     return os.fstat(file.fileno()).st_size if file.seekable() else 0
 
 
@@ -164,7 +164,7 @@ def _scan_line(scanner: Scanner, number: int, line: bytes, before: list[bytes]) 
 
 
 def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Lines, some at a time, and the number of the first. A line that never ends is given in pieces of CHUNK."""
+    """Return lines, some at a time, and the number of the first. A line that never ends is given in pieces of CHUNK."""
     number, rest, position = 1, b"", 0
     while chunk := file.read(CHUNK):
         position += len(chunk)

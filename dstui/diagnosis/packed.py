@@ -69,7 +69,7 @@ class Expanding:
         return b""
 
     def _next_member(self) -> zlib._Decompress | None:
-        """What expands the next gzip of the file, behind zeros that fill a block; None where there is none."""
+        """Return what expands the next gzip of the file, behind zeros that fill a block; None where there is none."""
         while self._padding > 0:
             self._packed = (self._packed or self._file.read(CHUNK)).lstrip(b"\0")
             if self._packed:
@@ -82,7 +82,7 @@ class Expanding:
 
 
 def is_utf16(head: bytes) -> bool:
-    """Whether a file that begins so is UTF-16: the mark, and many zeros where ASCII has them."""
+    """Return whether a file that begins so is UTF-16: the mark, and many zeros where ASCII has them."""
     zero = UTF16.get(head[:2])
     high = head[2 + zero :: 2] if zero is not None else b""
     return high.count(0) > MOSTLY * len(high)
@@ -104,7 +104,7 @@ class Transcoded:
 
 
 def is_zip(path: Path | str) -> bool:
-    """Whether a path leads to a zip; `-`: standard input, of which nothing is taken."""
+    """Return whether a path leads to a zip; `-`: standard input, of which nothing is taken."""
     if str(path) == "-":
         return cast("BufferedReader", sys.stdin.buffer).peek(len(ZIP))[: len(ZIP)] == ZIP
     try:
@@ -120,7 +120,7 @@ def _head(path: Path) -> bytes:
 
 @contextmanager
 def unpacked(path: Path | str) -> Iterator[Path]:
-    """The folder with what a zip holds, gone when it has been looked at; `-`: standard input. Raises FileProblem."""
+    """Return the folder with what a zip holds, gone when it has been looked at; `-`: standard input. Raises FileProblem."""
     with tempfile.TemporaryDirectory(prefix="dstui-") as name, tempfile.NamedTemporaryFile(prefix="dstui-") as copy:
         folder, archived = Path(name), Path(path)
         try:

@@ -39,7 +39,7 @@ def cause_titles() -> dict[str, str]:
 
 
 def cause_pages(name: str) -> Iterator[str]:
-    """The pages of a cause: its own, and those of what is reported under its id."""
+    """Return the pages of a cause: its own, and those of what is reported under its id."""
     asked = name.upper()
     for signature in ALL:
         if asked in (signature.id, signature.answer):

@@ -15,10 +15,20 @@ if TYPE_CHECKING:
     from dstui.plan.plan import Plan
 
 Patch = list[Operation] | None
+OF_TRAINER = tuple(
+    f"deepspeed.{key}"
+    for key in (
+        "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping",
+        "optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps", "optimizer.params.weight_decay",
+        "scheduler.params.warmup_min_lr", "scheduler.params.warmup_max_lr", "scheduler.params.warmup_num_steps",
+        "scheduler.params.total_num_steps",
+    )
+)  # fmt: skip
+"""Values that transformers compares with TrainingArguments (transformers/integrations/deepspeed.py:trainer_config_process)."""
 
 
 def put(plan: Plan, path: str, value: Any) -> Patch:
-    """The patch that writes a value at a dotted path, with the parents that are missing; None where it is there already."""
+    """Return the patch that writes a value at a dotted path, with the parents that are missing; None where it is there already."""
     missing = object()
     if plan.get(path, missing) == value:
         return None
@@ -34,18 +44,18 @@ def put(plan: Plan, path: str, value: Any) -> Patch:
 
 
 def drop(plan: Plan, path: str) -> Patch:
-    """The patch that removes a key; None where it is not there."""
+    """Return the patch that removes a key; None where it is not there."""
     missing = object()
     return None if plan.get(path, missing) is missing else [{"op": "remove", "path": _pointer(path.split("."))}]
 
 
 def setting(path: str, value: Any) -> PatchMaker:
-    """A fix that is one value."""
+    """Return a fix that is one value."""
     return lambda plan: put(plan, path, value)
 
 
 def without(*paths: str) -> PatchMaker:
-    """A fix that is the absence of keys."""
+    """Return a fix that is the absence of keys."""
 
     def patch(plan: Plan) -> Patch:
         return [operation for path in paths for operation in drop(plan, path) or ()] or None
@@ -54,7 +64,7 @@ def without(*paths: str) -> PatchMaker:
 
 
 def append(plan: Plan, path: str, word: str) -> Patch:
-    """The patch that adds a word to a list; None where it is in it."""
+    """Return the patch that adds a word to a list; None where it is in it."""
     words = plan.get(path) or []
     return None if word in words else put(plan, path, [*words, word])
 
@@ -96,6 +106,12 @@ def no_auto(plan: Plan) -> Patch:
     for path in _autos(plan.get("deepspeed") or {}, "deepspeed"):
         found += (put(plan, path, 1) if path == "deepspeed.train_micro_batch_size_per_gpu" else drop(plan, path)) or ()
     return found or None
+
+
+def trainer_values(plan: Plan) -> Patch:
+    """Write "auto" for every value that the Trainer knows by its own arguments; None where none is written."""
+    written = [path for path in OF_TRAINER if plan.get(path, "auto") != "auto"]
+    return [operation for path in written for operation in put(plan, path, "auto") or ()] or None
 
 
 def to_fp16(plan: Plan) -> Patch:
@@ -141,13 +157,13 @@ def allowed_stage(plan: Plan) -> Patch:
 
 
 def stage_for_master_weights(plan: Plan) -> Patch:
-    """What keeps master weights in bf16 or fp16 needs ZeRO to partition something."""
+    """Return what keeps master weights in bf16 or fp16 needs ZeRO to partition something."""
     stage = plan.get("deepspeed.zero_optimization.stage", 0)
     return put(plan, "deepspeed.zero_optimization.stage", 1) if stage == 0 else None
 
 
 def known_scheduler(plan: Plan) -> Patch:
-    """The scheduler of DeepSpeed that is meant by a common other name."""
+    """Return the scheduler of DeepSpeed that is meant by a common other name."""
     path = "deepspeed.scheduler.type"
     name = str(plan.get(path, "")).lower()
     for words, known in (("cosine", "WarmupCosineLR"), ("linear", "WarmupDecayLR"), ("constant", "WarmupLR"), ("cycle", "OneCycle")):

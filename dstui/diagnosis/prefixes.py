@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from dstui.diagnosis.lines import is_no_host
+from dstui.diagnosis.labels import is_no_host
 from dstui.diagnosis.traces import HEADER
 
 RANK = r"(?:\[rank\d+\]: ?)?"
@@ -55,7 +55,7 @@ class Prefixes:
             self._hosts = hosts
 
     def stripped(self, line: str) -> tuple[str, str | None]:
-        """A line without what stands before every line of this file, and the host that this names."""
+        """Return a line without what stands before every line of this file, and the host that this names."""
         line = self._unstamped(line)
         found = HOST.match(line) if self._hosts else None
         if found is None or NUMBER.sub("0", found[1]) not in self._hosts:
@@ -66,7 +66,7 @@ class Prefixes:
         return STAMP.sub("", line, count=1) if self._stamped and STAMP.match(line) else line
 
     def without(self, text: str) -> str:
-        """A line without the prefix that lines of this file are known to have."""
+        """Return a line without the prefix that lines of this file are known to have."""
         if self._known or HEADER in text or '  File "' in text:
             self._learn(text)
         for pattern in self._known.values():
@@ -84,7 +84,7 @@ class Prefixes:
 
 
 def _words(prefix: str) -> list[str]:
-    """The prefix as parts of a regular expression in which numbers may differ."""
+    """Return the prefix as parts of a regular expression in which numbers may differ."""
     parts, at = [], 0
     for number in NUMBER.finditer(prefix):
         parts += [re.escape(prefix[at : number.start()]), r"[0-9a-f-]+" if "-" in number[0] else r"\d+"]

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dstui.diagnosis import loops
-from dstui.diagnosis.cuts import advances, breaks_off, finished
+from dstui.diagnosis import activity
+from dstui.diagnosis.activity import advances, breaks_off, finished
 from dstui.diagnosis.dumps import Dumps
 from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
+from dstui.diagnosis.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
 from dstui.diagnosis.launchers import Key, Launchers, time_of
-from dstui.diagnosis.lines import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
 from dstui.diagnosis.prefixes import Prefixes
 from dstui.diagnosis.shapes import Shape, Shapes
 from dstui.diagnosis.signature import Sign, Signature
@@ -52,12 +52,12 @@ FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem
 
 
 def unnamed(raised: Raised, text: str) -> Signature:
-    """The signature of an exception whose words no other one knows."""
+    """Return the signature of an exception whose words no other one knows."""
     return BY_ID[cause_of(raised, text)]
 
 
 def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Signature:
-    """The signature that the same words stand for where they were raised."""
+    """Return the signature that the same words stand for where they were raised."""
     if raised is None:
         return signature
     if signature.id == "CKPT-SHAPE" and "transformers/modeling_utils" in raised.deepest.file:
@@ -80,7 +80,7 @@ def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Sig
 
 
 def _same_chain(hit: Hit, raised: Raised) -> bool:
-    """Whether this exception was being handled when that one was raised."""
+    """Return whether this exception was being handled when that one was raised."""
     return hit.raised is not None and hit.raised.chain == raised.chain
 
 
@@ -142,7 +142,9 @@ class Scanner:
         logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
         after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
         ended = any(end.exit.code != 0 for end in self.found.ends)
-        if raised and ((logged and went_on) or advances(after) or (self._alone and not ended and loops.goes_on(self.found.loops, after))):
+        if raised and (
+            (logged and went_on) or advances(after) or (self._alone and not ended and activity.goes_on(self.found.loops, after))
+        ):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):
@@ -183,7 +185,7 @@ class Scanner:
         if shape.facts:
             ignoring, of_tracker = trace.ignoring, trace.of_tracker
             if HEADER in line and len(self.found.loops) < MOST_LOOPS:
-                self.found.loops.update(loops.shape(one) for one in above if loops.NUMBER.search(one))
+                self.found.loops.update(activity.shape(one) for one in above if activity.NUMBER.search(one))
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             if trace.announced:
                 self.shapes.expect(trace.announced)
@@ -209,7 +211,7 @@ class Scanner:
         return f"{before[:HEADS]}\n{line[: line.index(HEADER)][:HEADS]}\n" if HEADER in line else ""
 
     def _label(self, line: str) -> Label:
-        """The labels of a line, also behind what wrappers of this file put before it."""
+        """Return the labels of a line, also behind what wrappers of this file put before it."""
         line, host = self._prefixes.stripped(line)
         if host is not None:
             label = self._label_of(line)
@@ -245,14 +247,14 @@ class Scanner:
             self.found.named = [*self.found.named[1 - NAMED :], named]
 
     def _inherited(self, raised: Raised, place: Place, key: Key) -> Raised:
-        """An exception with the traceback of the one whose message it is: `BackendCompilerFailed: … raised:`, and it below."""
+        """Return an exception with the traceback of the one whose message it is: `BackendCompilerFailed: … raised:`, and it below."""
         _, outer = self._message.get(key, (0, None))
         if raised.traced or outer is None or not outer.traced or place[1] != self._announces.get(key, 0) + 1:
             return raised
         return replace(outer, name=raised.name, chained=True)
 
     def _of_message(self, text: str, place: Place, key: Key) -> Raised | None:
-        """The exception whose message goes on in this line."""
+        """Return the exception whose message goes on in this line."""
         began, raised = self._message.get(key, (0, None))
         if (
             raised is None

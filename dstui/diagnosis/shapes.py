@@ -68,7 +68,7 @@ def _bare(text: str) -> bytes:
 
 
 def _begins_with_class(bare: bytes) -> bool:
-    """Whether a line begins, behind a few labels, with a class of a module."""
+    """Return whether a line begins, behind a few labels, with a class of a module."""
     found = NAMED.search(bare)
     labels = bare[: found.start()].split() if found else []
     return found is not None and len(labels) <= MOST_LABELS and all(label.endswith(LABEL_ENDS) for label in labels)

@@ -52,7 +52,7 @@ class Sign:
         return _compiled(self.expression) if self.expression else None
 
     def matches(self, line: str) -> bool:
-        """Whether the line has it: the literal text, and the regular expression at most REACH characters around it."""
+        """Return whether the line has it: the literal text, and the regular expression at most REACH characters around it."""
         at = line.find(self.text)
         regex = self.regex if at >= 0 else None
         while at >= 0:
@@ -63,7 +63,7 @@ class Sign:
 
 
 def rx(text: str, expression: str) -> Sign:
-    """A sign that needs a regular expression: `text` is a literal part of whatever matches it."""
+    """Return a sign that needs a regular expression: `text` is a literal part of whatever matches it."""
     return Sign(text, expression)
 
 
@@ -112,9 +112,9 @@ class Signature:
     """The id under which it is reported, where that is another signature's: the same cause seen in another way."""
 
     def all_signs(self) -> tuple[Sign, ...]:
-        """The signs, each with its literal text."""
+        """Return the signs, each with its literal text."""
         return tuple(Sign(sign) if isinstance(sign, str) else sign for sign in self.signs)
 
     def all_remedies(self) -> tuple[Remedy, ...]:
-        """The ways out."""
+        """Return the ways out."""
         return tuple(Remedy(way) if isinstance(way, str) else way for way in self.remedies)

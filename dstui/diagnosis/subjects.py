@@ -201,7 +201,7 @@ a NotImplementedError, `KINDS` above has an older release and a setting that a l
 
 
 def likely(raised: Raised, text: str) -> tuple[str, ...]:
-    """Causes that an exception like it comes from, the likeliest first."""
+    """Return causes that an exception like it comes from, the likeliest first."""
     votes = _votes(MESSAGES, message(text), MESSAGE)
     for frame, share in ((raised.own, 1.0), (raised.deepest, 0.5)):
         if frame.file:
@@ -213,12 +213,12 @@ def likely(raised: Raised, text: str) -> tuple[str, ...]:
 
 
 def subjects_of(text: str) -> tuple[str, ...]:
-    """Causes that the words of a message alone speak of, the likeliest first."""
+    """Return causes that the words of a message alone speak of, the likeliest first."""
     return tuple(cause for cause, _ in _votes(MESSAGES, message(text), MESSAGE).most_common())
 
 
 def message(text: str) -> str:
-    """An exception's line without the name of its class."""
+    """Return an exception's line without the name of its class."""
     return text[found.end() :] if (found := CLASS.match(text.lstrip())) else text
 
 

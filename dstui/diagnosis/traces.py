@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dstui.diagnosis.cuts import STEPS
-from dstui.diagnosis.lines import rank_in
+from dstui.diagnosis.activity import STEPS
+from dstui.diagnosis.labels import rank_in
 
 HEADER = "Traceback (most recent call last)"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
@@ -198,7 +198,7 @@ class Traces:
         return None
 
     def unnamed(self, last: int) -> Raised | None:
-        """The exception of a traceback at whose end its message stands without its name, which its last line of code tells."""
+        """Return the exception of a traceback at whose end its message stands without its name, which its last line of code tells."""
         if not self._raises or not self._frame.file or not 1 < last - self.last_line <= NEAR:
             return None
         return self._end(self._raises, last, clean=True)
@@ -224,7 +224,7 @@ class Traces:
         return self._ignored > 0
 
     def is_code(self, text: str) -> bool:
-        """Whether this line is the source code under a frame."""
+        """Return whether this line is the source code under a frame."""
         return self.at_frame and text.startswith("    ")
 
     def _exception(self, text: str, number: int) -> re.Match[str] | None:
@@ -275,7 +275,7 @@ class Traces:
 
 
 def _frame(text: str, number: int) -> Frame | None:
-    """The frame that a line is, if it is one."""
+    """Return the frame that a line is, if it is one."""
     if found := FRAME.match(text):
         return Frame(found[1].replace("\\", "/"), found[2], found[3] or "", text.strip(), number)
     if found := RICH.match(text):

@@ -17,7 +17,7 @@ HANDS_OVER = ("PL001", "PL023")
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
-    """What is to be said of a job that ended well, and in which no rank has read its DeepSpeed configuration; None of any other."""
+    """Return what is to be said of a job that ended well, and in which no rank has read its DeepSpeed configuration; None of any other."""
     ends = [(line, event) for line, event in folder.numbered_events() if event.get("event") == "exit"]
     if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
         return None

@@ -18,7 +18,7 @@ LONGEST, END = 220, 70
 
 
 def in_words(diagnosis: Diagnosis) -> str:
-    """The whole diagnosis as lines, without a newline at the end."""
+    """Return the whole diagnosis as lines, without a newline at the end."""
     parts = [_headline(diagnosis)]
     if diagnosis.why:
         parts.append(_wrapped(diagnosis.why))
@@ -95,19 +95,19 @@ def _line(line: Evidence) -> str:
 
 
 def _short(file: str) -> str:
-    """The file, relative where it is below the current folder."""
+    """Return the file, relative where it is below the current folder."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
 def named(one: str) -> str:
-    """A cause by its id and in words."""
+    """Return a cause by its id and in words."""
     """A cause by its id and in words."""
     return f"{one}: {BY_ID[one].title}" if one in BY_ID else one
 
 
 def named_with_proof(one: str) -> str:
-    """A cause that could be meant too, and what would show that it is."""
+    """Return a cause that could be meant too, and what would show that it is."""
     proof = BY_ID[one].confirm if one in BY_ID else ""
     return f"{named(one)}. To tell: {proof}" if proof else f"{named(one)}."
 

@@ -66,7 +66,7 @@ MOST = 1 << 16
 
 
 def world_in(text: str) -> int | None:
-    """The number of ranks that a line tells, or the least that it shows; None where it says nothing of them."""
+    """Return the number of ranks that a line tells, or the least that it shows; None where it says nothing of them."""
     if HINT in text:
         return None
     if found := REPORTED.search(text):
@@ -85,13 +85,13 @@ def world_in(text: str) -> int | None:
 
 
 def introduced(text: str) -> int | None:
-    """The rank by which a process introduces itself in its own output; None where the line is nothing of the kind."""
+    """Return the rank by which a process introduces itself in its own output; None where the line is nothing of the kind."""
     found = INTRODUCED.search(text)
     return _number(found) if found else None
 
 
 def first_of_node(text: str) -> int | None:
-    """The rank of the first process of a node, where a line tells the node's number and how many processes each has."""
+    """Return the rank of the first process of a node, where a line tells the node's number and how many processes each has."""
     if found := DS_NODE.search(text):
         return int(found[2]) * int(found[3])
     node, each = NODE.search(text), PER_NODE.search(text)
@@ -99,7 +99,7 @@ def first_of_node(text: str) -> int | None:
 
 
 def _of_command(text: str) -> int | None:
-    """What a command line asks for: all processes, or those of a node times the nodes."""
+    """Return what a command line asks for: all processes, or those of a node times the nodes."""
     if found := DS_NODE.search(text):
         return min(int(found[1]) * int(found[2]), MOST)
     if found := INCLUDED.search(text):

@@ -121,7 +121,7 @@ def beside(setup: Setup, n: Counts, s: States) -> Beside:
 
 
 def host_room(setup: Setup, n: Counts, s: States, activations: float = 0.0) -> Room:
-    """Return the RAM of a rank. Every rank first builds a whole model that is not built partitioned, in its own type."""
+    """Return the RAM of a rank. A model that is not built partitioned is first built in full by every rank, in its own type."""
     held, weight = sum(s.host.values()), n.frozen_bytes if n.frozen > n.trained and n.frozen_bytes else setup.weight_bytes
     whole = 0.0 if setup.built_partitioned and setup.stage == 3 else weight * n.params
     placed = s.host.get("weights", 0.0)

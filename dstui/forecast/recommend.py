@@ -49,7 +49,7 @@ class RankedPlan:
     """What of the rows that surely fit this one has the most of: fastest, most head-room, simplest."""
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that `dstui forecast --json` promises."""
+        """Return the object that `dstui forecast --json` documents."""
         tokens = self.speed and self.speed.tokens
         return {
             "verdict": self.verdict,
@@ -101,7 +101,7 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     gpu_memory: int | None = None,
     measured: Mapping[str, Any] | None = None,
 ) -> RankedPlans:
-    """The table for a Plan with one model on a Machine; `forecast` says the same arguments."""
+    """Return the ranked plans for a Plan with one model on a Machine. The arguments are those of `forecast`."""
     if not isinstance(facts, ModelFacts):
         return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     room = capacity_of(plan, machine, pool, gpu_memory)
@@ -200,7 +200,7 @@ def _row(plan: Plan, one: Modelled, c: Candidate, room: Capacity, rates: Rates) 
 
 
 def forecast_of(one: Modelled, setup: Setup, room: Capacity, rates: Rates) -> Forecast:
-    """The forecast of one model under another setup."""
+    """Return the forecast of one model under another setup."""
     return assembled([replace(one, setup=setup)], room, rates, ())
 
 
@@ -210,7 +210,7 @@ def _why(setup: Setup, found: Forecast) -> str:
 
 
 def way_of(setup: Setup) -> str:
-    """A setup in a few words."""
+    """Describe a setup in a few words."""
     parts = [f"ZeRO-{setup.stage}" if setup.stage else "no ZeRO"]
     where = {"cpu": "in RAM", "nvme": "on NVMe"}
     if setup.optimizer_offload != "none":
@@ -243,7 +243,7 @@ def frugal_setup(one: Modelled) -> Setup:
 
 
 def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
-    """Where nothing fits: more GPUs, a shorter sequence, LoRA, more RAM; each only where it would be enough."""
+    """Yield what would make it fit: more GPUs, a shorter sequence, LoRA, more RAM; each only where it is enough."""
     frugal = frugal_setup(one)
     least = Choice(3, "cpu", "cpu").of(frugal) if frugal.optimizer in ON_CPUS else frugal
     per_node = room.ranks_per_node
@@ -273,7 +273,7 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
 
 
 def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False) -> bool:
-    """Whether a model fits under another setup, and in as much room on more GPUs."""
+    """Return whether a model fits under another setup, also with as much room on more GPUs."""
     n = counts(one.facts, one.model, persistence=setup.persistence)
     assert n is not None
     mine = replace(one, setup=setup)

@@ -193,7 +193,7 @@ def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple
 
 
 def step_seconds(accumulation: int, w: Work, t: Traffic) -> float:
-    """A step of `accumulation` micro-batches."""
+    """Return the seconds of a step of `accumulation` micro-batches."""
     late = max(t.beside - t.hides * accumulation * w.compute, 0.0)
     return accumulation * (max(_running(w, t), t.copies + w.copies, t.host) + t.stall) + t.boundary + t.optimizer + late
 

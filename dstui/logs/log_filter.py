@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dstui.logs.levels import ALL, ERROR, WARNING
+from dstui.logs.line_query import LineQuery
 from dstui.logs.log_folder import LogFolder
 from dstui.logs.log_rows import LogRows
 from dstui.logs.timeline import Timeline
-from dstui.plan.patterns import Expression
 
 LEVELS = {ALL: "", WARNING: "warnings and errors", ERROR: "errors"}
 
@@ -22,14 +22,27 @@ class Filter:
     host: str | None = None
     least: int = ALL
     dedup: bool = True
-    only: Expression | None = None
-    """What a line must hold."""
+    query: LineQuery = field(default_factory=LineQuery)
+    """The filter that was typed, on top of the choices above."""
 
     def open(self, folder: LogFolder, hosts: Mapping[int, str]) -> LogRows:
         """Open the log as it is now. `hosts`: the host of each rank."""
         ranks = None if self.host is None else [rank for rank, host in hosts.items() if host == self.host]
         ranks = ranks if self.rank is None else [self.rank]
-        return LogRows(Timeline(folder, ranks), dedup=self.dedup and self.rank is None, least=self.least, only=self.only)
+        if self.query.chooses_ranks:
+            ranks = [rank for rank in (hosts if ranks is None else ranks) if self.query.has_rank(rank, hosts.get(rank, ""))]
+        return LogRows(
+            Timeline(folder, ranks),
+            dedup=self.dedup and self.rank is None,
+            least=max(self.least, self.query.least),
+            only=self.query.texts,
+            cutoff=self.query.since,
+        )
+
+    @property
+    def is_narrow(self) -> bool:
+        """Return whether it hides lines of the logs that it shows."""
+        return self.least != ALL or bool(self.query.text)
 
     @property
     def next_level(self) -> int:
@@ -40,5 +53,5 @@ class Filter:
     def title(self) -> str:
         """A description of the filter."""
         whose = f"rank {self.rank}" if self.rank is not None else self.host or "all ranks"
-        how = ("folded" if self.dedup and self.rank is None else "", "only matches" if self.only else "")
+        how = ("folded" if self.dedup and self.rank is None else "", f"filter {self.query.text}" if self.query.text else "")
         return f"Log: {', '.join(filter(None, (whose, LEVELS[self.least], *how)))}"

@@ -11,18 +11,18 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from math import isfinite, nan
+from math import isfinite, isnan, nan
 from time import monotonic, time
 from typing import NamedTuple
 
 from dstui.logs import newlines
 from dstui.logs.colours import Run, colour_runs
-from dstui.logs.decode import LONGEST, decode
+from dstui.logs.decode import LONGEST, decode, is_unadorned
 from dstui.logs.dedup import Batch, DedupRows
 from dstui.logs.levels import ALL, Levels
+from dstui.logs.line_query import Texts
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline
-from dstui.plan.patterns import Expression
 
 BLOCK = 256 * 1024
 """Bytes of logs in a block."""
@@ -51,7 +51,7 @@ class LogLine(NamedTuple):
 class EmptyLog:
     """The log of no job."""
 
-    first = end = lines = 0
+    first = end = lines = hidden = 0
     complete = True
     left_out = False
     since = nan
@@ -67,7 +67,7 @@ class LogBlock:
 
     def __init__(self, *, dedup: bool) -> None:
         self.dedup = dedup
-        self.first = self.rows = self.lines = self.bytes = 0
+        self.first = self.rows = self.lines = self.bytes = self.hidden = 0
         self._times = array("d")
         self._counts = array("I")
         self._logs = array("H")
@@ -105,36 +105,47 @@ class LogBlock:
 class BlockRows:
     """The rows of a block, and which of them pass the filter."""
 
-    def __init__(self, *, dedup: bool, least: int, only: Expression | None) -> None:
+    def __init__(self, *, dedup: bool, least: int, only: Texts | None, cutoff: float = nan) -> None:
         self.rows = DedupRows(dedup=dedup)
         self.picked: list[int] = []
-        self._levels, self._only = Levels(least), only
+        self._levels, self._only, self._cutoff = Levels(least), only, cutoff
         self._filtered = 0
 
     def add(self, moment: float, batches: list[Batch]) -> None:
         """Add the next lines."""
         self.rows.add(moment, batches)
         rows, new = self.rows, range(self._filtered, len(self.rows))
-        every = self._levels.least == ALL and self._only is None
-        self.picked += new if every else [n for n in new if self._keep(rows.log[n], rows.raw[n])]
+        every = self._levels.least == ALL and self._only is None and isnan(self._cutoff)
+        self.picked += new if every else [n for n in new if self._keep(rows.log[n], rows.raw[n], rows.time[n])]
         self._filtered = len(rows)
 
-    def _keep(self, log: int, raw: bytes) -> bool:
+    @property
+    def hidden(self) -> int:
+        """The number of lines that do not pass."""
+        return self.rows.lines - sum(self.rows.log_mask[n].bit_count() for n in self.picked)
+
+    def _keep(self, log: int, raw: bytes, moment: float) -> bool:
         """Return whether a line is shown. Its level is always computed, since the lines of a traceback belong together."""
-        return self._levels.keep(log, raw) and (self._only is None or self._only.search(decode(raw)) is not None)
+        late = isnan(self._cutoff) or moment >= self._cutoff
+        return self._levels.keep(log, raw) and late and (self._only is None or self._only.match(decode(raw)))
 
 
 class LogRows:
-    """Rows by number: from `first` to before `end`. `least`: the level that a line must have; `only`: what it must hold."""
+    """Rows by number: from `first` to before `end`. `least`: the level that a line must have; `only`: what it must hold.
 
-    def __init__(self, timeline: Timeline, *, dedup: bool = True, least: int = ALL, only: Expression | None = None) -> None:
-        self.timeline, self.dedup, self.least, self.only = timeline, dedup, least, only
+    `cutoff`: the time before which no line is shown, and no log is read; NaN without one.
+    """
+
+    def __init__(self, timeline: Timeline, *, dedup: bool = True, least: int = ALL, only: Texts | None = None, cutoff: float = nan) -> None:
+        self.timeline, self.dedup, self.least, self.only, self.cutoff = timeline, dedup, least, only, cutoff
         self.left_out = False
         """Lines at the beginning have no place in memory."""
         self.wanted = EAGER
         """How many further blocks of what was there are to be looked at."""
         self.lines = 0
         """How many lines the rows come from, shown or not."""
+        self.hidden = 0
+        """How many lines do not pass the filter, as far as was looked."""
         self._back: Iterator[Slice] | None = timeline.back()
         self._blocks: deque[LogBlock] = deque()
         self._oldest = 0  # the number of the first block
@@ -207,7 +218,8 @@ class LogRows:
             self._kept.pop(self.blocks[-1], None)  # it has grown
         else:
             self._open.add(chunk.time if chunk.known else nan, self._batches(chunk.parts))
-            block.rows, block.lines = len(self._open.picked), self._open.rows.lines
+            self.hidden += self._open.hidden - block.hidden
+            block.rows, block.lines, block.hidden = len(self._open.picked), self._open.rows.lines, self._open.hidden
         self.lines += block.lines - lines
 
     def _last_block(self, *, dedup: bool) -> LogBlock:
@@ -218,7 +230,7 @@ class LogRows:
             block.first = self._settled
             self._blocks.append(block)
             self._growing = True
-            self._open = None if self._plain(block) else BlockRows(dedup=dedup, least=self.least, only=self.only)
+            self._open = None if self._plain(block) else self._new_rows(block)
             self._shrink()
         return block
 
@@ -228,6 +240,7 @@ class LogRows:
             gone = self._blocks.popleft()
             self._memory -= gone.memory
             self.lines -= gone.lines
+            self.hidden -= gone.hidden
             self._oldest += 1
             self._back, self.left_out = None, True
 
@@ -251,6 +264,9 @@ class LogRows:
         self._oldest -= 1
         self._memory += block.memory
         self.lines += block.lines
+        self.hidden += block.hidden
+        if block.since < self.cutoff:
+            self._back = None  # what is older is not shown
         if self._memory > MEMORY and self._back is not None:
             self._back, self.left_out = None, True
         return True
@@ -259,25 +275,34 @@ class LogRows:
         """Count the lines and rows of a block: at the speed of memory where each line is a row."""
         if self._plain(block):
             block.rows = block.lines = newlines.count_lines(self._text(block))
+        elif self._has_no_match(block):
+            block.lines = block.hidden = newlines.count_lines(self._text(block))
         else:
             shown = self._show(block)
-            block.rows, block.lines = len(shown.picked), shown.rows.lines
+            block.rows, block.lines, block.hidden = len(shown.picked), shown.rows.lines, shown.hidden
             self._keep(self._oldest - 1, shown)
+
+    def _has_no_match(self, block: LogBlock) -> bool:
+        """Return True where the whole text shows that no line passes: a hundred times as fast as line by line."""
+        if self.only is None or not self.only.needed:
+            return False
+        text = self._text(block)
+        return is_unadorned(text) and not self.only.may_match(text)
 
     def _plain(self, block: LogBlock) -> bool:
         """Return whether each line is a row."""
-        return not block.dedup and self.least == ALL and self.only is None
+        return not block.dedup and self.least == ALL and self.only is None and isnan(self.cutoff)
 
     def _text(self, block: LogBlock) -> bytes:
         """Return the text of a block. The last one is cached, since a search reads what was just counted."""
-        if self._last is None or self._last[0] is not block or block is self._blocks[-1]:
+        if self._last is None or self._last[0] is not block or (self._blocks and block is self._blocks[-1]):
             self._last = block, self.timeline.text(part for _, parts in block.chunks() for part in parts)
         return self._last[1]
 
     def _unfinished(self) -> str:
         """Return the unfinished line of a single rank, such as its progress bar."""
         file = self.timeline.sources[-1].file
-        alone = len(self.timeline.ranks or ()) == 1 and self.least == ALL and self.only is None and not self._coming
+        alone = len(self.timeline.ranks or ()) == 1 and self.least == ALL and self.only is None and isnan(self.cutoff) and not self._coming
         return file.unfinished() if alone and isinstance(file, LogFile) and self.timeline.taken[-1] < file.size else ""
 
     # Looking
@@ -372,10 +397,13 @@ class LogRows:
             self._kept.popitem(last=False)
 
     def _show(self, block: LogBlock) -> BlockRows:
-        shown = BlockRows(dedup=block.dedup, least=self.least, only=self.only)
+        shown = self._new_rows(block)
         for moment, parts in block.chunks():
             shown.add(moment, self._batches(parts))
         return shown
+
+    def _new_rows(self, block: LogBlock) -> BlockRows:
+        return BlockRows(dedup=block.dedup, least=self.least, only=self.only, cutoff=self.cutoff)
 
     def _batches(self, parts: list[Part]) -> list[Batch]:
         return [Batch(log, rank, _short(lines)) for log, rank, lines in self.timeline.read(parts)]

@@ -9,6 +9,7 @@ from time import monotonic
 
 from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned, strip_colours
 from dstui.logs.grep import compile_search, matching_lines
+from dstui.logs.line_query import has_no_capitals
 from dstui.logs.log_rows import LogRows
 from dstui.plan.patterns import Expression, compile_pattern
 
@@ -19,16 +20,16 @@ PROBLEM = (
 """What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
 
 
-def ignores_case(pattern: str, *, regex: bool) -> bool:
-    """Return whether case does not matter: in plain text without capitals, and in any regular expression."""
-    return regex or pattern == pattern.lower()
+def ignores_case(pattern: str, *, regex: bool, own: bool = False) -> bool:
+    """Return whether case does not matter: in a text or expression without capitals, and in an expression of dstui's own."""
+    return own or (has_no_capitals(pattern) if regex else pattern == pattern.lower())
 
 
 def expression_of(pattern: str, *, regex: bool, own: bool = False) -> Expression:
     """Compile a search. `own`: a regular expression of dstui's own. Raises ValueError where a user's one is invalid."""
     if regex and not own:
-        return compile_pattern(pattern, ignore_case=True)
-    return re.compile(pattern if regex else re.escape(pattern), re.IGNORECASE if ignores_case(pattern, regex=regex) else 0)
+        return compile_pattern(pattern, ignore_case=ignores_case(pattern, regex=True))
+    return re.compile(pattern if regex else re.escape(pattern), re.IGNORECASE if ignores_case(pattern, regex=regex, own=own) else 0)
 
 
 class Search:
@@ -39,7 +40,7 @@ class Search:
         self.pattern, self.regex, self.own, self.name = pattern, regex, own, name or f"/{pattern}"
         self.expression = expression_of(pattern, regex=regex, own=own)
         self.lines = lines
-        self._wanted = compile_search(pattern, regex=regex, own=own, ignore_case=ignores_case(pattern, regex=regex))
+        self._wanted = compile_search(pattern, regex=regex, own=own, ignore_case=ignores_case(pattern, regex=regex, own=own))
         self._by_block: dict[int, array[int]] = {}
         self._low = self._high = lines.blocks.stop  # the blocks that were looked at
         self._rows = 0  # rows of the newest block when it was looked at

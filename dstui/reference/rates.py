@@ -44,7 +44,7 @@ def best(work: Callable[[], None], wait: Callable[[], None] = lambda: None, roun
 
 
 def on_gpu(torch: Any) -> None:
-    """The matrix rate, that of causal attention in both directions, the memory's and that of the link to RAM, of the first GPU."""
+    """Measure matrix multiplication, causal attention in both directions, memory and the link to RAM on the first GPU."""
     wait = torch.cuda.synchronize
     kind = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     a, b = (torch.randn(SIZE, SIZE, device="cuda", dtype=kind) for _ in range(2))

@@ -37,6 +37,8 @@ class MainScreen(Screen[None]):
 
     step: Step
     tab = "form"
+    typing_pane = "typing"
+    """What the table of keys calls it while something is typed."""
 
     def __init__(self, session: Session, go: Go) -> None:
         super().__init__()
@@ -103,7 +105,7 @@ class MainScreen(Screen[None]):
         """In the last line, the keys that do something now."""
         if self.on_top:
             possible = frozenset(name for name in ACTIONS if self.check_action(name, ()))
-            self.footer.show(valid("typing" if self.typing else self.step.pane, possible))
+            self.footer.show(valid(self.typing_pane if self.typing else self.step.pane, possible))
 
     def on_descendant_focus(self) -> None:
         """Other keys are valid where the focus is now."""

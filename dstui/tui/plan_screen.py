@@ -126,7 +126,10 @@ class PlanScreen(MainScreen):
     # Steps and panes
 
     def show_step(self, step: Step, path: str = "") -> None:
-        """Go to a step, and to the field at `path` in it; where the screen is not there yet, as soon as it is."""
+        """Go to a step, and to the field at `path` in it; where the screen is not there yet, as soon as it is.
+
+        In the review `path` is the name of a file or a row.
+        """
         self.step, self._wanted = step, path
         if not self.body.is_attached:
             return
@@ -135,16 +138,18 @@ class PlanScreen(MainScreen):
             self.form.show_step(step, self.session.state, path)
             self.show_tab("form")
         else:
-            self._show_review()
+            self._show_review(path)
         if self.app.is_running:
             self.draw()
 
-    def _show_review(self) -> None:
+    def _show_review(self, name: str = "") -> None:
         if self.review is None:
             from dstui.tui.forms.review import Review
 
             self.review = Review()
             self.body.mount(self.review)
+        if name:
+            self.review.names.cursor = name
         self.review.names.focus()
         self.show_parts()
         self.review.find_last_run(self.session.state.plan)
@@ -224,6 +229,12 @@ class PlanScreen(MainScreen):
 
         AddingModels(self.app, self.session).ask()
 
+    def action_fill_hole(self, name: str) -> None:
+        """Type what a hole of the Plan stands for."""
+        from dstui.tui.flows.editing import FillingHoles  # which the first frame does without
+
+        FillingHoles(self.app, self.session).ask(name)
+
     def action_recommend(self) -> None:
         """The plans that fit, the best first."""
         self.form.close()
@@ -255,6 +266,10 @@ class PlanScreen(MainScreen):
     def action_write(self) -> None:
         """Write ds_config.json, the command and so on to a folder."""
         self.writing.ask()
+
+    def action_write_script(self) -> None:
+        """The script with DeepSpeed's lines, as a new file that the Plan then trains."""
+        self.writing.write_script()
 
     def action_copy(self) -> None:
         """The chosen file, or ds_config.json."""

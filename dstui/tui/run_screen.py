@@ -37,7 +37,7 @@ OF_A_JOB = (
     "time",
     "follow",
     "match",
-    "only_matches",
+    "filter",
     "problem",
     "jobs",
     "bundle",
@@ -51,6 +51,7 @@ class RunScreen(MainScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ON_RUN)]
     AUTO_FOCUS = ""
+    typing_pane = "filter"
 
     def __init__(self, session: Session, go: Go, launching: Launching, back: Callable[[], None]) -> None:
         """`back`: to the form that was seen before."""

@@ -50,5 +50,31 @@ def test_a_hundred_megabytes_take_seconds_and_little_memory() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MEMORY
 
 
+RANKS, A_RANK = 512, 400_000
+"""A job of 512 ranks, and bytes of one rank's log: 200 MB, a fiftieth of 10 GB."""
+WHOLE, MINUTE, ALL_MEMORY = 10_000_000_000, 60.0, 200 << 20
+HANG = "[rank{0}]:[E1203 10:11:12.345 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=812)\n"
+
+
+def test_the_logs_of_512_ranks_take_a_minute_for_ten_gigabytes() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(RANKS):
+            with (Path(folder) / f"rank{rank}.log").open("w") as file:
+                written = step = 0
+                while written < A_RANK:
+                    written += file.write(STEP.format(step % 60, step, 1e-4 / (step + 1), 2.0 + step % 7 / 10, 9000 + step % 100))
+                    step += 1
+                file.write(LAST.replace("rank0", "rank317") if rank == 317 else HANG.format(rank))
+        start = time.process_time()
+        found = diagnose([folder])
+        took = time.process_time() - start
+    whole = took * WHOLE / (RANKS * A_RANK)
+    print(f"512 ranks, {RANKS * A_RANK / 1e6:.0f} MB: {took:.2f} s of CPU time; 10 GB at that rate: {whole:.0f} s")
+    assert (found.cause, found.first_failing_rank) == ("USER-PY", 317)
+    assert whole < MINUTE
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < ALL_MEMORY
+
+
 if __name__ == "__main__":
+    test_the_logs_of_512_ranks_take_a_minute_for_ten_gigabytes()
     test_a_hundred_megabytes_take_seconds_and_little_memory()

@@ -142,7 +142,7 @@ def test_the_code_that_dstui_prints_for_several_models_reads_their_configuration
 def test_nothing_dies_of_an_empty_section_that_nobody_reads(tmp_path: Path) -> None:
     for integration in ("deepspeed", "trainer"):
         found = codes(tmp_path, f"version: 1\njob: {{script: t.py, integration: {integration}}}\n", "import mine\nmine.train()\n")
-        assert not [f for f in found.values() if f.severity == "error"] and "nothing hands it" in found["DS001"].message
+        assert not [f for f in found.values() if f.severity == "error"] and "nothing passes it" in found["DS001"].message
     handed = "version: 1\njob: {script: t.py, args: ['{ds_config}']}\n"
     assert codes(tmp_path, handed, "import mine\n")["DS001"].when == "parse"
 

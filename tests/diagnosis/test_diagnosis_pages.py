@@ -49,7 +49,8 @@ def test_the_document_of_all_causes_is_the_one_that_the_signatures_make() -> Non
 
 @pytest.mark.parametrize("signature", [one for one in ALL if one.source], ids=lambda one: one.id)
 def test_the_source_of_a_cause_is_where_the_page_says(signature: Signature) -> None:
-    file, wanted = signature.source.split(":")
+    file, colon, wanted = signature.source.partition(":")
+    assert colon, f"the source of {signature.id} is PATH/IN/A/PACKAGE.py:NAME, else left out"
     package = find_spec(file.partition("/")[0])
     if package is None or package.origin is None:
         pytest.skip(f"{file} is not installed here")

@@ -63,7 +63,7 @@ def test_a_script_that_is_given_no_configuration_is_heard_of_at_the_start_and_at
     assert done.returncode == 0
     assert "warning PL001" in done.stderr and "add --conf {ds_config} to the arguments (line 4: an argument --conf)" in done.stderr
     summary = done.stdout.partition("succeeded after")[2]
-    assert "warning PL001: no argument hands the DeepSpeed configuration to the script" in summary
+    assert "warning PL001: no argument passes the DeepSpeed configuration to the script" in summary
     if was_read(folder / "tried") is None:
         pytest.skip("this disk keeps no times of access")
     assert "No rank has read this Plan's ds_config.json" in summary

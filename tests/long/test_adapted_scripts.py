@@ -74,11 +74,11 @@ def losses(folder: Path, script: str, more: dict[str, Any], *args: str) -> list[
     for attempt in map(str, range(3)):
         command = [sys.executable, "-m", "torch.distributed.run", *ranks, attempt, "train.py", *args]
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
+        logs = [path.read_text() for path in (folder / attempt).rglob("stdout.log")]
+        shutil.rmtree(folder / attempt)
         if ABORTED not in done.stderr:
             break
     assert done.returncode == 0, done.stderr[-3000:]
-    logs = [path.read_text() for path in (folder / attempt).rglob("stdout.log")]
-    shutil.rmtree(folder / attempt)
     return sorted(float(value) for log in logs for value in re.findall(r"^loss ([\d.e-]+)$", log, re.MULTILINE))
 
 

@@ -32,6 +32,46 @@ async def test_every_step_edits_the_plan(open_app: Open) -> None:
         assert store(pilot).state.plan.text == PLAN
 
 
+async def test_lora_and_quantized_weights_have_rows(open_app: Open) -> None:
+    async with open_app(size=(120, 60)) as pilot:
+        await pilot.press("2")
+        store_of = store(pilot)
+
+        async def go_to(path: str) -> None:
+            pilot.app.screen.jump(path)
+            await until(pilot, lambda: pilot.app.screen.here.path == path)
+
+        await go_to("model.lora")
+        await pilot.press("space")
+        assert value(pilot, "model.lora") == {"r": 8}
+        await go_to("model.lora.r")
+        await pilot.press("enter", "backspace", "1", "6", "enter")
+        await go_to("model.lora.target_modules")
+        await pilot.press("enter", *["backspace"] * 12, *"q_proj", "space", *"v_proj", "enter")
+        await go_to("model.quantization")
+        await pilot.press("right")
+        assert store_of.state.plan.data["model"]["lora"] == {"r": 16, "target_modules": ["q_proj", "v_proj"]}
+        assert value(pilot, "model.quantization") == "int8"
+        await go_to("model.lora")
+        await pilot.press("space")
+        assert "lora" not in store_of.state.plan.data["model"]
+
+
+async def test_the_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIVEN_HERE", "x")
+    args = "args: [--data, '${YOUR_DATA}', --also, '${YOUR_DATA}/b', --env, '${GIVEN_HERE}']"
+    async with open_app(PLAN.replace('args: [--deepspeed_config, "{ds_config}"]', args)) as pilot:
+        await pilot.press("8")
+        await until(pilot, lambda: "Open holes" in text_of(pilot, "#review-names"))
+        assert "${YOUR_DATA}" in text_of(pilot, "#review-names") and "GIVEN_HERE" not in text_of(pilot, "#review-names")
+        pilot.app.screen.query_one("#review-names").cursor = "hole YOUR_DATA"
+        await pilot.press("enter")
+        await until(pilot, lambda: "stands in job.args.1, job.args.3" in screen(pilot))
+        await pilot.press(*"abc", "enter")
+        await until(pilot, lambda: "Open holes" not in text_of(pilot, "#review-names"))
+        assert value(pilot, "job.args") == ["--data", "abc", "--also", "abc/b", "--env", "${GIVEN_HERE}"]
+
+
 async def test_an_edit_marks_exactly_the_lines_of_the_preview_that_it_changed(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")

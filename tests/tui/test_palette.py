@@ -12,11 +12,13 @@ from textual.pilot import Pilot
 
 from dstui.tui.app import DstuiApp
 from dstui.tui.commands import LEFT_OUT, Palette
+from dstui.tui.forms.review import LINES
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, KEYS
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.plot.plot_screen import Plot
 from tests.monkey import Keys
-from tests.tui.conftest import PLAN, Open, screen, store, until
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 from tests.tui.hands import give
 from tests.tui.test_reason import job, show_job
 
@@ -151,3 +153,10 @@ async def test_a_screenshot_is_written_beside_earlier_ones_and_its_place_is_said
         assert "Machine" in written.read_text() and "Screenshot" not in written.read_text()
         assert f"written  {written}" in pilot.app.receipt()
     assert (tmp_path / "dstui-screenshot.svg").read_text() == "an earlier one"
+
+
+async def test_the_lines_of_the_script_are_found_by_the_word_code(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await choose(pilot, "Code: the lines that the script needs")
+        await until(pilot, lambda: "deepspeed" in text_of(pilot, "#review-content"))
+        assert pilot.app.screen.query_one("#review-names", RowList).cursor == LINES

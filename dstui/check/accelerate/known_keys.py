@@ -54,7 +54,7 @@ def deepspeed_is_not_used(c: Context) -> Problems:
     """A deepspeed_config that nobody uses, as distributed_type is another."""
     kind = c.written("distributed_type")
     if isinstance(c.written(DS), Mapping) and c.section(DS) and kind in TYPES and kind != "DEEPSPEED":
-        why = "accelerate launches plain data parallelism, and copies the values to nowhere"
+        why = "accelerate launches plain data parallelism and does not use these values"
         fix = c.put("distributed_type", "DEEPSPEED", "write DEEPSPEED")
         yield c.problem("distributed_type", f"distributed_type is {kind}: deepspeed_config has no effect", why=why, fix=fix)
 
@@ -97,7 +97,7 @@ def unknown_inside(c: Context) -> Problems:
     """A key in deepspeed_config that accelerate does not know: no message, no effect."""
     for name in c.section(DS):
         if name not in PLUGIN:
-            why = "accelerate sets it as an attribute that nobody reads"
+            why = "accelerate stores it and never reads it"
             yield c.problem(f"{DS}.{name}", f"accelerate ignores {name} in {DS}", why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}"))
 
 
@@ -110,7 +110,7 @@ def unknown_parallelism(c: Context) -> Problems:
             yield c.problem(
                 path,
                 f"accelerate ignores {name} in {PARALLELISM}: its keys begin with {PARALLELISM}_",
-                why="accelerate sets it as an option that nobody reads",
+                why="accelerate stores it and never reads it",
                 fix=c.move(path, right, f"write {PARALLELISM}_{name}"),
             )
 
@@ -123,7 +123,7 @@ def init_flag(c: Context) -> Problems:
         yield c.problem(path, "zero3_init_flag is for stage 3", severity="info", fix=c.put(path, False, "write false"))
     elif value is False and zero == 3:
         why = "zero.Init depends on the stage alone; build the model before Accelerator() to avoid it"
-        yield c.problem(path, "zero3_init_flag false does not keep the model from being split at its creation", why=why)
+        yield c.problem(path, "zero3_init_flag false does not prevent the model from being partitioned when it is created", why=why)
 
 
 @rule("AC016", "info", source="accelerator.py (get_state_dict)", book=RULES)
@@ -136,7 +136,7 @@ def whole_weights_on_save(c: Context) -> Problems:
         )
     elif value is False and zero == 3:
         why = "accelerator.get_state_dict() then raises: take `dstui checkpoint DIR --fp32 OUT`; gathering is slow and fills one rank's RAM"
-        yield c.problem(path, "whole weights are not gathered when the model is saved", why=why, fix=c.put(path, True, "gather them"))
+        yield c.problem(path, "full weights are not gathered when the model is saved", why=why, fix=c.put(path, True, "gather them"))
 
 
 @rule("AC028", "error", when="initialize", says="Could not find a transformer layer class", source="utils/dataclasses.py", book=RULES)
@@ -145,8 +145,8 @@ def blank_in_the_classes(c: Context) -> Problems:
     path, value = f"{DS}.deepspeed_moe_layer_cls_names", plugin_value(c, "deepspeed_moe_layer_cls_names")
     if isinstance(value, str) and any(name != name.strip() for name in value.split(",")):
         right = ",".join(name.strip() for name in value.split(","))
-        why = "accelerate splits at the comma alone, and looks for a class whose name begins with a blank"
-        yield c.problem(path, "a blank stands before or after a comma", why=why, fix=c.put(path, right, "remove the blanks"))
+        why = "accelerate splits only at commas, so it looks for a class whose name begins with a space"
+        yield c.problem(path, "there is a space before or after a comma", why=why, fix=c.put(path, right, "remove the blanks"))
 
 
 @rule("AC019", "warning", source="utils/dataclasses.py", book=RULES)
@@ -164,7 +164,7 @@ def nvme_path_is_lost(c: Context) -> Problems:
     for name in ("offload_optimizer_nvme_path", "offload_param_nvme_path"):
         if plugin_value(c, name) not in (None, "none"):
             why = "accelerate launch does not export it: files go to ./none"
-            message = f"{name} is lost on the way: name it in a ds_config.json"
+            message = f"{name} does not reach the ranks: write it into a ds_config.json"
             yield c.problem(f"{DS}.{name}", message, why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}, and use deepspeed_config_file"))
 
 
@@ -229,7 +229,7 @@ def clipping_cannot_be_off(c: Context) -> Problems:
     """gradient_clipping 0 in the YAML is left out, and DeepSpeed clips at 1.0."""
     path = f"{DS}.gradient_clipping"
     if uses_deepspeed(c) and plugin_value(c, "gradient_clipping") in (0, 0.0) and "gradient_clipping" in c.section(DS):
-        why = "accelerate leaves a 0 out, and DeepSpeed's default is 1.0"
+        why = "accelerate omits a 0, and DeepSpeed's default is 1.0"
         yield c.problem(
             path, "gradient_clipping 0 becomes 1.0: only a ds_config.json can switch it off", why=why, fix=c.drop(path, "remove it")
         )
@@ -268,7 +268,7 @@ def no_meeting_point(c: Context) -> Problems:
     """Several machines without the address of the first."""
     launcher = plugin_value(c, "deepspeed_multinode_launcher")
     if machines(c) > 1 and launcher in (None, "standard", "nossh") and not c.flat.get("main_process_ip"):
-        why = "the ranks wait at None until they give up"
+        why = "the ranks try to connect to None until they time out"
         yield c.problem("main_process_ip", f"{machines(c)} machines need main_process_ip, the address of the first", why=why)
 
 
@@ -279,7 +279,7 @@ def rank_of_the_machine(c: Context) -> Problems:
     if not isinstance(rank, int) or rank < machines(c):
         return
     if read:
-        why = "the ranks wait for a machine that is not there"
+        why = "the ranks wait for a machine that does not exist"
         yield c.problem("machine_rank", f"machine_rank {rank} with {machines(c)} machines: they count from 0", why=why, fix=_first(c))
     else:
         how = "one machine" if machines(c) == 1 else "this launcher, which starts all machines from one"

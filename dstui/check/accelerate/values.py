@@ -96,7 +96,7 @@ def nvme_without_a_path(c: Context) -> Problems:
         if stage(c) == 3:
             if plugin_value(c, f"offload_{what}_nvme_path") not in (None, "none"):
                 continue
-            why = "DeepSpeed builds the path from nothing and dies of a TypeError"
+            why = "DeepSpeed builds a path from None and fails with a TypeError"
             fix = c.put(f"{DS}.offload_{what}_nvme_path", "/local_nvme", "name a folder on the NVMe disk")
             yield c.problem(path, f"offload_{what}_device is nvme, and offload_{what}_nvme_path names no folder", why=why, fix=fix)
         elif what == "optimizer":

@@ -10,6 +10,7 @@ from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.legacy import elastic
 from dstui.plan.finding import Fix
+from dstui.plan.handed_over import named_files
 from dstui.plan.parallelism import sp_size
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -157,10 +158,11 @@ def no_batch_size(c: Context) -> Problems:
     """Neither the batch size nor the micro-batch size is given."""
     if c.unread:
         other = c.facts is not None and (c.facts.own_configuration or c.facts.without)
-        if not other and not (c.plan is not None and c.plan.job.command):
-            message = "the section deepspeed is empty, and nothing hands it to the script: it trains without this Plan's DeepSpeed"
+        elsewhere = c.plan is not None and (c.plan.job.command or any(named_files(c.plan)))
+        if not other and not elsewhere:
+            message = "the section deepspeed is empty, and nothing passes it to the script, which trains without it"
             fix = suggest_batch(c, ("begin with train_micro_batch_size_per_gpu (and hand {ds_config} to the script)", {MICRO: 1}))
-            yield c.problem("", message, why="a script of its own configuration needs no section here", fix=fix, severity="warning")
+            yield c.problem("", message, why="a script with its own configuration needs no section here", fix=fix, severity="warning")
         return
     if batch_verdict(c).fails == "missing":
         fix = suggest_batch(c, ("set train_micro_batch_size_per_gpu (1 fits anywhere, more is faster)", {MICRO: 1}))
@@ -188,7 +190,7 @@ def fits_no_number_of_ranks(c: Context) -> Problems:
     if ranks(c) is None and is_positive_integer(written.train) and all(value is None or is_positive_integer(value) for value in written):
         unit = (written.micro or 1) * (written.steps or 1)
         if written.train % unit:
-            message = f"train_batch_size {written.train:g} is not a multiple of {unit:g}: it fits no number of ranks"
+            message = f"train_batch_size {written.train:g} is not a multiple of {unit:g}: no number of ranks fits"
             yield c.problem(TRAIN, message, fix=suggest_batch(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
@@ -246,9 +248,7 @@ def fraction(c: Context) -> Problems:
         if isinstance(value, float) and math.isfinite(value) and value > 0 and value % 1:
             new = max(1, int(value))
             fix = suggest_batch(c, (f"write {new}", {path: new}), (f"write {new}, remove train_batch_size", {path: new, TRAIN: None}))
-            yield c.problem(
-                path, f"{path} is {value:g}: whole samples only", why="DeepSpeed takes the fraction and counts with it", fix=fix
-            )
+            yield c.problem(path, f"{path} is {value:g}: whole samples only", why="DeepSpeed computes with the fraction", fix=fix)
 
 
 @rule("DS010", "error", when="parse", says="division by zero", source=f"{CONFIG}:469", since="0.19.8")

@@ -35,7 +35,7 @@ def bad_hostfile(c: Context) -> Problems:
         return
     where = f"{c.plan.cluster.hostfile}: " + (f"line {c.pool.line}: " if c.pool.line else "")
     if c.pool.missing:
-        why = "where there is none, DeepSpeed trains on the machine that starts it, and says so in one line"
+        why = "without it, DeepSpeed trains only on the machine that starts it, after a one-line message"
         yield about_the_plan("cluster.hostfile", f"{where}{c.pool.message}", why, severity="warning")
     else:
         yield about_the_plan("cluster.hostfile", f"{where}{c.pool.message}")
@@ -49,7 +49,7 @@ def host_without_slots(c: Context) -> Problems:
         path = f"cluster.hosts.{host}" if c.plan and c.plan.cluster.hosts else "cluster.hostfile"
         name = host.rpartition("@")[2].lower().rstrip(".")
         if not slots:
-            yield about_the_plan(path, f"{host} has no slot: no rank is started there, and the others train without it")
+            yield about_the_plan(path, f"{host} has no slots: no rank starts there")
         elif name in known:
             yield about_the_plan(path, f"{host} and {known[name]} are one host: its GPUs would have two ranks each")
         known.setdefault(name, host)
@@ -60,7 +60,7 @@ def lost_failures(c: Context) -> Problems:
     """A launcher that does not notice when a rank fails."""
     launcher = launcher_of(c)
     if launcher is not None and launcher.name in ("openmpi", "mpich"):
-        why = "dstui watches the ranks themselves, ends the job and tells the rank's own status; the plain command does not"
+        why = "dstui watches the ranks, ends the job and reports the rank's exit status; the plain command does not"
         message = f"{launcher.name}, where a rank dies: {launcher.rank_fails}"
         yield about_the_plan("cluster.launcher", message, why, replace("cluster.launcher", "ssh", "let dstui start each host over ssh"))
 
@@ -85,7 +85,7 @@ def interface_of_openmpi(c: Context) -> Problems:
         words = " ".join(c.plan.cluster.launcher_args)
         if "btl_tcp_if_include" not in words:
             fix = Fix("cluster.launcher_args: [--launcher_args, --mca btl_tcp_if_include NAME], with the interface of your hosts")
-            yield about_the_plan("cluster.launcher_args", "DeepSpeed has Open MPI talk over eth0, which your hosts may not have", fix=fix)
+            yield about_the_plan("cluster.launcher_args", "DeepSpeed makes Open MPI use eth0, which your hosts may not have", fix=fix)
 
 
 @rule("PL045", "warning", source=f"{RUNNER}:add_export")
@@ -96,7 +96,7 @@ def quoted_values(c: Context) -> Problems:
         return
     for name, value in c.plan.cluster.env.items():
         if not PLAIN.fullmatch(value):
-            why = "DeepSpeed puts them there for pdsh's shell, also where no shell takes them off again"
+            why = "DeepSpeed adds them for pdsh's shell, even where no shell removes them"
             message = f'{name} reaches the ranks as "{value[:40]}", the quotes included'
             yield about_the_plan(
                 f"cluster.env.{name}", message, why, Fix("use letters, digits and @%+=:,./-_ only, or set it in the script")
@@ -111,7 +111,7 @@ def arguments_through_a_shell(c: Context) -> Problems:
         return
     for number, word in enumerate(c.plan.job.args):
         if SHELL.search(word.replace("{ds_config}", "")):
-            message = f"pdsh hands {word[:40]!r} to a shell on each host, which looks at its special characters"
+            message = f"pdsh hands {word[:40]!r} to a shell on each host, which interprets its special characters"
             yield about_the_plan(
                 f"job.args.{number}", message, fix=Fix("put it into a file that the script reads, or use the launcher ssh")
             )
@@ -152,7 +152,7 @@ def accelerate_writes_secrets(c: Context) -> Problems:
     if c.plan is None or c.plan.cluster.launcher != "accelerate":
         return
     if c.plan.get("accelerate.deepspeed_config.deepspeed_multinode_launcher") == "pdsh":
-        why = "it appends at every launch; from then on the file rules every `deepspeed` that is started in that folder"
+        why = "it appends at every launch, and every later `deepspeed` in that folder reads the file"
         fix = replace("cluster.launcher", "ssh", "let dstui start each host over ssh")
         message = "accelerate with pdsh writes all variables of your shell, tokens included, to ./.deepspeed_env"
         yield about_the_plan("cluster.launcher", message, why, fix)
@@ -194,10 +194,10 @@ def nodes_of_the_allocation_stay_idle(c: Context) -> Problems:
     if not gpus_per_node(c.machine.host.allocation) and c.gpus:
         hosts = dict.fromkeys(hosts, len(c.gpus))
     names = ", ".join(idle[:4]) + (f" and {len(idle) - 4} more" if len(idle) > 4 else "")
-    message = f"the Plan names no hosts, so it trains on this machine alone: {names} of the SLURM allocation would stay idle"
+    message = f"the Plan names no hosts, so only this machine trains: {names} of the SLURM allocation stay idle"
     pairs = ", ".join(f"{host}: {slots}" for host, slots in list(hosts.items())[:4]) + (", …" if len(hosts) > 4 else "")
     fix = Fix(f"train on all nodes of the allocation: cluster.hosts: {{{pairs}}}", (write(c, "cluster.hosts", hosts),))
-    yield about_the_plan("cluster.hosts", message, "cluster.launcher: local says that one machine is meant", fix)
+    yield about_the_plan("cluster.hosts", message, "set cluster.launcher: local to train on one machine on purpose", fix)
 
 
 def replace(path: str, value: str, text: str) -> Fix:

@@ -58,7 +58,7 @@ def parameters_and_states(c: Context) -> Problems:
     """DeepCompile offloads parameters and optimizer states."""
     path = "compile.offload_parameters"
     if deep(c) and c.stage == 3 and c.on(path) and c.on("compile.offload_opt_states"):
-        yield c.problem(path, "offload_parameters and offload_opt_states exclude each other", fix=c.drop(path, "remove offload_parameters"))
+        yield c.problem(path, "offload_parameters and offload_opt_states cannot be combined", fix=c.drop(path, "remove offload_parameters"))
 
 
 @rule("DS224", "warning", says="Currently AutoSP does not compose with ZeRO stage 2 and 3", source="runtime/engine.py:5774", since="0.19.8")

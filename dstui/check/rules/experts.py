@@ -77,7 +77,7 @@ def _another_class(c: Context, block: str) -> Problems:
     if not block or not isinstance(named, list) or any(given.get(other) for other in ("names", "name_suffixes")):
         return
     if not any(str(one).rpartition(".")[2] == block for one in named):
-        why = "its experts are then not gathered whole: each rank waits for weights that the others never gather, and the job hangs"
+        why = "each rank then waits for weights that the others never gather, and the job hangs"
         yield c.problem(f"{PATH}.classes", f"none of the classes is {block}, the model's MoE layer", why=why)
 
 

@@ -43,7 +43,7 @@ def include_and_exclude(c: Context) -> Problems:
     """include and exclude are both given."""
     if c.plan is not None and c.plan.cluster.include and c.plan.cluster.exclude:
         fix = Fix("remove cluster.exclude", ({"op": "remove", "path": "/cluster/exclude"},))
-        yield about_the_plan("cluster.exclude", "include and exclude exclude each other", fix=fix)
+        yield about_the_plan("cluster.exclude", "include and exclude cannot be combined", fix=fix)
 
 
 @rule("PL005", "error", when="launch", says="Cannot specify num_nodes/gpus with include/exclude", source="launcher/runner.py")
@@ -114,7 +114,7 @@ def more_ranks_than_gpus(c: Context) -> Problems:
         path = "cluster.num_gpus" if cluster.num_gpus else "cluster.hosts.localhost"
         fix = Fix(f"use {gpus}", ({"op": "replace", "path": "/" + path.replace(".", "/"), "value": gpus},))
         yield about_the_plan(
-            path, f"{here} ranks, but this machine has {gpus} GPUs", "the launcher starts them all; those without a GPU die", fix
+            path, f"{here} ranks, but this machine has {gpus} GPUs", "the launcher starts them all, and those without a GPU fail", fix
         )
 
 
@@ -173,7 +173,9 @@ def nodes_without_hosts(c: Context) -> Problems:
         needs = "num_gpus (the ranks on each), " if not c.hosts else ""
         yield about_the_plan("cluster.num_nodes", f"num_nodes needs {needs}hosts or a hostfile", fix=fix)
         return
-    message = f"{cluster.num_nodes} hosts, of which none is named: enough for sbatch, k8s, srun and torchrun, not for a start from here"
+    message = (
+        f"{cluster.num_nodes} hosts, of which none is named: enough for sbatch, k8s, srun and torchrun, but dstui cannot start ranks there"
+    )
     why = "to start the ranks from here, name the hosts in cluster.hosts"
     yield about_the_plan("cluster.num_nodes", message, why, severity="info")
 
@@ -194,7 +196,7 @@ def offload_beyond_memory(c: Context) -> Problems:
     if needed > memory:
         have, want = memory / 2**30, needed / 2**30
         message = f"the optimizer of {params:.3g} parameters takes {want:.0f} GiB of RAM on each host, this one has {have:.0f}"
-        why = "the host ends a process that takes more than there is (exit status 137), without a message"
+        why = "the kernel kills a process that needs more (exit status 137), without a message"
         path = "zero_optimization.offload_optimizer" if c.has("zero_optimization.offload_optimizer") else "zero_optimization"
         yield c.problem(path, message, why=why)
 
@@ -205,5 +207,5 @@ def machines_without_names(c: Context) -> Problems:
     machines = c.plan.accelerate.get("num_machines") if c.plan is not None else None
     if c.plan is None or not isinstance(machines, int) or machines < 2 or c.hosts or c.plan.cluster.hostfile:
         return
-    why = "an accelerate YAML does not name them: it is started on each by hand; here the ranks would all run on this machine"
+    why = "an accelerate YAML does not name its machines, so all ranks would run on this one"
     yield about_the_plan("accelerate.num_machines", f"{machines} machines, and cluster.hosts names none", why)

@@ -18,7 +18,7 @@ def open_hole(c: Context) -> Problems:
     for name, holes in groupby(sorted(find_holes(c.plan), key=lambda hole: hole.name), key=lambda hole: hole.name):
         paths = list(dict.fromkeys(hole.path for hole in holes))
         where = f", also in {', '.join(paths[1:4])}" if len(paths) > 1 else ""
-        why = "a launch fills it from its environment, and is refused where the variable is not set"
+        why = "a launch fills it from the environment, and is refused if the variable is not set"
         yield about_the_plan(paths[0], f"${{{name}}} is open{where}: set the variable {name}, or write the value", why)
 
 
@@ -28,5 +28,5 @@ def text_of_a_shell(c: Context) -> Problems:
     if c.plan is None:
         return
     for path, text in find_shell_text(c.plan):
-        why = "no shell reads a Plan: the ranks get this text as it stands; a hole is written ${NAME}"
-        yield about_the_plan(path, f"{text} is the shell's, and means nothing in a Plan", why)
+        why = "no shell reads a Plan, so the ranks get this text unchanged; write a hole as ${NAME}"
+        yield about_the_plan(path, f"{text} is shell syntax, which a Plan does not expand", why)

@@ -117,7 +117,7 @@ def no_optimizer(c: Context) -> Problems:
 def two_optimizers(c: Context) -> Problems:
     """The script builds an optimizer, and the configuration another: the script's is used."""
     if script_builds(c) and c.optimizer and c.integration == "deepspeed":
-        why = "DeepSpeed takes the script's; the type and learning rate here are never used"
+        why = "DeepSpeed uses the script's; the type and learning rate here have no effect"
         yield c.problem("optimizer", "the script's optimizer wins over this one", why=why, fix=c.drop("optimizer", "remove it here"))
 
 
@@ -163,7 +163,7 @@ def offload_of_the_scripts(c: Context) -> Problems:
     """Offload with an optimizer that the script builds."""
     if script_builds(c) and c.stage > 0 and c.offload("optimizer") != "none" and c.on("zero_force_ds_cpu_optimizer"):
         fix = c.put("zero_force_ds_cpu_optimizer", False, "allow it: zero_force_ds_cpu_optimizer false")
-        message = "offload wants DeepSpeedCPUAdam: let the script build that, or the configuration"
+        message = "offload needs DeepSpeedCPUAdam: let the script or the configuration build it"
         yield c.problem("zero_optimization.offload_optimizer", message, severity="warning", why=FORCE, fix=fix)
 
 
@@ -334,5 +334,8 @@ def learning_rate(c: Context) -> Problems:
     value = c.section(PARAMS).get("lr")
     if isinstance(value, (int, float)) and not isinstance(value, bool) and c.optimizer and not 0 < value <= 10 and not script_builds(c):
         yield c.problem(
-            path, f"a learning rate of {value:g}", why="training would stand still or diverge at once", fix=c.put(path, 1e-4, "write 1e-4")
+            path,
+            f"a learning rate of {value:g}",
+            why="training would not progress, or would diverge at once",
+            fix=c.put(path, 1e-4, "write 1e-4"),
         )

@@ -37,7 +37,7 @@ def tensor_ranks_and_world(c: Context) -> Problems:
     size, path = tensor_ranks(c), f"{TENSOR}.autotp_size"
     if c.world_size is not None and size > 1 and c.world_size % size:
         best = next(n for n in range(min(size, c.world_size), 0, -1) if c.world_size % n == 0)
-        why = "torch's device mesh asserts it, with an empty message"
+        why = "torch's device mesh fails with an assertion without a message"
         yield c.problem(
             path, f"{c.world_size} ranks cannot be split into groups of {size}", why=why, fix=c.put(path, best, f"write {best}")
         )
@@ -206,7 +206,7 @@ def pipeline_switches(c: Context) -> Problems:
         path = f"pipeline.{name}"
         value = c.written(path)
         if value is not MISSING and not isinstance(value, bool):
-            why = "a bare AssertionError, where the script uses a PipelineModule"
+            why = "an AssertionError without a message, if the script uses a PipelineModule"
             yield c.problem(path, f"{name} must be true or false", why=why, severity="warning", fix=c.drop(path, f"remove {name}"))
 
 

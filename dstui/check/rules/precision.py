@@ -218,7 +218,7 @@ def both_master_weights(c: Context) -> Problems:
     fp16, bf16 = "fp16.fp16_master_weights_and_grads", f"{section}.bf16_master_weights_and_grads"
     if c.on(fp16) and c.on(bf16) and c.stage > 0:
         fix = c.drop(fp16, "remove fp16_master_weights_and_grads") if model_type(c) != "fp16" else c.drop(bf16, "remove the bf16 one")
-        yield c.problem(fp16, "fp16 and bf16 master weights exclude each other", fix=fix)
+        yield c.problem(fp16, "fp16 and bf16 master weights cannot be combined", fix=fix)
 
 
 @rule("DS062", "warning", says="overriding fp32_optimizer_states", source="runtime/engine.py:2390", since="0.19.8")
@@ -226,7 +226,9 @@ def states_twice(c: Context) -> Problems:
     """16-bit optimizer states, and 32-bit ones asked for as well."""
     path = "optimizer.params.fp32_optimizer_states"
     if c.on(f"{bf16_section(c)}.bf16_optimizer_states") and c.written(path) is True and c.offload("optimizer") != "none":
-        yield c.problem(path, "fp32_optimizer_states gives way to bf16_optimizer_states", fix=c.drop(path, "remove fp32_optimizer_states"))
+        yield c.problem(
+            path, "fp32_optimizer_states has no effect with bf16_optimizer_states", fix=c.drop(path, "remove fp32_optimizer_states")
+        )
 
 
 @rule("DS026", "error", when="initialize", says="is not a valid DtypeEnum", source="runtime/engine.py:1809")
@@ -275,7 +277,9 @@ def another_optimizer_class(c: Context) -> Problems:
     path = "data_types.grad_accum_dtype"
     value = c.written(path)
     if c.stage == 1 and model_type(c) == "bf16" and known_type(value) and DTYPES[value] == "fp32" and c.offload("optimizer") == "none":
-        yield c.problem(path, "stage 1 with bf16 and fp32 gradients uses the BF16_Optimizer", why="losses differ a little from the others'")
+        yield c.problem(
+            path, "stage 1 with bf16 and fp32 gradients uses the BF16_Optimizer", why="its losses differ slightly from other optimizers'"
+        )
 
 
 @rule("DS066", "error", when="parse", says="data_types.keep_in_fp32_modules must be", source="runtime/config.py:566", since="0.19.8")

@@ -10,6 +10,7 @@ from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import write
 from dstui.check.rules.trainer import spell_value
+from dstui.plan.accelerate_keys import FILE
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.finding import Fix
 
@@ -30,9 +31,10 @@ ACCUMULATION_MISMATCH = "accelerate takes the plugin's value, and warns at most 
 def zero_is_missing(c: Context) -> Problems:
     """accelerate and the Trainer want a zero_optimization section."""
     if "zero_optimization" not in c.raw and not c.unread:
-        yield c.problem(
-            "zero_optimization", "accelerate wants a zero_optimization section", fix=c.put("zero_optimization", {"stage": 0}, "add stage 0")
-        )
+        message, name = "accelerate needs a zero_optimization section", _plugin(c).get(FILE)
+        if not c.raw and isinstance(name, str) and name != "none":
+            message = f"{name} was not here to be read: the section deepspeed is to be filled from it"
+        yield c.problem("zero_optimization", message, fix=c.put("zero_optimization", {"stage": 0}, "add stage 0"))
 
 
 @rule("DS321", "error", when="initialize", says="'bool' object has no attribute 'get'", source=PLUGIN, readers=BOTH)
@@ -68,7 +70,7 @@ def weights_are_not_gathered(c: Context) -> Problems:
     if c.trained and isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
         why = "otherwise save_pretrained and the Trainer write no model.safetensors, and zero_to_fp32.py is needed"
         yield c.problem(
-            path, "whole weights are not gathered when the model is saved", why=why, severity="info", fix=c.put(path, True, "gather them")
+            path, "full weights are not gathered when the model is saved", why=why, severity="info", fix=c.put(path, True, "gather them")
         )
 
 
@@ -129,7 +131,7 @@ def the_file_wins(c: Context) -> Problems:
         written = _at(c.raw, path) if path else MISSING
         if written not in (MISSING, AUTO) and written != value:
             message = f"{path} is {spell_value(written)}: accelerate.deepspeed_config.{name} {spell_value(value)} has no effect"
-            why = 'accelerate fills only what is "auto", and says nothing'
+            why = 'accelerate replaces only "auto", without a message'
             yield c.problem(path, message, why=why, fix=c.put(path, AUTO, 'write "auto"'))
 
 
@@ -141,7 +143,7 @@ def no_pipeline_through_accelerate(c: Context) -> Problems:
         yield c.problem("pipeline", "accelerate has no pipeline parallelism", why=why, fix=c.drop("pipeline", "remove the section"))
     size = _at(c.raw, "tensor_parallel.autotp_size")
     if isinstance(size, int) and size > 1:
-        why = "a model-parallel unit (mpu) of the script's own is not passed on; the ranks of a group must get the same batches"
+        why = "the script's own model-parallel unit (mpu) is not passed on; ranks of a group must get the same batches"
         message = f"tensor parallelism through accelerate is DeepSpeed's AutoTP over {size} ranks alone"
         yield c.problem("tensor_parallel.autotp_size", message, why=why, severity="info")
 
@@ -167,7 +169,7 @@ def accumulation_is_never_counted(c: Context) -> Problems:
     steps = facts.accumulation if written == AUTO else written
     if isinstance(steps, int) and steps > 1:
         message = f"{path} is {steps}, and the script never calls accelerator.accumulate(): each backward() is followed by a step"
-        why = f"the batch of a step is a {steps}th of what was meant, and the learning rate moves {steps} times as fast"
+        why = f"the batch of a step is 1/{steps} of the intended size, and the learning rate changes {steps} times as fast"
         fix = Fix("in the script: with accelerator.accumulate(model): around the forward pass, backward() and step()")
         yield c.problem(path, message, why=why, fix=fix)
 

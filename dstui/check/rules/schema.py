@@ -119,7 +119,7 @@ def unknown_at_the_top(c: Context) -> Problems:
         if name in c.release.removed:
             continue
         if name.startswith(COMMENT):
-            why = "DeepSpeed ignores what it does not know at the top level"
+            why = "DeepSpeed ignores unknown keys at the top level"
             yield c.problem(name, f"{name} is a comment", why=why, severity="info", fix=c.drop(name, f"remove {name}"))
             continue
         words, fix = suggest_key(c, "", name)
@@ -332,7 +332,7 @@ def old_name_without_effect(c: Context) -> Problems:
     """A deprecated key whose value DeepSpeed does not carry over."""
     for key in deprecated_keys(c.release):
         if c.has(key.path) and not key.carried_over and key.replacement:
-            message = f"{key.name} has no effect any more: pin_memory in offload_param and offload_optimizer is its place"
+            message = f"{key.name} has no effect any more: use pin_memory in offload_param and offload_optimizer"
             yield c.problem(key.path, message, fix=c.drop(key.path, f"remove {key.name}"))
 
 

@@ -10,6 +10,7 @@ from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
 from dstui.check.rules.optimizer import script_builds_unasked
 from dstui.plan.finding import Fix, Severity
+from dstui.plan.handed_over import CONFIG, hands_over, named_files
 
 ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--deepspeed", "{ds_config}")}
 """What hands the configuration to a script, where nobody has looked into it."""
@@ -26,30 +27,30 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     if c.plan is None or c.plan.job.command or not any(c.plan.configurations.values()):
         return
     job, facts = c.plan.job, c.facts
-    if any("{ds_config" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
-        return
+    if hands_over(c.plan) or any(named_files(c.plan)):
+        return  # a file of the launch's own: PL029
     if c.integration == "accelerate" and facts is not None and facts.under_accelerate:
         return  # Accelerator() and TrainingArguments read what accelerate's launcher leaves in the environment
     if facts is not None and facts.without is not None:
         return  # no argument would help: PL027
     if facts is not None and facts.integration is not None and facts.own_configuration:
         message = f"the script does not take the configuration from outside ({facts.why})"
-        why = "it trains with a configuration of its own, or without DeepSpeed: what this Plan says has no effect"
+        why = "it trains with its own configuration or without DeepSpeed, so this Plan has no effect"
         yield about_the_plan("job.args", message, why, Fix(f"in the script: {IN_THE_SCRIPT[facts.integration]}"))
         return
     known = facts is not None and facts.integration is not None
     words = facts.suggested_args if facts is not None and known else ARGUMENTS.get(c.integration, ())
     if not words or (known and facts is not None and not facts.suggested_args):
         return  # it finds the configuration by itself
-    why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
+    why = "a script finds the file only through its arguments or DSTUI_DS_CONFIG in its environment"
     if not c.plan.deepspeed:
         each = ", ".join(f"{{ds_config:{name}}}" for name in c.plan.configurations)
         fix = Fix(f"give the script {each}, or let it read {', '.join(f'DSTUI_DS_CONFIG_{n.upper()}' for n in c.plan.configurations)}")
-        yield about_the_plan("job.args", "no argument hands the DeepSpeed configurations to the script", why, fix)
+        yield about_the_plan("job.args", "no argument passes the DeepSpeed configurations to the script", why, fix)
         return
     reported = f" ({facts.why})" if facts is not None and known else ""
     fix = Fix(f"add {' '.join(words)} to the arguments{reported}", (write(c, "job.args", [*job.args, *words]),))
-    yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)
+    yield about_the_plan("job.args", "no argument passes the DeepSpeed configuration to the script", why, fix)
 
 
 @rule("PL022", "warning")
@@ -57,7 +58,7 @@ def script_is_not_there(c: Context) -> Problems:
     """The script that the Plan names cannot be read."""
     if c.plan is not None and isinstance(c.script, NoScript):
         path = c.script.path
-        yield about_the_plan("job.script", f"{path.name} is not in {path.parent}", "the ranks could not start it")
+        yield about_the_plan("job.script", f"{path.name} is not in {path.parent}", "the ranks cannot start it")
 
 
 @rule("PL023", "warning")
@@ -81,7 +82,7 @@ def parser_without_local_rank(c: Context) -> Problems:
     job, cluster = c.plan.job, c.plan.cluster
     if job.integration == "accelerate" or "--no_local_rank" in cluster.launcher_args:
         return
-    why = "it ends at once: error: unrecognized arguments: --local_rank=0"
+    why = "it exits at once: error: unrecognized arguments: --local_rank=0"
     fix = Fix(
         "start without it: cluster.launcher_args gets --no_local_rank (LOCAL_RANK is in the environment)",
         (write(c, "cluster.launcher_args", [*cluster.launcher_args, "--no_local_rank"]),),
@@ -140,3 +141,20 @@ def configuration_of_the_scripts_own(c: Context) -> Problems:
     if c.plan is not None and c.unread and c.facts is not None and c.facts.own_configuration:
         message = f"the script trains with a configuration of its own ({c.facts.why}): nothing of it is checked here"
         yield about_the_plan("job.script", message, "the Plan's section deepspeed is empty, and no rank reads it")
+
+
+@rule("PL029", "warning", source="dstui/plan/handed_over.py")
+def configuration_in_a_file_that_was_not_read(c: Context) -> Problems:
+    """The launch names a file of configuration, which the script or accelerate reads by itself."""
+    if c.plan is None:
+        return
+    for file in named_files(c.plan):
+        reader = "accelerate" if file.path.startswith("cluster.") else "the script"
+        message = (
+            f"{file.option} {file.name}: {reader} reads this file, and it was not here to be read: nothing of it is checked or forecast"
+        )
+        why = "what stands under deepspeed: has no effect" if c.raw else "the section deepspeed is empty"
+        words = "import the launch again where the file is"
+        if reader != "accelerate":
+            words += f", or fill the section and write {CONFIG} for {file.name}"
+        yield about_the_plan(file.path, message, why, Fix(words))

@@ -68,7 +68,7 @@ def inference_below_stage_3(c: Context) -> Problems:
             if section in config:
                 path = f"{root}.{section}"
                 operation = {"op": "remove", "path": "/" + path.replace(".", "/")}
-                why = "accelerate would want a dummy of it in prepare(), and an optimizer's states take memory"
+                why = "accelerate would need a dummy of it in prepare(), and optimizer states take memory"
                 message = f"{what} is not trained, and needs no {section}"
                 yield about_the_plan(path, message, why, Fix(f"remove {section}", (operation,)))
 
@@ -93,7 +93,7 @@ def configuration_of_no_model(c: Context) -> Problems:
     if c.plan is not None and any(_models(c)) and "" in c.plan.configurations:
         why = "it is rendered as ds_config.json; the forecast counts the models under models: alone"
         fix = Fix("remove the section deepspeed", ({"op": "remove", "path": "/deepspeed"},))
-        yield about_the_plan("deepspeed", "deepspeed: stands beside models: and belongs to none of them", why, fix)
+        yield about_the_plan("deepspeed", "deepspeed: is given beside models: and belongs to none of them", why, fix)
 
 
 @rule("PL034", "info", source="accelerate/accelerator.py (Accelerator.__init__)", readers=("accelerate",))

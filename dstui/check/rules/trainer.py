@@ -153,13 +153,13 @@ def trainer_on_cpus(c: Context) -> Problems:
         or (c.facts is not None and c.facts.joins_itself)
     ):
         return
-    message = "the ranks have no GPU: the Trainer wants --use_cpu"
+    message = "the ranks have no GPU: the Trainer needs --use_cpu"
     fix = Fix("add --use_cpu to the arguments", (write(c, "job.args", [*c.plan.job.args, "--use_cpu"]),)) if "deepspeed" in given else None
     if given.get("bf16") is True:
         words = "Your setup doesn't support bf16/gpu. You need to assign use_cpu if you want to train the model on CPU."
         yield about_the_plan("job.args", message, f"transformers: {words}", fix)
     elif c.world_size is not None and c.world_size > 1:
-        why = "each rank takes itself for the only one, and DeepSpeed finds that the batch sizes contradict each other"
+        why = "each rank assumes that it is the only one, and DeepSpeed reports contradicting batch sizes"
         yield about_the_plan("job.args", message, why, fix, severity="warning")
 
 
@@ -167,7 +167,7 @@ def trainer_on_cpus(c: Context) -> Problems:
 def accelerate_on_cpus(c: Context) -> Problems:
     """Several ranks without a GPU, and a script that does not tell accelerate how they find each other."""
     if c.cpu_only and c.plan is not None and (c.world_size or 1) > 1 and c.facts is not None and not c.facts.joins_itself:
-        why = "each rank takes itself for the only one, and DeepSpeed finds that the batch sizes contradict each other"
+        why = "each rank assumes that it is the only one, and DeepSpeed reports contradicting batch sizes"
         fix = Fix('in the script: Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])')
         yield about_the_plan("job.script", "on ranks without a GPU accelerate must be told the backend gloo", why, fix)
 

@@ -32,7 +32,7 @@ def legacy_stage_1(c: Context) -> Problems:
     """The stage 1 of before 0.5.9."""
     path = f"{ZERO_SECTION}.legacy_stage1"
     if c.on(path) and c.stage > 0:
-        yield c.problem(path, "legacy_stage1 is long gone", fix=c.drop(path, "remove legacy_stage1"))
+        yield c.problem(path, "legacy_stage1 was removed long ago", fix=c.drop(path, "remove legacy_stage1"))
 
 
 @rule("DS049", "warning", says="ZeRO-3 elastic checkpointing is deprecated", source="runtime/zero/config.py:404")
@@ -186,7 +186,7 @@ def hpz_and_ranks(c: Context) -> Problems:
     if c.stage != 3 or size is None or size <= 1 or ranks is None:
         return
     if size > ranks:
-        why = "DeepSpeed cuts it down to the number of ranks: one copy of the weights in all"
+        why = "DeepSpeed reduces it to the number of ranks: one copy of the weights in all"
         message = f"zero_hpz_partition_size {size:g} is more than {ranks} ranks"
         yield c.problem(path, message, why=why, severity="warning", fix=c.put(path, ranks, f"write {ranks}"))
     elif ranks % size:
@@ -204,7 +204,7 @@ def hpz_and_hosts(c: Context) -> Problems:
         return
     slots = next(iter(hosts.values()))
     if size != slots:
-        why = "a copy of the weights is kept per group: with groups of one host its gathers never leave the host"
+        why = "each group keeps a copy of the weights: with groups of one host, gathers stay on the host"
         message = f"zero_hpz_partition_size is {size:g}, but each host has {slots} GPUs"
         yield c.problem(path, message, why=why, fix=c.put(path, slots, f"write {slots}"))
 
@@ -282,7 +282,7 @@ def never_used(c: Context) -> Problems:
     for path in ("disable_allgather", f"{ZERO_SECTION}.allgather_partitions"):
         key = c.key(path)
         if key and c.has(path) and c.written(path) != key.default:
-            yield c.problem(path, f"{key.name} is read and never used", fix=c.drop(path, f"remove {key.name}"))
+            yield c.problem(path, f"{key.name} is read but never used", fix=c.drop(path, f"remove {key.name}"))
 
 
 GIB = 2**30

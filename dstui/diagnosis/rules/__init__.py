@@ -1,1 +1,46 @@
-"""The rules of the verdict, by what they look for. Each gets the case and gives a verdict, or None for the next rule."""
+"""The verdict: causes told from consequences. Pure.
+
+Every hit has a role, and roles decide before time does: what another rank's death brings about is never the cause, what says of itself
+that it waits is the cause only where nothing better is known, and of real causes the first wins, the others being named beside it. What
+came after somebody stopped the run is the fallout of the stop; a stop that came after a failure is the fallout of the failure. Nothing
+is guessed: where the text does not tell, there is no cause, and no rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dstui.diagnosis.failure_context import FailureContext
+from dstui.diagnosis.findings import Verdict
+from dstui.diagnosis.rules.causes import cause
+from dstui.diagnosis.rules.excerpts import excerpt, last_named
+from dstui.diagnosis.rules.stops import asked, ended_by_signal, host_lost, stopped
+from dstui.diagnosis.rules.successes import nothing_failed, quiet, well
+from dstui.diagnosis.rules.waits import hint, left_early, link_broke, link_lost, other_collective, symptom, timed_out
+
+RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
+    asked,
+    host_lost,
+    well,
+    timed_out,
+    cause,
+    stopped,
+    other_collective,
+    symptom,
+    ended_by_signal,
+    link_broke,
+    left_early,
+    hint,
+    quiet,
+    nothing_failed,
+    excerpt,
+    last_named,
+    link_lost,
+)
+"""In this order: the first match wins."""
+
+
+def decide(context: FailureContext) -> Verdict:
+    """Return the cause of what the logs say: the answer of the first rule that has one."""
+    verdicts = (rule(context) for rule in RULES)
+    return next((verdict for verdict in verdicts if verdict is not None), Verdict(None))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 
+from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.exceptions import points_elsewhere
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
+from dstui.diagnosis.labels import WARNED
 from dstui.diagnosis.last_run import OF_PARSERS
-from dstui.diagnosis.lines import WARNED
-from dstui.diagnosis.rank_resolution import first_failing
 from dstui.diagnosis.rules.uncaught import MISSING, uncaught
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import BY_ID
 from dstui.diagnosis.subjects import PROGRAMMING, subjects_of
-from dstui.diagnosis.verdict import Verdict
 
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """The kernel's words come late: they count although a stop stands above them."""
@@ -40,7 +39,7 @@ HANDLED = re.compile(
 
 
 def cause(context: FailureContext) -> Verdict | None:
-    """The first real cause."""
+    """Return the first real cause."""
     hard = [hit for hit in independent(roots(context)) if hit.signature.role == "root"]
     if not hard:
         return None
@@ -66,7 +65,7 @@ def cause(context: FailureContext) -> Verdict | None:
 
 
 def _raised_later(context: FailureContext, same: list[Hit]) -> bool:
-    """Whether a program raised something that nobody knows below the last that shows the cause: of another run, it may be."""
+    """Return whether a program raised something that nobody knows below the last that shows the cause: of another run, it may be."""
     last = max(hit.at for hit in same)
     return len(context.found.files) == 1 and any(
         hit.at > last and hit.signature.id == "USER-PY" and hit.raised and hit.raised.traced and not hit.raised.in_launcher
@@ -75,13 +74,13 @@ def _raised_later(context: FailureContext, same: list[Hit]) -> bool:
 
 
 def _raised_by_launcher(hits: list[Hit]) -> bool:
-    """Whether the launcher itself raised the exception that says it, and no rank did."""
+    """Return whether the launcher itself raised the exception that says it, and no rank did."""
     raised = [hit.raised for hit in hits if hit.raised is not None]
     return bool(raised) and all(one.in_launcher for one in raised) and all(hit.rank is None for hit in hits)
 
 
 def roots(context: FailureContext) -> list[Hit]:
-    """Hits that may be causes: not ignored, not handled, not after a stop."""
+    """Return hits that may be causes: not ignored, not handled, not after a stop."""
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
     stop = _first_stop(context)
     hits = [hit for hit in hits if not WARNED.search(hit.text)] or ([] if stop else hits)
@@ -98,7 +97,7 @@ def roots(context: FailureContext) -> list[Hit]:
 
 
 def _went_on(context: FailureContext, stop: Hit) -> bool:
-    """Whether the run, or one started after it in the same file, went on for long after the last error before the stop."""
+    """Return whether the run, or one started after it in the same file, went on for long after the last error before the stop."""
     errors = [hit.at[1] for hit in context.found.hits if hit.at < stop.at and hit.signature.role in ("root", "symptom", "cascade")]
     return len(context.found.files) == 1 and not context.bad_ends and bool(errors) and stop.at[1] - max(errors) > LONG_AFTER
 
@@ -127,14 +126,14 @@ def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:
 
 
 def _counts(context: FailureContext, hit: Hit) -> bool:
-    """Whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
+    """Return whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
     if hit.raised is not None:
         return not hit.raised.ignored and (context.failed or context.may_be_the_end(hit))
     return hit.signature.alone or (context.failed and not HANDLED.search(hit.text))
 
 
 def independent(hits: list[Hit]) -> list[Hit]:
-    """The hits that may each be a cause of its own: three filters, in this order."""
+    """Return the hits that may each be a cause of its own: three filters, in this order."""
     return _better_known(_more_than_mentioned(_after_the_preamble(_unexplained(hits))))
 
 
@@ -180,7 +179,7 @@ def _more_than_mentioned(hits: list[Hit]) -> list[Hit]:
 
 
 def _says_an_end(hit: Hit) -> bool:
-    """Whether a hit is more than a mention."""
+    """Return whether a hit is more than a mention."""
     shown = hit.raised is not None or hit.noticed is not None or hit.signature.alone or hit.signature.in_code
     return shown or hit.signature.role == "symptom"
 
@@ -192,7 +191,7 @@ def _better_known(hits: list[Hit]) -> list[Hit]:
 
 
 def _same_process(hit: Hit, other: Hit) -> bool:
-    """Whether two hits are, or may be, of one rank."""
+    """Return whether two hits are, or may be, of one rank."""
     if hit.rank is not None and other.rank is not None:
         return hit.rank == other.rank
     return True
@@ -227,21 +226,21 @@ def _of_the_script(hit: Hit) -> Confidence:
 
 
 def _first_stop(context: FailureContext) -> Hit | None:
-    """The first word of a stop that was not itself a consequence."""
+    """Return the first word of a stop that was not itself a consequence."""
     stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _consequence(context, hit)]
     stops = [stop for stop in stops if not _of_an_earlier_run(context, stop)]
     return min(stops, key=context.order) if stops else None
 
 
 def _of_an_earlier_run(context: FailureContext, stop: Hit) -> bool:
-    """Whether an exception ended a program so long after a stop that another run must have been written to the same file."""
+    """Return whether an exception ended a program so long after a stop that another run must have been written to the same file."""
     if len(context.found.files) > 1 or context.found.several_nodes:
         return False
     return any(hit.raised and hit.raised.traced and hit.at[1] - stop.at[1] > LONG_AFTER for hit in context.found.hits)
 
 
 def _consequence(context: FailureContext, stop: Hit) -> bool:
-    """Whether a scheduler or a launcher stopped the run because something had failed before."""
+    """Return whether a scheduler or a launcher stopped the run because something had failed before."""
     ended = any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.bad_ends)
     return ended or (stop.signature.id == "SLURM-CANCEL" and bool(context.timed_out_before(stop)))
 

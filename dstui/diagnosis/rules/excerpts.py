@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
-from dstui.diagnosis.lines import WARNED
-from dstui.diagnosis.rank_resolution import first_failing
+from dstui.diagnosis.findings import Hit, Verdict
+from dstui.diagnosis.labels import WARNED
 from dstui.diagnosis.rules.causes import HANDLED, independent
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.verdict import Verdict
 
 OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
 """What tells that a process ended, and not of what."""
@@ -19,7 +19,7 @@ GOES_ON = frozenset({"TOOL-GONE", "FILE-GONE", "ENV-GONE", "SCRIPT-PERM"})
 
 
 def excerpt(context: FailureContext) -> Verdict | None:
-    """The error of a text that says nothing else: of few lines, or one that ends with it. That it ended the run is likely, not shown."""
+    """Take the error of a text that says nothing else: of few lines, or one that ends with it. That it ended the run is only likely."""
     if context.failed or context.ended_well:
         return None
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _may_be_the_end(context, hit)]
@@ -32,14 +32,14 @@ def excerpt(context: FailureContext) -> Verdict | None:
 
 
 def last_named(context: FailureContext) -> Verdict | None:
-    """Of a run that failed, and of which nothing better is known: the last exception that a line names, without a traceback."""
+    """Take the last exception that a line names without a traceback, where the run failed and nothing better is known."""
     if not context.failed or context.ended_well:
         return None
     harmless = (HANDLED, WARNED, OF_A_LAUNCHER)
     verdict = _last_named([hit for hit in context.found.named if not any(words.search(hit.text) for words in harmless)])
-    if verdict is not None and verdict.rank is None:
-        verdict.rank, _ = first_failing(context, verdict.hits)
-    return verdict
+    if verdict is None or verdict.rank is not None:
+        return verdict
+    return replace(verdict, rank=first_failing(context, verdict.hits)[0])
 
 
 def _last_named(hits: list[Hit]) -> Verdict | None:
@@ -47,7 +47,7 @@ def _last_named(hits: list[Hit]) -> Verdict | None:
 
 
 def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
-    """Whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
+    """Return whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
     if HANDLED.search(hit.text) or WARNED.search(hit.text) or (hit.raised and hit.raised.ignored):
         return False
     if hit.signature.id in GOES_ON and not context.in_last_lines(hit):

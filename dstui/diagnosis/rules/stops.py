@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dstui.diagnosis.exits import SIGNAL_CAUSES
 from dstui.diagnosis.failure_context import NEVER, FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.verdict import Verdict
 
 STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
 """The first that was found explains the others: SLURM's time limit sends the SIGTERM."""
 
 
 def asked(context: FailureContext) -> Verdict | None:
-    """Somebody asked the job to end, and no rank had failed before."""
+    """Decide for a stop where somebody asked the job to end and no rank had failed before."""
     stop = context.found.stop
     if stop is None:
         return None
@@ -25,7 +24,7 @@ def asked(context: FailureContext) -> Verdict | None:
 
 
 def host_lost(context: FailureContext) -> Verdict | None:
-    """The supervisor ended the job because hosts were unreachable for too long."""
+    """Decide for lost hosts where the supervisor ended the job because hosts were unreachable for too long."""
     hits = context.found.lost_hosts
     return Verdict(BY_ID["HOST-LOST"], "high", hits, hits[0].rank) if hits else None
 
@@ -48,7 +47,7 @@ def _followed(context: FailureContext, stop: Hit) -> bool:
 
 
 def ended_by_signal(context: FailureContext) -> Verdict | None:
-    """The launcher, or every rank, ended by a signal that asks for the end; nobody says more."""
+    """Decide for a stop where the launcher, or every rank, ended by a signal that asks for it and nobody says more."""
     asked = [end for end in context.found.ends if end.exit.code in (-1, -2, -15)]
     if any(end.exit.code not in (-1, -2) for end in context.bad_ends):
         asked = [end for end in asked if end.exit.local]  # torchrun's word for the one that ended by itself

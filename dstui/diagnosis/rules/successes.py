@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.verdict import Verdict
 
 NAN_REPORTS = 3
 NAN_LASTS = 500
@@ -17,7 +16,7 @@ FINITE = re.compile(r"(?i)loss\w*['\"]?\s{0,4}[:=]?\s{0,4}(?:tensor\()?\d")
 
 
 def well(context: FailureContext) -> Verdict | None:
-    """The run ended with 0, whatever it printed; but it may not have been the run that was meant."""
+    """Decide for a success where the run ended with 0, whatever it printed, unless it was not the run that was meant."""
     if not context.ended_well:
         return None
     if verdict := quiet(context):
@@ -28,7 +27,7 @@ def well(context: FailureContext) -> Verdict | None:
 
 
 def quiet(context: FailureContext) -> Verdict | None:
-    """The run went on, but not as it was meant."""
+    """Decide for what the run did otherwise than meant, where it went on."""
     if context.failed and not context.ended_well:
         return None
     found = context.found
@@ -50,7 +49,7 @@ def quiet(context: FailureContext) -> Verdict | None:
 
 
 def _lasts(context: FailureContext, hit: Hit) -> bool:
-    """Whether the loss was still nan when last told: no number of it stands below it in the last lines, nor much else."""
+    """Return whether the loss was still nan when last told: no number of it stands below it in the last lines, nor much else."""
     found = context.found
     last = found.tails.get(found.files[hit.at[0]], [])
     numbers = [(FINITE.search(line), any(sign.matches(line) for sign in hit.signature.all_signs())) for line in last]
@@ -59,7 +58,7 @@ def _lasts(context: FailureContext, hit: Hit) -> bool:
 
 
 def nothing_failed(context: FailureContext) -> Verdict | None:
-    """Nothing failed, and the last lines say that the run came to its end. That nothing failed is no proof: a log may break off."""
+    """Decide for a success where nothing failed and the last lines say so. That nothing failed is no proof: a log may break off."""
     found = context.found
     if context.failed or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in found.hits):
         return None

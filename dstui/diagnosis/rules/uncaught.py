@@ -26,7 +26,7 @@ MISSING = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA
 
 
 def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
-    """The hits without exceptions that their process survived, and without those of threads where something else ended the run."""
+    """Return the hits without exceptions that their process survived, and without those of threads where something else ended the run."""
     left = [hit for hit in hits if hit.raised and hit.raised.traced and hit.raised.clean and hit.signature.role == "root"]
     survived = [hit for hit in left if hit.raised and hit.raised.in_thread] if _has_others(context, left) else []
     if any(hit.raised and hit.raised.process is not None for hit in left):  # spawn tells which exception ended the run
@@ -47,23 +47,23 @@ def _caught_before_a_stop(context: FailureContext, hits: list[Hit]) -> list[Hit]
 
 
 def _chain(hit: Hit) -> Hashable:
-    """What exceptions have in common of which one was raised while another one was handled."""
+    """Return what exceptions have in common of which one was raised while another one was handled."""
     return hit.stream, hit.raised and hit.raised.chain
 
 
 def _may_have_ended(hit: Hit, logged: Hit) -> bool:
-    """Whether this exception may be what ended the process that had logged another one before."""
+    """Return whether this exception may be what ended the process that had logged another one before."""
     return hit.at[0] == logged.at[0] and hit.at[1] > logged.at[1] and hit.rank == logged.rank
 
 
 def _has_others(context: FailureContext, traced: list[Hit]) -> bool:
-    """Whether something else ended the run than a thread's exception."""
+    """Return whether something else ended the run than a thread's exception."""
     stopped = any(hit.signature.role == "stop" for hit in context.found.hits)
     return stopped or any(hit.raised and not hit.raised.in_thread for hit in traced)
 
 
 def _alone(context: FailureContext, hit: Hit) -> bool:
-    """Whether the text leaves no doubt that this output is one process's."""
+    """Return whether the text leaves no doubt that this output is one process's."""
     if hit.raised is not None and hit.raised.child is not None:
         return False
     return hit.rank is not None or context.single or (context.found.world is None and not context.ranks)
@@ -83,7 +83,7 @@ def _survived(context: FailureContext, hits: list[Hit], gone: list[Hit], belongs
 
 
 def _misses_a_product(context: FailureContext, hit: Hit, hits: list[Hit]) -> bool:
-    """Whether a step of a job did not find a file, after a launcher had ended an earlier step for another reason."""
+    """Return whether a step of a job did not find a file, after a launcher had ended an earlier step for another reason."""
     if hit.signature.id not in MISSING:
         return False
     before = [other.at for other in hits if other.at < hit.at and other.signature.id not in MISSING]
@@ -95,7 +95,7 @@ def _misses_a_product(context: FailureContext, hit: Hit, hits: list[Hit]) -> boo
 
 
 def _deciding(context: FailureContext, hits: list[Hit]) -> Hit:
-    """The exception that says why, of several in the order of time; a step that only misses what one before was to make does not."""
+    """Return the exception that says why, of several in the order of time; a step that only misses what one before was to make does not."""
     hits = [hit for hit in hits if not _misses_a_product(context, hit, hits)] or hits
     last = hits[-1]
     if explaining := [hit for hit in hits if last.signature.id in hit.signature.explains]:

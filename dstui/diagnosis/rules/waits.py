@@ -7,10 +7,9 @@ from collections import Counter
 
 from dstui.diagnosis.exits import TIMED_OUT
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.rules.causes import independent, roots
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.verdict import Verdict
 
 WAITED = frozenset({"GLOO-PEER", "NCCL-REMOTE", "GLOO-TIMEOUT", "NCCL-WATCHDOG", "RDZV-CASCADE"})
 """What ranks say whose peers are gone, or do not come."""
@@ -23,7 +22,7 @@ WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")
 
 
 def timed_out(context: FailureContext) -> Verdict | None:
-    """timeout(1) had to end it, and nobody had complained before."""
+    """Decide for a hang where timeout(1) had to end the run and nobody had complained before."""
     late = [end for end in context.bad_ends if end.exit.code == TIMED_OUT]
     if not late or roots(context):
         return None
@@ -36,7 +35,7 @@ def timed_out(context: FailureContext) -> Verdict | None:
 
 
 def other_collective(context: FailureContext) -> Verdict | None:
-    """Stacks in the text show ranks in different collectives; to blame is the one that stands alone, where the others stand together."""
+    """Decide for a desync where stacks show ranks in different collectives; to blame is the one that stands alone."""
     waits = context.found.waits
     where = Counter(function for function, _ in waits.values())
     if len(where) < 2:
@@ -48,13 +47,13 @@ def other_collective(context: FailureContext) -> Verdict | None:
 
 
 def symptom(context: FailureContext) -> Verdict | None:
-    """Ranks that waited, and nobody who says why."""
+    """Decide for what ranks waited in, where nobody says why."""
     hits = [hit for hit in independent(roots(context)) if hit.signature.role == "symptom"]
     return _peers_had_left(context, hits) or (_what_they_waited_in(context, hits) if hits else None)
 
 
 def _peers_had_left(context: FailureContext, symptoms: list[Hit]) -> Verdict | None:
-    """Ranks waited for others that had ended with 0, or had ended without a word: they have done fewer steps than these."""
+    """Decide for a rank that left, where others waited for ranks that had ended with 0 or without a word: these did fewer steps."""
     waited = [hit for hit in context.found.hits if hit.signature.id in WAITED and not (hit.raised and hit.raised.ignored)]
     if not waited or context.ended_well:
         return None
@@ -66,7 +65,7 @@ def _peers_had_left(context: FailureContext, symptoms: list[Hit]) -> Verdict | N
 
 
 def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
-    """The first symptom itself; the rank is the first of those that have come less far, else the one that reported it first."""
+    """Return the first symptom itself; the rank is the first of those that have come less far, else the one that reported it first."""
     first = min(hits, key=context.order)
     late = context.behind()
     silent = len(late) == 1 and first.signature.id != "NCCL-WATCHDOG"  # whose reporters end by it, and the silent one may still be at work
@@ -82,25 +81,25 @@ def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
 
 
 def _nobody_was_left(context: FailureContext) -> bool:
-    """Whether torchrun reported failures, and had no rank to end."""
+    """Return whether torchrun reported failures, and had no rank to end."""
     return bool(context.found.agents and context.bad_ends) and not context.found.closing
 
 
 def link_broke(context: FailureContext) -> Verdict | None:
-    """A rank lost its link to a peer, and torchrun had to end all the others: they were alive, and nobody's death broke it."""
+    """Decide for the link where a rank lost it and torchrun had to end all the others: they were alive, nobody's death broke it."""
     lost = _lost(context)
     alive = context.found.closing and context.found.closing + len({hit.rank for hit in lost} - {None}) >= len(context.ranks)
     return _of_the_link(lost) if lost and alive and not context.found.several_nodes else None
 
 
 def link_lost(context: FailureContext) -> Verdict | None:
-    """Nothing is known but that ranks lost their links to a peer, and no rank is silent that can have been that peer."""
+    """Decide for the link where nothing else is known and no rank is silent that can have been the peer."""
     lost = _lost(context)
     return _of_the_link(lost) if lost and not context.silent() and not context.ended_well else None
 
 
 def _lost(context: FailureContext) -> list[Hit]:
-    """Exceptions by which ranks say that a link to a peer broke, in the order of time."""
+    """Return exceptions by which ranks say that a link to a peer broke, in the order of time."""
     hits = [hit for hit in context.found.hits if hit.signature.id in LINKS and hit.raised and hit.raised.traced and not hit.raised.ignored]
     return sorted((hit for hit in hits if hit.signature.id == "NCCL-REMOTE" or RENDEZVOUS.search(hit.text)), key=context.order)
 
@@ -110,7 +109,7 @@ def _of_the_link(lost: list[Hit]) -> Verdict:
 
 
 def left_early(context: FailureContext) -> Verdict | None:
-    """A rank ended by itself, with an exit status and without a word of why (sys.exit, os._exit, a C++ library's exit).
+    """Decide for a rank that ended by itself, with an exit status and without a word of why (sys.exit, os._exit, a C++ library's exit).
 
     Which one: the first rank that wrote nothing of a failure. Where every rank wrote something, or the ends have no ranks: an exit status
     of the program's own, not one that an interpreter or a shell gives (1: an exception; 2: a parser; 126, 127: not started; 255: exit(-1)).
@@ -134,7 +133,7 @@ def left_early(context: FailureContext) -> Verdict | None:
 
 
 def hint(context: FailureContext) -> Verdict | None:
-    """The log ends while an op was being built."""
+    """Decide for a build that never ended, where the log ends within it."""
     if context.failed:
         return None
     hits = [hit for hit in context.found.hits if hit.signature.id == "JIT-LOCK" and hit.at > context.found.loaded]

@@ -133,6 +133,7 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
     anyway = [
         Answer("q", fit("quickstart", LABEL) + "a tiny GPT, half a minute", QUICKSTART),
         Answer("b", fit("blank", LABEL) + "nothing but a script", BLANK_PLAN),
+        Answer("p", fit("a Plan of dstui's", LABEL) + "all, and whether they fit here", "shipped Plans"),
     ]
     sections = [
         ("Unsaved edits that a session left behind", unsaved),

@@ -61,6 +61,34 @@ class TypingKeys:
             say(self._app, self._session.state.refusal[1], "error")
 
 
+class FillingHoles:
+    """Asks for the value of a hole, and writes it wherever the Plan has that hole."""
+
+    def __init__(self, app: App[int], session: Session) -> None:
+        self._app, self._session = app, session
+
+    def ask(self, name: str) -> None:
+        """Type the value of ${name}."""
+        from dstui.plan.holes import find_holes
+
+        places = [hole.path for hole in find_holes(self._session.state.plan) if hole.name == name]
+        text = f"${{{name}}} stands in {', '.join(places[:PLACES])}. Its value:"
+        prompt = Prompt("Fill a hole", text, "", lambda given: "" if given.strip() else "a value, or Esc")
+        self._app.push_screen(prompt, partial(self._fill, name))
+
+    def _fill(self, name: str, text: str | None) -> None:
+        from dstui.plan.holes import fill_holes
+
+        if text is None:
+            return
+        try:
+            self._session.replace(fill_holes(self._session.state.plan, {name: text.strip()}).text)
+        except PlanError as error:
+            say(self._app, str(error), "error")
+
+
+PLACES = 3
+"""So many places of a hole are named."""
 TITLE = "Add a model"
 ROLES = [
     Answer("t", "train it: it has an optimizer of its own", "train"),

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dstui.tui.dialogs.welcome import Both, Start
     from dstui.tui.session.folder_scan import FolderContents
 
+SHIPPED_PLANS = "shipped Plans"
+"""The answer that asks which of dstui's own Plans."""
 LINES = 12
 """Changed lines that are shown of a draft."""
 NOTES = 4
@@ -55,6 +57,7 @@ class Opening:
         self._script = script
         self._app, self._session, self._begun = app, session, begun
         self._start: Start | None = None
+        self._found: FolderContents | None = None
 
     def ask_what_to_open(self) -> None:
         """No file was given: look what there is to start from, and ask."""
@@ -68,6 +71,7 @@ class Opening:
     def _ask(self, found: FolderContents) -> None:
         from dstui.tui.dialogs.welcome import Start
 
+        self._found = found
         self._start = Start(found, self._session.state.machine)
         self._app.push_screen(self._start, self._open)
 
@@ -79,6 +83,9 @@ class Opening:
     def _open(self, chosen: str | Both | Recipe | Draft | None) -> None:
         """What was chosen at the start, from which Enter goes on to the launch; nothing leaves the quickstart, as it is on the screen."""
         if chosen is None:
+            return
+        if chosen == SHIPPED_PLANS:
+            self._ask_which_shipped()
             return
         self._begun()
         if chosen == "quickstart":
@@ -94,6 +101,21 @@ class Opening:
             self._resume(chosen, True)
         else:
             self.offer_drafts()
+
+    def _ask_which_shipped(self) -> None:
+        """Choose one of dstui's own Plans; escape goes back to the question before."""
+        from dstui.tui.dialogs.shipped import Shipped
+
+        found = self._found
+        model = next((script.model for script in found.scripts), "") if found is not None else ""
+
+        def choose(name: str | None) -> None:
+            if name is not None:
+                self._open(name)
+            elif found is not None:
+                self._ask(found)
+
+        self._app.push_screen(Shipped(self._session.state.machine, model), choose)
 
     # What was left behind
 

@@ -17,6 +17,8 @@ PLOT: Final = "plot"
 """The screen of the metrics, which lies over the run."""
 TYPING: Final = frozenset({"typing"})
 """While a value is being typed; the keys of other panes are text then, but for those with priority."""
+FILTER: Final = frozenset({"filter"})
+"""While a filter of the log is typed."""
 CHOOSING: Final = "choosing"
 """A dialog with rows to choose from."""
 LINE: Final = "line"
@@ -82,7 +84,18 @@ KEYS: Final = (
     KeyHint("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
     KeyHint("n", "match(1)", "next match", "The next line that matches.", RUN),
     KeyHint("N", "match(-1)", "match before", "The line before that matches.", RUN),
-    KeyHint("ampersand", "only_matches", "only matches", "Only the lines that the search finds; then every line again.", RUN, display="&"),
+    KeyHint(
+        "ampersand",
+        "filter",
+        "filter",
+        "Only lines that match: loss|eval !step r0-3 level:warn host:h2 since:10m.",
+        RUN,
+        13,
+        display="&",
+    ),
+    KeyHint("", "", "keep", "Keep the filter, and read on.", FILTER, 1, "Enter"),
+    KeyHint("", "", "show all", "Show every line again.", FILTER, 2, "Esc"),
+    KeyHint("", "", "earlier filters", "The filters that were typed before.", FILTER, 3, "↑↓"),
     KeyHint("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
     KeyHint("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
     KeyHint("f", "follow", "follow", "Follow the end of the log.", RUN, 4),
@@ -118,7 +131,7 @@ KEYS: Final = (
         "help",
         "help",
         "What the keys do, and what the field under the cursor means.",
-        ANYWHERE | TYPING | {PLOT} | DIALOGS,
+        ANYWHERE | TYPING | FILTER | {PLOT} | DIALOGS,
         hint=PINNED,
         display="F1",
     ),
@@ -149,7 +162,7 @@ OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "chec
 """Actions that are the same in both modes, and over them."""
 
 
-OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "only_matches", "problem", "follow"})
+OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow"})
 """Actions of the part of the run that shows a job."""
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs import newlines
-from dstui.logs.levels import ALL
+from dstui.logs.line_query import parse_line_query
 from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import EmptyLog, LogRows
-from dstui.logs.log_search import PROBLEM, Search, expression_of
+from dstui.logs.log_search import PROBLEM, Search
 from dstui.tui.kit.tools import label
 from dstui.tui.run.host_lines import short_names
 from dstui.tui.run.log_view import LogView
@@ -31,6 +31,8 @@ class JobLog:
         self.view = LogView()
         self.folder: JobFolder | None = None
         self.filter = Filter()
+        self.filter_error = ""
+        """Why what is typed is no filter; "" where it is one."""
         self.hosts: Mapping[int, str] = {}
         self._goal: float | None = None  # the time to go to, as soon as it has been found
         self._seeking = False  # the search has found nothing yet
@@ -39,6 +41,7 @@ class JobLog:
     def attach(self, folder: JobFolder | None) -> None:
         """Another job, or none."""
         self.folder, self.filter, self.view.search, self._goal = folder, Filter(), None, None
+        self.filter_error = ""
         self._open()
 
     def show_hosts(self, hosts: Mapping[int, str]) -> None:
@@ -56,11 +59,17 @@ class JobLog:
         if moment is not None:
             self.go_to_time(moment)
 
-    def show_only_found(self) -> bool:
-        """Only the lines that the search finds, or every line again. False where nothing is searched for."""
-        if self.view.search is not None:
-            self.choose(only=None if self.filter.only else self.view.search.expression)
-        return self.view.search is not None
+    def filter_by(self, text: str, latest: float) -> None:
+        """Show only lines that match what was typed; "" shows all. What is no filter changes nothing, and the frame says why."""
+        try:
+            query = parse_line_query(text, latest)
+        except ValueError as error:
+            self.filter_error = str(error)
+            return
+        self.filter_error = ""
+        if query.text != self.filter.query.text:
+            newlines.load_soon()
+            self.choose(query=query)
 
     def _open(self) -> None:
         self._open_lines()
@@ -111,9 +120,6 @@ class JobLog:
 
     def find(self, pattern: str, *, regex: bool = False, own: bool = False, name: str = "", jump: bool = True) -> None:
         """Find a text in the lines that are shown; "" ends the search. `own`: a regular expression of dstui's own."""
-        if self.filter.only is not None:
-            self.filter = replace(self.filter, only=expression_of(pattern, regex=regex, own=own) if pattern else None)
-            self._open_lines()
         self._search_for(pattern, regex=regex, own=own, name=name, jump=jump)
 
     def _search_for(self, pattern: str, *, regex: bool, own: bool, name: str, jump: bool = False) -> None:
@@ -188,15 +194,15 @@ class JobLog:
     def subtitle(self) -> str:
         """How many lines, what was found, and whether the end is followed."""
         where = "following" if self.view.follow else f"▼ {self.view.unseen:,} new, f follows" if self.view.unseen else "f follows"
-        return "  ".join(filter(None, (self._count_words(), self._search_words(), where)))
+        return "  ".join(filter(None, (self.filter_error and f"✖ {self.filter_error}", self._count_words(), self._search_words(), where)))
 
     def _count_words(self) -> str:
         lines = self.view.lines
         more = " (older ones left out)" if lines.left_out else "" if lines.complete else "+"
         shown = lines.end - lines.first
         all_of_them = f"{lines.lines:,}{more} lines"
-        if self.filter.least != ALL or self.filter.only:
-            return f"{shown:,} of {all_of_them}"
+        if self.filter.is_narrow:
+            return f"{shown:,} of {all_of_them}, {lines.hidden:,} hidden"
         return f"{shown:,} rows, {all_of_them}" if shown < lines.lines else all_of_them
 
     def _search_words(self) -> str:

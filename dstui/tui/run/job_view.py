@@ -15,11 +15,13 @@ from textual.timer import Timer
 
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
+from dstui.logs.line_query import LineQuery, as_word
 from dstui.tui.kit.keys import log_bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
 from dstui.tui.kit.tools import in_thread, label, say
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
+from dstui.tui.run.filter_line import FilterLine
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.job_log import JobLog
 from dstui.tui.run.live_bars import LiveBars
@@ -50,7 +52,7 @@ class JobView(Vertical):
         super().__init__(id="run")
         self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
         self.job_log, self.why = JobLog(), DiagnosisPane()
-        self.log_view, self.bars = self.job_log.view, LiveBars()
+        self.log_view, self.bars, self.filter_line = self.job_log.view, LiveBars(), FilterLine()
         self._show_parts(job=False)
         self.why.display = False
         self.job: WatchedJob | None = None
@@ -69,7 +71,7 @@ class JobView(Vertical):
         """The list of jobs; and the parts of a job."""
         label(self.jobs, "Jobs", "")
         yield self.jobs
-        yield from (self.head, self.ranks, self.log_view, self.bars, self.why)
+        yield from (self.head, self.ranks, self.log_view, self.filter_line, self.bars, self.why)
 
     # Which job
 
@@ -101,6 +103,7 @@ class JobView(Vertical):
     def _show_parts(self, *, job: bool) -> None:
         self.jobs.display = not job
         self.head.display = self.ranks.display = self.log_view.display = job
+        self.filter_line.display = False
         self.bars.show({})
 
     def attach(self, folder: JobFolder, silence: float) -> None:
@@ -215,15 +218,17 @@ class JobView(Vertical):
         self.choose(rank=rank, host=None)
 
     def back(self) -> None:
-        """End the search; where there is none, the log of all ranks and hosts again."""
+        """End the search, then the filter, then show all ranks and hosts again."""
         if self.log_view.search is not None:
             self.job_log.find("")
+        elif self.job_log.filter.query.text:
+            self.apply_filter("")
         elif self.job_log.filter.rank is not None or self.job_log.filter.host is not None:
             self.show_rank(None)
 
     def action_all_ranks(self) -> None:
         """The log of all ranks, every line of it."""
-        self.choose(rank=None, host=None, least=ALL)
+        self.choose(rank=None, host=None, least=ALL, query=LineQuery())
 
     def action_level(self) -> None:
         """How bad a line must be to be shown."""
@@ -238,10 +243,26 @@ class JobView(Vertical):
         if not self.job_log.match(by):
             say(self.app, "Nothing matches; / searches.")
 
-    def action_only_matches(self) -> None:
-        """Only the lines that the search finds, or every line again."""
-        if not self.job_log.show_only_found():
-            say(self.app, "Nothing is searched for; / searches.")
+    def action_filter(self) -> None:
+        """Type a filter; it begins with the one that holds, or with what is searched for."""
+        search = self.log_view.search
+        begin = as_word(search.pattern, regex=search.regex) if search is not None and not search.own else ""
+        self.filter_line.open(self.job_log.filter.query.text or begin)
+        self.apply_filter(self.filter_line.value)
+
+    @on(FilterLine.Edited)
+    def _filter_edited(self, event: FilterLine.Edited) -> None:
+        event.stop()
+        self.apply_filter(event.text)
+        if isinstance(event, FilterLine.Closed):
+            self.job_log.filter_error = ""
+            self.log_view.focus()
+
+    def apply_filter(self, text: str) -> None:
+        """Show only the lines that match a filter; "" shows all."""
+        if self.job is not None:
+            self.job_log.filter_by(text, self.job.latest)
+            self.draw()
 
     def action_problem(self, by: int) -> None:
         """The next line that speaks of an error."""

@@ -111,7 +111,7 @@ def compute_mode(machine: Machine, requirement: Requirement) -> MachineFindings:
         if gpu.compute_mode == "prohibited":
             yield MachineFinding(f"GPU {gpu.index} is in compute mode prohibited", "no program may compute on it", fix)
         elif gpu.compute_mode in ("exclusive process", "exclusive thread"):
-            why = "a second process on it fails: a restarted rank while the old one lives, a profiler, an evaluation"
+            why = "a second process on it fails: a rank restarted too early, a profiler, an evaluation"
             yield MachineFinding(f"GPU {gpu.index} is in compute mode {gpu.compute_mode}", why, fix, level="info")
 
 
@@ -137,7 +137,7 @@ def mixed_gpus(machine: Machine, requirement: Requirement) -> MachineFindings:
         parts = "; ".join(f"{describe_gpus(gpus)}: {name}" for name, gpus in models.items())
         largest = max(models.values(), key=len)
         path, include = "cluster.include", f"localhost:{','.join(map(str, largest))}"
-        why = "the slowest sets the pace and the smallest the batch; without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA counts them otherwise"
+        why = "the slowest limits the speed and the smallest the batch; without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA numbers them differently"
         sets = ((path, include),) if requirement.nodes == 1 else ()
         yield MachineFinding(f"different GPUs work together ({parts})", why, f"use {describe_gpus(largest)}", path, sets)
 
@@ -167,7 +167,7 @@ def no_peer_to_peer(machine: Machine, requirement: Requirement) -> MachineFindin
     pairs = [(i, j) for i, j in combinations(requirement.slots(machine), 2) if machine.links and not width(machine.links[i][j])]
     refused = [machine.p2p["read"][i][j] for i, j in pairs if "read" in machine.p2p and machine.p2p["read"][i][j] in REFUSALS]
     if refused and len(refused) == len(pairs):
-        why = "NCCL sees this and goes through the host's memory; patched drivers that force peer-to-peer have corrupted data"
+        why = "NCCL detects this and copies through host memory; patched drivers that force peer-to-peer have corrupted data"
         fix = "set nothing; only if a run hangs in its first collective, NCCL_P2P_DISABLE=1"
         yield MachineFinding(f"the driver allows no peer-to-peer between these GPUs ({refused[0]})", why, fix)
 
@@ -179,7 +179,7 @@ def iommu(machine: Machine, requirement: Requirement) -> MachineFindings:
     allowed = machine.p2p.get("read", ())
     pairs = combinations(requirement.slots(machine), 2) if allowed else ()
     if bare and any(allowed[i][j] == "OK" and not width(machine.links[i][j]) for i, j in pairs):
-        why = "transfers between GPUs over PCIe then take the way through the CPU, or hang"
+        why = "transfers between GPUs over PCIe then go through the CPU, or hang"
         fix = "check `lspci -vvv | grep ACSCtl` as root: SrcValid+ means ACS is on; turn it off, or boot with iommu=pt"
         yield MachineFinding("the IOMMU is on, and these GPUs talk over PCIe", why, fix)
 
@@ -241,7 +241,7 @@ def topology_through_a_keyhole(machine: Machine, _requirement: Requirement) -> M
     """The allocation hides most CPUs, so that distances and CPU lists are not to be trusted."""
     hidden = [gpu.index for gpu in machine.gpus if isinstance(gpu.cpus, Unknown) and isinstance(gpu.numa_node, int)]
     if hidden:
-        why = "the driver cuts its answers down to the CPUs of this allocation; distances between sockets look nearer than they are"
+        why = "the driver reports only the CPUs of this allocation, so distances between sockets look too short"
         message = f"none of the CPUs beside {describe_gpus(hidden)} belongs to this allocation"
         yield MachineFinding(message, why, "check again from a job that has the whole node")
 
@@ -255,7 +255,7 @@ def rdma_ports(machine: Machine, requirement: Requirement) -> MachineFindings:
     down = [f"{port.device}:{port.port}" for port in ports if isinstance(port.state, str) and port.state != "ACTIVE"]
     if down:
         message = f"RDMA ports that are not active: {', '.join(down)}"
-        yield MachineFinding(message, "traffic between hosts has fewer ways", "check cable, switch and subnet manager")
+        yield MachineFinding(message, "fewer links carry traffic between hosts", "check cable, switch and subnet manager")
     active = [port for port in ports if port.state == "ACTIVE" and isinstance(port.gbps, float)]
     fastest = max((known(port.gbps, 0.0) for port in active), default=0.0)
     fast = sorted({port.device for port in active if port.gbps == fastest and port.link_layer == "InfiniBand"})
@@ -274,7 +274,7 @@ def flat_virtual_machine(machine: Machine, _requirement: Requirement) -> Machine
     nodes = {gpu.numa_node for gpu in machine.gpus if isinstance(gpu.numa_node, int)}
     flat = cells == {"PHB"} or (cells == {"SYS"} and len(nodes) == 1)
     if flat and len(machine.gpus) > 2 and machine.host.virtual_machine is not False:
-        why = "every pair without NVLink looks the same, so that nothing can be told from distances"
+        why = "every pair without NVLink looks the same, so distances say nothing"
         fix = "use the provider's NCCL topology file (NCCL_TOPO_FILE), if there is one"
         yield MachineFinding("this looks like a virtual machine with a flat PCIe tree", why, fix)
 
@@ -302,9 +302,7 @@ def memory_errors(machine: Machine, requirement: Requirement) -> MachineFindings
         fix = f"reset it (nvidia-smi --gpu-reset -i {gpu.index}, as root); if it comes back, have the GPU replaced"
         if isinstance(gpu.memory_errors, int) and gpu.memory_errors:
             message = f"GPU {gpu.index} has had {gpu.memory_errors} uncorrected memory errors since the driver was loaded"
-            yield MachineFinding(
-                message, "each of them ends the process that hits it: CUDA error, an uncorrectable ECC error encountered", fix
-            )
+            yield MachineFinding(message, "each ends the process that hits it: CUDA error, an uncorrectable ECC error encountered", fix)
         elif gpu.remap_pending is True:
             yield MachineFinding(
                 f"GPU {gpu.index} waits for a reset to replace rows of its memory", "the next error there ends the run", fix
@@ -315,7 +313,7 @@ def memory_errors(machine: Machine, requirement: Requirement) -> MachineFindings
 def port_taken(machine: Machine, requirement: Requirement) -> MachineFindings:
     """Somebody listens on the port that rank 0 is to have."""
     if requirement.port is not None and requirement.port in known(machine.host.ports, ()):
-        message = f"somebody listened on port {requirement.port} when this machine was looked at"
+        message = f"a process was listening on port {requirement.port} when this machine was probed"
         fix = f"let a free port be chosen, or end who holds it (ss -ltnp 'sport = :{requirement.port}')"
         yield MachineFinding(
             message, "rank 0 cannot listen there, and the job ends", fix, "cluster.master_port", (("cluster.master_port", None),)

@@ -114,7 +114,7 @@ def partition_within_a_node(machine: Machine, requirement: Requirement) -> Machi
         yield MachineFinding(message, "it is meant for several hosts, and costs memory", "write 1", path, off, level="warning")
     elif requirement.stage == 3 and requirement.nodes > 1 and requirement.hpz <= 1 and ranks > 1:
         why = (
-            f"the weights are then gathered within each host, over {_way(machine, requirement)}, not over the network, in the backward pass"
+            f"in the backward pass the weights are then gathered within each host, over {_way(machine, requirement)}, not over the network"
         )
         cost = f"{2 * requirement.params / ranks / 1e9:.1f} GB more" if requirement.params else "2 bytes x parameters / size"
         message = f"ZeRO-3 over {requirement.nodes} hosts"
@@ -173,7 +173,7 @@ def stage_3_on_slow_links(machine: Machine, requirement: Requirement) -> Machine
     joined = any(island.kind != "single" for island in islands_of(machine, requirement))
     if requirement.stage != 3 or requirement.nodes > 1 or len(slots) < 2 or not machine.links or joined:
         return
-    why = "every layer's weights cross it twice per step and more; stage 2 moves gradients only, once per accumulation"
+    why = "every layer's weights are transferred at least twice per step; stage 2 transfers only gradients, once per accumulation"
     more = "" if requirement.quantized_weights else "; else zero_quantized_weights halves the traffic"
     fix = f"if the weights fit one GPU, stage 2; raise gradient_accumulation_steps{more}"
     yield MachineFinding("ZeRO-3 on GPUs without NVLink", why, fix, f"{ZERO_PATH}.stage")
@@ -231,7 +231,7 @@ def unbound_offload(machine: Machine, requirement: Requirement) -> MachineFindin
     "MC210", "info", source="PCIe x16 as measured by generation; offload moves 4 bytes per parameter and step (DeepSpeed blog, zenflow)"
 )
 def offload_traffic(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """What offloading costs on this machine's PCIe."""
+    """The cost of offloading over this machine's PCIe."""
     gpus = requirement.chosen(machine)
     if requirement.offload == "none" or not requirement.params or not gpus:
         return
@@ -283,7 +283,7 @@ def _disk_of(path: str, disks: tuple[Disk, ...]) -> Disk | None:
 
 @machine_rule("MC212", "info", source="the islands of the pair matrix")
 def what_the_links_mean(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """What the links allow, in one sentence."""
+    """The parallelism that the links allow."""
     parts, most, count = islands_of(machine, requirement), clique_size(machine, requirement), len(working(machine, requirement))
     if count < 2 or not machine.links or len(parts) != 1:
         return

@@ -27,6 +27,31 @@ BUILDERS = (
 NO_OPTIMIZER = Option(value="none", label="none", says="nothing is trained: ZeRO inference")
 
 
+STORED = (
+    Option(value=UNSET, label="they are", says="16 or 32 bit, as loaded"),
+    Option(value="int8", label="int8", says="1 byte each (bitsandbytes)"),
+    Option(value="nf4", label="nf4", says="half a byte each (QLoRA)"),
+)
+
+
+def lora_fields(state: State) -> tuple[Field, ...]:
+    """Return the fields of LoRA: its numbers only where it is on."""
+    on = state.plan.get(f"{M}lora", None) is not None
+    switch = Field(
+        path=f"{M}lora",
+        label="LoRA",
+        kind="toggle",
+        read=lambda _state: on,
+        write=lambda _state, wanted: ((f"{M}lora", {"r": 8} if wanted else UNSET),),
+    )
+    numbers = (
+        Field(path=f"{M}lora.r", label="LoRA rank", kind="number"),
+        Field(path=f"{M}lora.alpha", label="LoRA alpha", kind="number"),
+        Field(path=f"{M}lora.target_modules", label="LoRA layers", kind="words"),
+    )
+    return (switch, *(numbers if on else ()))
+
+
 def _no_script(state: State) -> str:
     return "module is given" if state.plan.job.module else ""
 
@@ -62,6 +87,8 @@ JOB = Step(
         Field(path=f"{M}params", label="Parameters", kind="number"),
         Field(path=f"{M}sequence_length", label="Sequence length", kind="number", unit="tokens"),
         Field(path=f"{M}activation_checkpointing", label="Recompute activations", kind="toggle", default=UNSET),
+        *lora_fields(state),
+        Field(path=f"{M}quantization", label="Frozen weights as", kind="choice", options=STORED, default=UNSET),
         Field(path=f"{R}restarts.max", label="Restart after failure", kind="number", unit="times", default=0, title="While it runs"),
         Field(path=f"{R}silence", label="Silent after", kind="number", unit="seconds"),
         Field(path=f"{R}host_lost", label="Host lost after", kind="number", unit="seconds"),

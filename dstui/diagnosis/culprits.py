@@ -1,0 +1,82 @@
+"""Which rank a cause began on, and whether every rank shows it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dstui.diagnosis.failure_context import FailureContext
+from dstui.diagnosis.findings import Ended, Findings, Hit
+from dstui.diagnosis.rank_resolution import first_of_host, shown
+
+A_HOST = 4
+"""Ranks in a row: the log of one host of several has no others."""
+
+
+def every_rank(context: FailureContext, hits: Sequence[Hit]) -> bool:
+    """Return whether all ranks show the cause: by their labels, or by as many tracebacks without a label as there are ranks."""
+    ranks = {hit.rank for hit in hits if hit.rank is not None and hit.signature.role in ("root", "symptom")}
+    if len(set(context.found.enqueued.values())) > 1:
+        return False  # one of them has come less far
+    if len(ranks) > 1:
+        whole_host = len(ranks) >= A_HOST and max(ranks) - min(ranks) + 1 == len(ranks)
+        named = {hit.raised.name for hit in hits if hit.raised and hit.signature.id == "USER-PY"}
+        expected = context.heard if whole_host else context.ranks | set(range(max(ranks)))
+        return len(named) <= 1 and ranks >= expected and (whole_host or len(ranks) >= context.processes)
+    children = {hit.raised.child for hit in hits if hit.raised and hit.raised.child is not None}
+    if len(children) > 1 and children == set(range(1, len(children) + 1)):
+        return True
+    unlabelled = [hit for hit in hits if hit.rank is None]
+    texts = {hit.text for hit in unlabelled if hit.raised}
+    beside = [
+        hit for hit in context.found.named if hit.rank is None and hit.text in texts
+    ]  # of tracebacks that were written into each other
+    return 1 < context.processes <= shown(unlabelled) + len(beside) or (not ranks and _all_ended_alike(context, hits))
+
+
+def _all_ended_alike(context: FailureContext, hits: Sequence[Hit]) -> bool:
+    """Whether torchrun's table has every rank as ended by itself with an exception's status, several have begun to say so, and nobody
+    speaks of a lost peer."""
+    of_launchers = sum(
+        hit.signature.id == "CHILD-FAILED" and hit.raised is not None and hit.raised.in_launcher for hit in context.found.hits
+    )
+    if context.found.tracebacks - of_launchers < 2:
+        return False
+    ended = {end.rank for end in context.bad_ends if end.exit.code == 1 and end.rank is not None}
+    peers = any(hit.signature.role in ("cascade", "symptom") and hit.signature.id != "CHILD-FAILED" for hit in context.found.hits)
+    return len(ended) >= max(context.processes, 2) and ended >= context.ranks and not peers and any(hit.raised for hit in hits)
+
+
+def first_failing(context: FailureContext, hits: Sequence[Hit]) -> tuple[int | None, bool]:
+    """Return the rank that a cause began on, and whether the text says so rather than the circumstances.
+
+    A process id, a host, and the order of two tracebacks without a label name no rank.
+    """
+    known = [hit for hit in hits if hit.rank is not None]
+    if known:
+        return known[0].rank, True
+    if context.single:
+        return 0, True
+    mentioned = {hit.rank for hit in context.found.hits if hit.rank is not None and hit.signature is hits[0].signature}
+    if len(mentioned) == 1:
+        return mentioned.pop(), True  # the program's own word for it, beside a traceback without a label
+    if any(hit.raised for hit in hits):
+        return named_by_launcher(context), True
+    rank, certain = context.suspect()
+    return (rank, certain) if rank is not None else (named_by_launcher(context), certain)
+
+
+def named_by_launcher(context: FailureContext) -> int | None:
+    """The rank that ended first by itself, as its launcher saw it: the last resort, since that is not always the first that failed."""
+    if first := next((end for end in context.bad_ends if end.root or end.exit.reported), None):
+        return first.rank
+    ends = [end for end in context.bad_ends if not end.exit.whole]
+    ranks = {_rank_of(context.found, end) for end in ends} - {None}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _rank_of(found: Findings, end: Ended) -> int | None:
+    """Return the rank that an end is told of."""
+    if end.rank is not None or not end.exit.local or end.exit.rank is None:
+        return end.rank
+    first = first_of_host(found)
+    return None if first is None else first + end.exit.rank

@@ -1,0 +1,150 @@
+"""Who said a line: the labels that launchers, schedulers and PyTorch put before it, taken off and understood."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import PurePath
+
+RANK = re.compile(r"\[rank(\d+)\]:?[ ]?", re.IGNORECASE)
+"""PyTorch's own label before tracebacks and C++ messages: the global rank."""
+LATE_RANK = re.compile(r"\[rank(\d+)\]: (?=Traceback )")
+"""The same where a progress bar had not ended its line."""
+LABELS = (
+    # docker logs and kubectl logs: a moment, and the stream.
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"), "time"),
+    # A moment as people's own wrappers put it (ts, logging, journalctl), where what stands behind it begins anew.
+    (
+        re.compile(
+            r"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)"
+            r"(?: [\w.-]+ [\w.-]+\[\d+\]:)?:? (?=Traceback|  |File \"|[\w.]*(?:Error|Exception|Interrupt)\b"
+            r"|During handling|The above|Killed\b|Segmentation fault|Bus error|Aborted\b|\[\w+\d\]:|\d{1,5}: |\[\d+,\d+\]|$)"
+        ),
+        "time",
+    ),
+    # Ray, and SkyPilot, whose rank is a node's.
+    (re.compile(r"\((?:\w+ pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
+    (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),
+    # srun --label: the task's number, which is a rank or, under torchrun, a node.
+    (re.compile(r" {0,8}(\d{1,5}): ?"), "task"),
+    # Wrappers that number their nodes: [node-0]: …
+    (re.compile(r"\[((?:node|worker|pod|host|master)-?\d{1,4})\]:? "), "host"),
+    # torchrun --tee: role and local rank.
+    (re.compile(r"\[(?:default|trainer|worker|\w*role\w*)(\d+)\]:"), "local"),
+    # dstui --headless and dstui logs; hydra of MPICH and Intel MPI; mpirun --tag-output.
+    (re.compile(r"\[ *(\d{1,5})\](?: (?! +\d+ )|: ?(?=\S))"), "rank"),
+    # Open MPI 1 to 5, with a timestamp or without; Horovod; SageMaker.
+    (
+        re.compile(
+            r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4} ?)?"
+            r"\[(?:[\w.@-]+,)?(?:mpirank:)?(\d{1,5})(?:,[\w.-]+)?\]<std(?:out|err)>:? ?"
+        ),
+        "rank",
+    ),
+    # pdsh: the host's name, or its address.
+    (
+        re.compile(
+            r"((?:[A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})): "
+            r"(?=\[|Traceback|  |\w+(?:Error|Interrupt|Exception)\b|exit status|[WEI]\d{4} |\d+: |Fatal )"
+        ),
+        "host",
+    ),
+)
+REPORTED = re.compile(
+    r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]"
+    r"|\brank(\d{1,5})\[\d+\]\[|\bRank (\d{1,5}), Local Rank \d"
+    r"|(?i:(?:^|[\[(<|,] ?|- )(?:global[_ ])?rank ?[=:#-]? {0,3}(\d{1,5})(?: ?[\])>|]| - |: ))"
+)
+"""A rank that the program, or NCCL's watchdog, names itself by: `[Rank 2] …`, `rank: 2 | …`, `[util:158, rank=2] …`."""
+UNRECOGNIZED = re.compile(r"unrecognized arguments: .*--local[-_]rank[= ](\d{1,5})\b")
+ANY_RANK = re.compile(r"(?i)\brank ?[-_=:#]? ?(\d{1,5})\b(?!:\d)|(?<=[a-zA-Z])rank[-_]?(\d{1,5})\b")
+ENOUGH, MOSTLY = 6, 0.8
+"""Lines at the beginning of a file of which so many name one rank that the file is that rank's."""
+FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+WARNED = re.compile(r":\d+: \w*Warning: ")
+"""How Python prints a warning."""
+NOT_HOSTS = frozenset(
+    {"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main", "wandb", "traceback"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What stands before a line. `stream` tells interleaved outputs of one file from each other."""
+
+    text: str
+    """The line without it."""
+    stream: str = ""
+    rank: int | None = None
+    host: str | None = None
+    task: int | None = None
+    """The number of srun's label: a rank only where each task is one."""
+    local: int | None = None
+    """The number of torchrun's label: the rank on its host, which is the rank only where there is one host."""
+
+
+def read_label(line: str, *, late: bool = True) -> Label:
+    """Take the labels off a line; `late`: also a rank's that stands behind other words before a traceback."""
+    stream, rank, host, task, local, text = "", None, None, None, None, line
+    for _ in range(3):
+        for pattern, kind in LABELS:
+            found = pattern.match(text)
+            if found is None or (kind == "host" and (host or is_no_host(found[1]))):
+                continue
+            stream += found[0].strip()
+            text = text[found.end() :]
+            if kind == "task":
+                task = int(found[1])
+            elif kind == "rank":
+                rank = int(found[1])
+            elif kind == "local":
+                local = int(found[1])
+            elif kind == "host":
+                host = next((name for name in found.groups() if name), None)
+            break
+        else:
+            break
+    if found := RANK.match(text) or (LATE_RANK.search(text) if late else None):
+        rank, stream, text = int(found[1]), f"rank{found[1]}", text[found.end() :]
+        while text.startswith(found[0]):  # said twice
+            text = text[len(found[0]) :]
+    return Label(text, stream, rank, host, task, local)
+
+
+def is_no_host(name: str | None) -> bool:
+    """Return whether a name before a colon is a program's, a class's or a level's."""
+    return name is not None and (
+        name.lower() in NOT_HOSTS or name.lower().endswith(("error", "exception", "interrupt", "exit", "timeout", "warning", ".sh", ".py"))
+    )
+
+
+def rank_in(text: str) -> int | None:
+    """Return the rank that a line names as its own: `[Rank 2] Watchdog caught …`."""
+    found = REPORTED.search(text[:200])
+    return int(next(filter(None, found.groups()))) if found else None
+
+
+def local_in(text: str) -> int | None:
+    """Return the rank on its host, where the line is a parser's that does not know the launcher's argument."""
+    found = UNRECOGNIZED.search(text)
+    return int(found[1]) if found else None
+
+
+def rank_of_beginning(lines: list[str]) -> int | None:
+    """The rank whose own log a file is, by its first lines: most of them name it, and none another. Not rank 0, which may speak for all."""
+    lines = list(takewhile(lambda line: "Traceback" not in line, lines))
+    ranks = [{int(found[1] or found[2]) for found in ANY_RANK.finditer(line)} for line in lines]
+    named = set().union(*ranks)
+    most = sum(map(bool, ranks)) >= max(ENOUGH, MOSTLY * len(lines))
+    return named.pop() or None if most and len(named) == 1 else None
+
+
+def rank_of_file(path: str) -> int | None:
+    """Return the rank that a file's name tells: rank_3.log, 2026-01-01_rank3.log, or torchrun's attempt_0/3/stderr.log."""
+    pure = PurePath(path)
+    if found := FILE_RANK.search(pure.name):
+        return int(found[1])
+    if pure.name in ("stdout.log", "stderr.log") and pure.parent.name.isdigit():
+        return int(pure.parent.name)
+    return None

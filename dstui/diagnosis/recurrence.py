@@ -1,0 +1,61 @@
+"""Failures of one's own runs, from their records alone: which host, or rank, was the first to fail again and again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.records import JobStatus
+from dstui.jobs.store.status import ranks_of
+
+LATEST = 5
+"""The failures that are looked at: those of long ago were on other hosts."""
+LEAST = 3
+"""Failures of which the same one was the first, below which it says nothing."""
+FAILED = frozenset({"failed", "lost"})
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    """Who failed first in one run."""
+
+    folder: JobFolder
+    rank: int
+    host: str | None
+    several_hosts: bool
+
+
+def failure_of(folder: JobFolder, status: JobStatus | None) -> FailedRun | None:
+    """Return who failed first in a run; None where it did not fail, or its records do not tell."""
+    if status is None or status.state not in FAILED:
+        return None
+    ranks = ranks_of(folder, status)
+    first = ranks.first_failure
+    if first is None:
+        return None
+    hosts = {rank.host for rank in ranks.ranks.values()}
+    return FailedRun(folder, first, ranks.ranks[first].host, several_hosts=len(hosts) > 1)
+
+
+def latest_failures(runs: Iterable[tuple[JobFolder, JobStatus | None]]) -> list[FailedRun]:
+    """Return the latest failures among runs that are given oldest first."""
+    found: list[FailedRun] = []
+    for folder, status in reversed(list(runs)):
+        if (failure := failure_of(folder, status)) is not None:
+            found.append(failure)
+        if len(found) == LATEST:
+            break
+    return found[::-1]
+
+
+def repeated(failures: list[FailedRun]) -> str:
+    """Return who was first in most of the failures, as a sentence; empty where nobody was."""
+    hosts = Counter(one.host for one in failures if one.several_hosts and one.host)
+    ranks = Counter(one.rank for one in failures)
+    named = [(count, host) for host, count in hosts.most_common(1)] or [(count, f"Rank {rank}") for rank, count in ranks.most_common(1)]
+    if not named or named[0][0] < LEAST or 2 * named[0][0] <= len(failures):
+        return ""
+    count, who = named[0]
+    return f"{who} was first in {count} of the last {len(failures)} failures here."

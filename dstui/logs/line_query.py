@@ -1,0 +1,139 @@
+"""The filter of a log as people type it: `loss|eval !step r0-3 level:warn host:h2 since:10m`.
+
+Every word must hold, and `!` negates one: a regular expression, ranks, a part of a host's name, the least level, a time.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+from dstui.logs.levels import ALL, ERROR, WARNING
+from dstui.logs.time_parsing import parse_moment
+from dstui.plan.patterns import Expression, compile_pattern
+
+LEVELS = {"warn": WARNING, "warning": WARNING, "error": ERROR, "err": ERROR, "all": ALL}
+RANKS = re.compile(r"r(\d{1,7})(?:-(\d{1,7}))?((?:,\d{1,7}(?:-\d{1,7})?)*)")
+ESCAPED = re.compile(r"\\.")
+ENDS = re.compile(r"\\[Az]|\(\?")
+"""What means something else in many lines than in one."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Regular expressions of which a line must match each of `wanted` and none of `unwanted`."""
+
+    wanted: tuple[Expression, ...] = ()
+    unwanted: tuple[Expression, ...] = ()
+    needed: tuple[Expression, ...] = ()
+    """The wanted ones, to be matched in the bytes of many lines at once."""
+
+    def match(self, line: str) -> bool:
+        """Return whether a line is shown."""
+        return all(each.search(line) for each in self.wanted) and not any(each.search(line) for each in self.unwanted)
+
+    def may_match(self, lines: bytes) -> bool:
+        """Return False where none of these lines can match, as written without colours and carriage returns."""
+        return all(each.search(lines) for each in self.needed)
+
+
+@dataclass(frozen=True)
+class LineQuery:
+    """A parsed filter. Ranks and hosts that are empty mean all of them."""
+
+    text: str = ""
+    texts: Texts | None = None
+    ranks: tuple[range, ...] = ()
+    no_ranks: tuple[range, ...] = ()
+    hosts: tuple[str, ...] = ()
+    no_hosts: tuple[str, ...] = ()
+    least: int = ALL
+    since: float = nan
+    """Seconds since the epoch before which a line is not shown; NaN without a limit."""
+
+    @property
+    def chooses_ranks(self) -> bool:
+        """Return whether it leaves out the logs of some ranks altogether."""
+        return bool(self.ranks or self.no_ranks or self.hosts or self.no_hosts)
+
+    def has_rank(self, rank: int, host: str) -> bool:
+        """Return whether lines of this rank are shown."""
+        if any(rank in some for some in self.no_ranks) or any(name in host for name in self.no_hosts):
+            return False
+        wanted = not self.ranks or any(rank in some for some in self.ranks)
+        return wanted and (not self.hosts or any(name in host for name in self.hosts))
+
+
+def parse_line_query(text: str, latest: float) -> LineQuery:
+    """Parse a filter. `latest`: the moment from which `since:10m` is counted back. Raises ValueError with a sentence."""
+    try:
+        words = shlex.split(text.replace("\\", "\\\\"))  # quotes keep a blank in a word; a backslash belongs to the expression
+    except ValueError:
+        raise ValueError("a quote is not closed") from None
+    least, since = ALL, nan
+    parts: dict[str, list[Any]] = {name: [] for name in ("ranks", "no_ranks", "hosts", "no_hosts", "wanted", "unwanted")}
+    for word in words:
+        negated = word.startswith("!") and len(word) > 1
+        name, colon, value = (word := word[negated:]).partition(":")
+        if match := RANKS.fullmatch(word):
+            parts["no_ranks" if negated else "ranks"] += _ranges(match[0][1:])
+        elif colon and name == "host" and value:
+            parts["no_hosts" if negated else "hosts"].append(value)
+        elif colon and name in ("level", "since"):
+            if negated:
+                raise ValueError(f"{name}: cannot be negated")
+            least = _level(value) if name == "level" else least
+            since = _since(value, latest) if name == "since" else since
+        else:
+            parts["unwanted" if negated else "wanted"].append(word)
+    wanted, unwanted = parts.pop("wanted"), parts.pop("unwanted")
+    matching, refused = tuple(map(_expression, wanted)), tuple(map(_expression, unwanted))
+    texts = Texts(matching, refused, tuple(_in_many_lines(word) for word in wanted if not ENDS.search(word)))
+    chosen = {name: tuple(some) for name, some in parts.items()}
+    return LineQuery(text.strip(), texts if wanted or unwanted else None, **chosen, least=least, since=since)
+
+
+def _ranges(text: str) -> Iterator[range]:
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        yield range(int(low), int(high or low) + 1)
+
+
+def _level(value: str) -> int:
+    if value.lower() not in LEVELS:
+        raise ValueError(f"level:{value} is none; write level:warn or level:error")
+    return LEVELS[value.lower()]
+
+
+def _since(value: str, latest: float) -> float:
+    moment = parse_moment(value, latest)
+    if moment is None:
+        raise ValueError(f"since:{value} is no time; write since:10m or since:14:02")
+    return moment
+
+
+def _expression(word: str) -> Expression:
+    try:
+        return compile_pattern(word, ignore_case=has_no_capitals(word))
+    except ValueError as error:
+        raise ValueError(f"{word}: {error}") from None
+
+
+def _in_many_lines(word: str) -> Expression:
+    return compile_pattern(f"(?m){word}", ignore_case=has_no_capitals(word), in_bytes=True)
+
+
+def has_no_capitals(pattern: str) -> bool:
+    r"""Return whether case does not matter (smart case): no capital is written, those of classes such as \S aside."""
+    bare = ESCAPED.sub("", pattern)
+    return bare == bare.lower()
+
+
+def as_word(pattern: str, *, regex: bool) -> str:
+    """Return a search as a word of a filter."""
+    word = pattern if regex else re.escape(pattern)
+    return f'"{word}"' if any(char in word for char in " '#") else word

@@ -1,0 +1,72 @@
+"""The Plans that come with dstui: what each is for, and whether its model fits on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dstui.base.files import FileProblem
+from dstui.documents.plan_files import SHIPPED
+from dstui.plan import Plan, PlanError
+from dstui.tui.dialogs.dialog import Answer, Ask
+from dstui.tui.kit.text_row import BLANK, Row, paragraph, row
+from dstui.tui.kit.tools import in_thread
+
+if TYPE_CHECKING:
+    from dstui.machine.snapshot import Machine
+
+
+class Shipped(Ask):
+    """The result is the name of a Plan."""
+
+    def __init__(self, machine: Machine | None, model: str = "") -> None:
+        """`model`: the hub id that the script of the folder names; "" where it names none."""
+        super().__init__("Plans that come with dstui", "", [Answer("", name, name) for name in SHIPPED])
+        self.machine, self.model = machine, model
+        self.figures: dict[str, str] = {}
+
+    def on_mount(self) -> None:
+        """Draw the names, and reckon beside the screen."""
+        super().on_mount()
+        if self.machine is not None:
+            in_thread(self, self._weigh)
+
+    def lines(self) -> list[Row]:
+        """Each Plan with its figures, and below it what it is for."""
+        of = f"of {self.model}, which the script names" if self.model else "of the model that each Plan names; yours may differ"
+        rows = [*paragraph(f"Each is opened for the script of this folder. Memory per GPU, or host RAM, is {of}.", self.room, "dim"), BLANK]
+        for name, purpose in SHIPPED.items():
+            rows.append(row(name, right=[(self.figures.get(name, ""), "set")], key=name))
+            rows += paragraph(f"  {purpose}", self.room, "dim")
+        return rows
+
+    def _weigh(self) -> None:
+        for name, text in self._estimates():
+            self.app.call_later(self._show, name, text)
+
+    def _show(self, name: str, text: str) -> None:
+        self.figures[name] = text
+        if self.is_attached:
+            self.redraw()
+
+    def _estimates(self) -> Iterator[tuple[str, str]]:
+        from dstui.assess import assess
+        from dstui.documents.open import open_document
+        from dstui.surroundings import gather
+        from dstui.tui.forms.steps.figures import figure
+
+        assert self.machine is not None
+        for name in SHIPPED:
+            with suppress(FileProblem, PlanError):
+                plan = self._of_this_model(open_document(name).plan)
+                target, facts = gather(plan, self.machine)
+                source = plan.model.source if plan.model is not None else None
+                model = (source or "").rpartition("/")[2]
+                found = assess(target, facts).forecast
+                if found is not None:
+                    yield name, f"{model} {figure(found)}".strip()
+
+    def _of_this_model(self, plan: Plan) -> Plan:
+        named = self.model and plan.model is not None and plan.model.source
+        return plan.set("model.source", self.model) if named else plan

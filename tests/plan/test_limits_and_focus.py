@@ -1,0 +1,41 @@
+"""Limits of a composed tree, messages of rare YAML errors, and the model of a Plan as one of its models sees it."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from dstui.base.limits import MAX_DEPTH
+from dstui.plan import PlanError, load
+from dstui.plan.document import DocumentError, walk_nodes
+
+SEVERAL = """\
+version: 1
+job: {script: t.py}
+model: {source: ./base, sequence_length: 512}
+models:
+  a: {role: train, model: {sequence_length: 128}, deepspeed: {train_micro_batch_size_per_gpu: 1}}
+  b: {role: train, model: {params: 1e9}, deepspeed: {train_micro_batch_size_per_gpu: 1}}
+"""
+
+
+@pytest.mark.parametrize("opening, closing", [("[", "]"), ("{a: ", "}")])
+def test_a_tree_is_walked_to_the_depth_limit_and_no_further(opening: str, closing: str) -> None:
+    def count(depth: int) -> int:
+        return len(list(walk_nodes(yaml.compose(opening * depth + "1" + closing * depth))))
+
+    assert count(MAX_DEPTH - 2) > MAX_DEPTH - 2
+    with pytest.raises(DocumentError):
+        count(MAX_DEPTH + 2)
+
+
+def test_an_error_without_a_sentence_of_its_own_keeps_yamls_words_and_context() -> None:
+    with pytest.raises(PlanError, match=r"did not find expected .* \(while parsing a flow sequence\)"):
+        load("version: 1\njob: {args: [a b: c: d}\n")
+
+
+def test_a_model_of_several_overrides_only_what_its_own_section_says() -> None:
+    plan = load(SEVERAL)
+    a, b = plan.focused_on("a").model, plan.focused_on("b").model
+    assert a and (a.source, a.sequence_length) == ("./base", 128)
+    assert b and (b.source, b.params, b.sequence_length) == (None, 1e9, 512)
