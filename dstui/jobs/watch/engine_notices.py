@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from statistics import median
 from typing import Any
 
 from dstui.jobs.engine.lines import EngineMade, HookFault, LoneOptimizer, Report
@@ -11,10 +12,12 @@ from dstui.jobs.engine.resolved import read_planned, resolve
 from dstui.jobs.store.events import Notice
 from dstui.jobs.store.folder import JobFolder
 
-ALONE, OTHER, OVERRIDDEN, UNOBSERVED = "alone", "other-configuration", "overridden", "not-observed"
+ALONE, OTHER, OVERRIDDEN, UNOBSERVED, STRAGGLER = "alone", "other-configuration", "overridden", "not-observed", "straggler"
 """Values of `Notice.code`."""
 STRICT = (ALONE, OTHER, OVERRIDDEN)
 """Codes of a run that does not train as its Plan says: what a strict launch ends."""
+SLOWER, LEAST = 2.0, 0.05
+"""A straggler's own part of a step takes so many times that of the others, and so many seconds at least."""
 PATIENCE, IMPORTED = 3.0, 7.0
 """Seconds that the other ranks get to step, once one has without an engine; and all, to make one where deepspeed is imported."""
 
@@ -29,6 +32,7 @@ class EngineNotices:
         self._since: float | None = None
         self._made: set[int] = set()
         self._sentences: set[str] = set()
+        self._stragglers: set[int] = set()
 
     def take(self, rank: int, report: Report) -> list[Notice]:
         """Return what a report of a rank gives to say at once."""
@@ -52,6 +56,18 @@ class EngineNotices:
         if (imported or len(alone) < len(living)) and time.monotonic() - self._since < (IMPORTED if imported else PATIENCE):
             return []
         return self._once(Notice(lone_sentence(list(alone.values())), code=ALONE))
+
+    def straggler(self, own: Mapping[int, float]) -> list[Notice]:
+        """The rank that all others wait for, by the seconds of a step that each rank spends by itself."""
+        if len(own) < 2:
+            return []
+        slowest = max(own, key=lambda rank: own[rank])
+        usual = median(seconds for rank, seconds in own.items() if rank != slowest)
+        if slowest in self._stragglers or own[slowest] < LEAST or own[slowest] < SLOWER * usual:
+            return []
+        self._stragglers.add(slowest)
+        text = f"rank {slowest} is the straggler: its own part of a step (data and forward) takes {own[slowest]:.3g} s, "
+        return self._once(Notice(f"{text}that of the others {usual:.2g} s; they wait for it", code=STRAGGLER))
 
     def compare(self, made: EngineMade) -> Notice | None:
         """Return how the configuration of an engine differs from the Plan's."""

@@ -35,6 +35,8 @@ REFRESH = 1.0
 """Seconds between two looks whether the supervisor is still there."""
 FILES_ASIDE, FILES_OF_A_RANK = 256, 2
 """Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
+STEADY = 20
+"""Steps of every rank after which one may be called a straggler."""
 QUIET = 3.0
 """Seconds without a sign of life after which a rank's phase is looked for, and between two such looks."""
 PACE = 60
@@ -270,6 +272,8 @@ class Follower:
             if time.monotonic() >= deadline:
                 break
         notices = self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
+        if all(view.engine_step is not None and view.engine_step >= STEADY for view in self.ranks.values()):
+            notices += self._engine_notices.straggler({n: v.own_seconds for n, v in self.ranks.items() if v.own_seconds is not None})
         self.warnings += [notice.text for notice in notices]
         return [*events, *notices]
 

@@ -67,7 +67,7 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
     if not (gpu or memory or node or step):
         return None
     scales = (
-        _ratio(gpu, estimate.gpu.bytes) or _ratio(memory, estimate.allocated) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
+        _ratio(memory, estimate.allocated) or _ratio(gpu, estimate.gpu.bytes) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
         _ratio(step, estimate.speed.step if estimate.speed else None),
     )
     ended = format_iso(status.ended) if status.ended else ""
