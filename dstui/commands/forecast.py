@@ -126,6 +126,8 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
     if found.speed:
         s = found.speed
         yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s, {_seconds(s.step)} a step; bound by {s.bound_by}"
+    if found.corrected:
+        yield found.corrected
     for name, need in (("GPU", found.gpu), ("RAM", found.host)):
         if need.bytes:
             yield ""

@@ -221,7 +221,7 @@ class DstuiApp(TerminalApp):
     def _gpus_refreshed(self, event: messages.GpusRefreshed) -> None:
         from dstui.machine.live import update_states
 
-        if (machine := self.session.state.machine) is not None:
+        if (machine := self.session.state.machine) is not None and not machine.recorded:
             self.session.machine_probed(update_states(machine, event.states))
 
     def _follow_gpus(self) -> None:

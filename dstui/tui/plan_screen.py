@@ -221,10 +221,13 @@ class PlanScreen(MainScreen):
 
         FillingHoles(self.app, self.session).ask(name)
 
-    def action_recommend(self) -> None:
-        """The plans that fit, the best first."""
+    def action_recommend(self, elsewhere: int = 0) -> None:
+        """The plans that fit, the best first; `elsewhere`: on a machine that is named first."""
         self.form.close()
-        self.forecasting.recommend()
+        if elsewhere:
+            self.forecasting.plan_elsewhere()
+        else:
+            self.forecasting.recommend()
 
     def action_breakdown(self) -> None:
         """Show what fills the memory, part by part."""
@@ -252,6 +255,10 @@ class PlanScreen(MainScreen):
     def action_write(self) -> None:
         """Write ds_config.json, the command and so on to a folder."""
         self.writing.ask()
+
+    def action_write_script(self) -> None:
+        """The script with DeepSpeed's lines, as a new file that the Plan then trains."""
+        self.writing.write_script()
 
     def action_copy(self) -> None:
         """The chosen file, or ds_config.json."""

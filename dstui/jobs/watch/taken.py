@@ -79,6 +79,8 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
         step_seconds=step,
         memory_scale=scales[0],
         step_scale=scales[1],
+        host_scale=_ratio(node, estimate.host.bytes) if estimate.gpu.bytes else None,
+        settings=estimate.setup.settings if estimate.setup and not estimate.setups else "",
     )
 
 

@@ -36,7 +36,7 @@ def memory_rows(state: State, width: int, most: int) -> list[Row]:
     if most < len(places):
         decides = estimate.bound if estimate.bound in places else next(iter(places))
         return place_rows({decides: places[decides]}, width)
-    return [*place_rows(places, width), *speed_rows(estimate, width), *_measured_row(state.outlook.runs, width)][:most]
+    return [*place_rows(places, width), *speed_rows(estimate, width), *_measured_row(estimate.corrected, state.outlook.runs, width)][:most]
 
 
 def needed(estimate: Forecast) -> dict[str, Need]:
@@ -97,9 +97,9 @@ def speed_rows(estimate: Forecast, width: int) -> list[Row]:
     return [row((fit(f"{'≈':<{NAME}} {tokens(estimate)} tokens/s, bound by {estimate.speed.bound_by}", width), "dim"))]
 
 
-def _measured_row(runs: Sequence[Taken], width: int) -> list[Row]:
-    """Return what the last run of this model took here."""
-    return [_dim(f"measured: {runs[-1]}", width)] if runs else []
+def _measured_row(corrected: str, runs: Sequence[Taken], width: int) -> list[Row]:
+    """Return what the last run of this model took here, and how the runs have corrected the figures."""
+    return [_dim("; ".join(filter(None, (f"measured: {runs[-1]}", corrected))), width)] if runs else []
 
 
 def tokens(estimate: Forecast) -> str:

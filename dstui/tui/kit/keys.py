@@ -69,6 +69,7 @@ KEYS: Final = (
     KeyHint("1,2,3,4,5,6,7,8,9,0", "digit", "step", "The step with this number; on the run, the log of the rank with it.", display="1-9"),
     KeyHint("x", "fix", "fix", "Apply the fix of the finding under the cursor, or of the first; on the run, of the diagnosis.", hint=4),
     KeyHint("f5", "fix", "fix", "The same, also while typing.", ANYWHERE | TYPING, priority=True, display="F5"),
+    KeyHint("H", "recommend(1)", "hardware", "Plan for a machine that is not here, by name: 8xH100-80.", FORM | REVIEW),
     KeyHint("r", "recommend", "plans", "The plans that fit this machine, the best first; Enter takes one.", FORM | REVIEW, 7),
     KeyHint("O", "other_model", "other model", "The next of several models: forms and preview are about it then.", FORM, 6),
     KeyHint("A", "add_model", "add model", "One more model in this run, a teacher or a second one to train.", FORM),
