@@ -318,11 +318,3 @@ class DstuiApp(TerminalApp):
         from dstui.tui.commands import Palette
 
         self.push_screen(Palette())
-
-    def search_themes(self) -> None:
-        """The palette of colours."""
-        from textual.theme import ThemeProvider
-
-        from dstui.tui.commands import Palette
-
-        self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))

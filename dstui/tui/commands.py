@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
@@ -31,7 +31,6 @@ class Performer(Protocol):
     def show_step(self, step: Step) -> None: ...
     async def perform(self, key: KeyHint) -> None: ...
     def show_code(self) -> None: ...
-    def action_change_theme(self) -> None: ...
 
 
 class Command(NamedTuple):
@@ -112,7 +111,7 @@ class Commands(Provider):
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
         yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
-        yield Command("Theme", "Other colours, which are remembered.", app.action_change_theme)
+        yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         yield Command(
             "Screenshot",
             "Write what is on the screen to a picture (SVG) in the current folder.",
@@ -127,3 +126,10 @@ def actions(pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], obj
         if key.name and key.name not in LEFT_OUT and key.action not in listed:
             listed.add(key.action)
             yield Command(f"{key.label.capitalize()} ({key.shown})", key.help, partial(perform, key))
+
+
+def search_themes(app: App[Any]) -> None:
+    """Open a palette of the themes."""
+    from textual.theme import ThemeProvider
+
+    app.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))

@@ -49,7 +49,7 @@ class PlanScreen(MainScreen):
         """The field that was asked for last."""
         self.last_form = self.step
         """Where escape leads back to."""
-        self.tab_line, self.step_list = TabLine(), StepList()
+        self.tab_line, self.step_list = TabLine(self.show_tab), StepList()
         self.form, self.hint, self.preview, self.checks, self.memory = Form(session), Hint(), Preview(), Checks(), Memory()
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
@@ -138,21 +138,11 @@ class PlanScreen(MainScreen):
             self.form.show_step(step, self.session.state, path)
             self.show_tab("form")
         else:
-            self._show_review(path)
+            self.review = self.review or _mount_review(self.body)
+            self.review.open(self.session.state.plan, path)
+            self.show_parts()
         if self.app.is_running:
             self.draw()
-
-    def _show_review(self, name: str = "") -> None:
-        if self.review is None:
-            from dstui.tui.forms.review import Review
-
-            self.review = Review()
-            self.body.mount(self.review)
-        if name:
-            self.review.names.cursor = name
-        self.review.names.focus()
-        self.show_parts()
-        self.review.find_last_run(self.session.state.plan)
 
     def show_tab(self, tab: str) -> None:
         """On a narrow screen, which of the three is seen; everywhere, which has the focus."""
@@ -180,10 +170,6 @@ class PlanScreen(MainScreen):
     @on(PathChosen)
     def _path_chosen(self, event: PathChosen) -> None:
         self.jump(event.path)
-
-    @on(TabLine.TabPicked)
-    def _tab_picked(self, event: TabLine.TabPicked) -> None:
-        self.show_tab(event.tab)
 
     # What the keys do
 
@@ -303,3 +289,12 @@ class PlanScreen(MainScreen):
             self.review.names.focus()
         else:
             self.show_step(self.last_form)
+
+
+def _mount_review(body: Horizontal) -> Review:
+    """Return the review, mounted when it is first seen."""
+    from dstui.tui.forms.review import Review
+
+    review = Review()
+    body.mount(review)
+    return review

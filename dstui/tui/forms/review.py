@@ -51,6 +51,13 @@ class Review(Horizontal):
         self.names, self.verdict = RowList(id="review-names", classes="pane"), RowList(id="review-verdict", classes="pane")
         self.content = RowList(id="review-content", classes="pane")
 
+    def open(self, plan: Plan, name: str = "") -> None:
+        """Take the focus, with the cursor on a name where one is given."""
+        if name:
+            self.names.cursor = name
+        self.names.focus()
+        self.find_last_run(plan)
+
     def find_last_run(self, plan: Plan) -> None:
         """Say what differs from the last run of this name; a thread looks for it."""
         in_thread(self, partial(self._find_last_run, plan))
