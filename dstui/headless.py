@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from typing import Any
 
 import dstui
 from dstui.assess import assess
-from dstui.base.files import FileProblem
+from dstui.base.files import FileProblem, write_atomic
 from dstui.base.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
 from dstui.documents.open import open_document
@@ -31,7 +32,7 @@ from dstui.jobs.control.stop import stop
 from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Metric, Notice, RankState, Started
-from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
 from dstui.jobs.store.records import JobStatus
 from dstui.jobs.watch.follow import Follower
@@ -41,7 +42,8 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.plan.holes import describe_open_holes, fill_holes, find_holes, unescape_holes
-from dstui.render.artifacts import artifacts
+from dstui.render.artifacts import artifacts, ds_configs
+from dstui.render.config_files import PLACEHOLDER, config_name, with_paths
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
 from dstui.surroundings import gather
@@ -120,6 +122,12 @@ def _run_command(plan: Plan, args: argparse.Namespace) -> int:
     if args.detach or args.json or args.run_dir or args.strict:
         return refuse("--detach, --json, --run-dir and --strict do not go with job.command: its launches get job folders of their own")
     words = [unescape_holes(word) for word in plan.job.command]
+    if any(PLACEHOLDER.search(word) for word in words):
+        try:
+            config = _write_configs(plan)
+        except (OSError, FileProblem) as error:
+            return refuse(f"cannot write the configuration of job.command: {error}")
+        words = [with_paths(word, config) for word in words]
     package = str(Path(dstui.__file__).parent.parent)
     program = f"import sys; sys.path.insert(0, {package!r}); from dstui.cli import main; sys.exit(main())"
     flush()
@@ -129,6 +137,15 @@ def _run_command(plan: Plan, args: argparse.Namespace) -> int:
         return refuse(f"job.workdir: {error.strerror}: {error.filename}")
     environment = {**os.environ, **{name: unescape_holes(value) for name, value in plan.cluster.env.items()}}
     os.execve(sys.executable, [sys.executable, "-I", "-c", program, "run", "--", *words], environment)
+
+
+def _write_configs(plan: Plan) -> str:
+    """Write the configurations that a command names, and return the path of ds_config.json: its launches copy them into job folders."""
+    folder = Path.cwd() / RUNS_FOLDER / f"config-{re.sub(r'[^A-Za-z0-9_-]', '_', plan.name or '')[:80]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for artifact in ds_configs(plan):
+        write_atomic(folder / artifact.name, artifact.text, replace=True)
+    return str(folder / config_name(""))
 
 
 def _show(target: Target) -> int:

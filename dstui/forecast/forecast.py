@@ -27,11 +27,12 @@ from dstui.forecast.memory import (
 )
 from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
 from dstui.forecast.rates import Rates, rates_of, with_measured
-from dstui.forecast.setup import Setup, configurations, setup_of
+from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
 from dstui.forecast.speed import Speed, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
+from dstui.plan.handed_over import named_files
 from dstui.plan.model import Model
 from dstui.plan.parallelism import sp_size
 
@@ -160,7 +161,8 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     Plan names one. `gpu_memory`: bytes of a GPU, where no machine is at hand. `measured`: what `--calibrate` found here.
     """
     if not any(configurations(plan).values()):
-        return Forecast(problem=EMPTY)
+        named = next((file.name for file in named_files(plan)), None)
+        return Forecast(problem=NOT_READ.format(named) if named else EMPTY)
     room = capacity_of(plan, machine, pool, gpu_memory)
     models, reported = models_of(plan, facts, room, machine)
     rates = rates_for(models, room, machine, measured)
@@ -188,6 +190,7 @@ EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
 )
+NOT_READ = "{} was not here to be read, so nothing is known of ZeRO, precision and batch: import the launch where the file is"
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -209,8 +212,9 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
         if mine is None:
             continue
         model = plan.focused_on(name).model
+        options = {**mine.options, **options_of(plan.job.args)}
         setup, notes = setup_of(
-            fill_auto(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
+            add_optimizer(fill_auto(config, plan.job.integration, plan.accelerate, options), plan.job.integration, options),
             model,
             plan.job.integration,
             ranks=room.ranks,
@@ -323,7 +327,7 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> N
     peak = room.peak
     around = {"cuda_context": CUDA_CONTEXT, "nccl_buffers": nccl_bytes(setup), "allocator": peak * WASTED[setup.stage]}
     more = sum(around.values())
-    parts = whole({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
+    parts = round_parts({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
     moments = {moment: int(size + more) for moment, size in room.moments.items()}
     fixed = more - around["allocator"]
     low, high = peak * INSIDE / wide + fixed, peak * fragmented(setup) * wide + fixed
@@ -348,7 +352,7 @@ def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
     point = ranks * (most + process)
     pinned = 1.3 if setup.pinned and setup.optimizer_offload != "none" and not capacity.on_cpu else 1.05
     return Need(
-        parts=whole({part: ranks * size for part, size in {**parts, "processes": process}.items() if size > 0}, point),
+        parts=round_parts({part: ranks * size for part, size in {**parts, "processes": process}.items() if size > 0}, point),
         moments={moment: int(ranks * (size + process)) for moment, size in moments.items()},
         bytes=int(point),
         range=(int(point * 0.9), int(ranks * (most * pinned + process * 1.5))),
@@ -362,11 +366,11 @@ def scaled(need: Need, part: Scale, spread: float) -> Need:
         return need
     total = need.bytes * part.scale
     moments = {moment: int(size * part.scale) for moment, size in need.moments.items()}
-    parts = whole({name: size * part.scale for name, size in need.parts.items()}, total)
+    parts = round_parts({name: size * part.scale for name, size in need.parts.items()}, total)
     return replace(need, parts=parts, moments=moments, bytes=int(total), range=(int(total * max(1 - spread, 0)), int(total * (1 + spread))))
 
 
-def whole(parts: Mapping[str, float], total: float) -> dict[str, int]:
+def round_parts(parts: Mapping[str, float], total: float) -> dict[str, int]:
     """Round parts to integers that add up to the total."""
     rounded = {part: int(size) for part, size in parts.items() if size >= 1}
     if rounded:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dstui.forecast.architecture import KNOWN, Architecture, Config, ModelProblem, TensorShape, architecture
+from dstui.forecast.architecture.hybrids import HYBRIDS
 from dstui.plan.model import Lora, Model
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
@@ -84,7 +85,11 @@ def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> M
         found = architecture(config)
     except ModelProblem as problem:
         return _guessed(config, source) or unknown_model(source, str(problem))
-    return ModelFacts(source=source, params=found.params, architecture=found)
+    notes = (NOT_MEASURED.format(found.kind),) if found.kind in HYBRIDS else ()
+    return ModelFacts(source=source, params=found.params, architecture=found, notes=notes)
+
+
+NOT_MEASURED = "the activations of {}'s layers without attention were not measured: those of layers with attention are assumed"
 
 
 def _guessed(config: Mapping[str, Any], source: str) -> ModelFacts | None:

@@ -243,7 +243,7 @@ def frugal_setup(one: Modelled) -> Setup:
 
 
 def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
-    """Where nothing fits: more GPUs, a shorter sequence, LoRA, more RAM; each only where it would be enough."""
+    """Yield what would make it fit: more GPUs, a shorter sequence, LoRA, more RAM; each only where it is enough."""
     frugal = frugal_setup(one)
     loading = forecast_of(one, frugal, room, Rates())
     if loading.host.verdict == "too big" and loading.host.peak == BUILD:
@@ -279,7 +279,7 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
 
 
 def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False) -> bool:
-    """Whether a model fits under another setup, and in as much room on more GPUs."""
+    """Return whether a model fits under another setup, also with as much room on more GPUs."""
     n = counts(one.facts, one.model, persistence=setup.persistence)
     assert n is not None
     mine = replace(one, setup=setup)

@@ -237,6 +237,28 @@ def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int
     return max(micro, 1), max(steps, 1)
 
 
+TRAINERS_OPTIMIZERS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "paged_adamw", "paged_adamw_32bit"), "torch_adamw"
+    ),
+    **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"), "adamw8bit"),
+    **dict.fromkeys(("lion_32bit", "paged_lion_32bit"), "lion"),
+    "adafactor": "adafactor",
+    "adagrad": "adagrad",
+    "sgd": "sgd",
+    "rmsprop": "rmsprop",
+}
+"""`--optim` of the Trainer (OptimizerNames of transformers/training_args.py) -> the name by which its states are counted."""
+
+
+def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the configuration with the optimizer that the Trainer's --optim names, where the configuration has none."""
+    kind = TRAINERS_OPTIMIZERS.get(options.get("optim", ""))
+    if integration == "deepspeed" or kind is None or "optimizer" in config:
+        return config
+    return {**config, "optimizer": {"type": kind}}
+
+
 def _optimizer(c: Context, reported: list[str]) -> str:
     """Return the optimizer's name in lower case; DeepSpeed's Adam with torch_adam is torch's."""
     kind = c.optimizer.lower()

@@ -57,7 +57,7 @@ class LineQuery:
 
     @property
     def chooses_ranks(self) -> bool:
-        """Whether it leaves out the logs of some ranks altogether."""
+        """Return whether it leaves out the logs of some ranks altogether."""
         return bool(self.ranks or self.no_ranks or self.hosts or self.no_hosts)
 
     def has_rank(self, rank: int, host: str) -> bool:

@@ -270,6 +270,10 @@ class PlanScreen(MainScreen):
         """Write ds_config.json, the command and so on to a folder."""
         self.writing.ask()
 
+    def action_write_script(self) -> None:
+        """The script with DeepSpeed's lines, as a new file that the Plan then trains."""
+        self.writing.write_script()
+
     def action_copy(self) -> None:
         """The chosen file, or ds_config.json."""
         if self.step.pane == "review" and self.review is not None:

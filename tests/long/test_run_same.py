@@ -33,7 +33,7 @@ SCRIPTS = {
     "deepspeed": "deepspeed --num_gpus 2 t.py A --x 'a b'",
     "include": "deepspeed --include localhost:0,1 --master_port 29611 t.py A",
     "no local rank": "deepspeed --num_gpus 2 --no_local_rank t.py A --strict",
-    "module": "deepspeed --num_gpus 2 --module t A --m",
+    "module": "deepspeed --num_gpus 2 --module t A m",
     "torchrun": "torchrun --nproc_per_node 2 --master_port 29612 t.py A --y",
     "standalone": "torchrun --standalone --nproc_per_node 2 t.py A",
     "python -m": "python -m torch.distributed.run --nproc_per_node 2 --master_port 29613 t.py A",

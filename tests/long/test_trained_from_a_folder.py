@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests import releases
+from tests.adopt.plain_loops import LOOPS
 from tests.terminal import Terminal
 
 HEAD = """
@@ -146,6 +148,36 @@ def test_a_student_and_its_teacher_train_from_the_screen(tmp_path: Path) -> None
         terminal.close()
 
 
+@pytest.mark.launcher
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
+    text = LOOPS[name].text.replace("lr=1e-2", "lr=0.1").replace('"cuda"', '"cpu"')  # eight steps are enough to see it learn, without GPUs
+    (tmp_path / "train.py").write_text(text)
+    terminal = dstui(tmp_path)
+    try:
+        terminal.wait("Start from what?", "r 2 ranks on the CPU")
+        terminal.press("r")
+        terminal.wait("1 · Machine", "8 Review")
+        terminal.press("8")
+        terminal.wait("would train", "write train_deepspeed.py")
+        terminal.press("\x1b[F")  # End: the last row
+        terminal.wait("▸ → write train_deepspeed.py")
+        terminal.press("\r")
+        terminal.wait("The Plan trains train_deepspeed.py now")
+        if name == "scaled":  # DeepSpeed has not tested SGD: the fix says that it may be used
+            terminal.wait("1 error")
+            terminal.press("x")
+        launches(terminal)
+    finally:
+        terminal.close()
+    assert (tmp_path / "train.py").read_text() == text
+    logs = list(tmp_path.glob("dstui_runs/*/logs/rank_*.log"))
+    assert len(logs) == 2
+    for log in logs:
+        losses = [float(value) for value in re.findall(r"^loss ([\d.e-]+)", log.read_text(), re.MULTILINE)]
+        assert len(losses) >= 8 and sum(losses[-4:]) < 0.9 * sum(losses[:4]), losses
+
+
 def dstui(folder: Path, *words: str) -> Terminal:
     """dstui in a folder, in a real terminal."""
     path = os.pathsep.join([str(releases.peft()), str(releases.accelerate()), os.environ.get("PYTHONPATH", "")])
@@ -158,6 +190,11 @@ def trains(terminal: Terminal) -> None:
     terminal.wait("1 · Machine", "8 Review")
     terminal.settle(0.5)
     terminal.press("8")
+    launches(terminal)
+
+
+def launches(terminal: Terminal) -> None:
+    """From Review to the end of the run."""
     terminal.wait("launches it")
     terminal.press("l")
     terminal.wait("Ranks", "Log: all ranks")

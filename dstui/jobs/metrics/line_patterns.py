@@ -237,10 +237,11 @@ def _bar(lower: str) -> tuple[re.Match[str] | None, bool]:
 
 
 def _take_named(lower: str, found: dict[str, float]) -> None:
+    of_evaluation = "eval_" if EVALUATION.match(lower) else ""
     for match in NAMED.finditer(lower):
         name, number = match["reward"] or match["name"].replace(" ", "_"), NUMBER.match(lower, match.end())
         if number and not _known(name) and not NO_TRAINING.fullmatch(name) and not _of_something(match, number, lower):
-            found.setdefault(name[:LONGEST_NAME], _number(number["value"]))
+            found.setdefault(f"{of_evaluation}{name}"[:LONGEST_NAME], _number(number["value"]))
 
 
 def _known(word: str) -> str | None:
@@ -284,6 +285,10 @@ def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], 
         return
     if match is not number and text.isdigit() and pattern.name not in COUNTED and _of_something(match, number, lower):
         return
+    if clock := CLOCK.match(lower, number.start()):
+        if pattern.name == "step_time":
+            found.setdefault(pattern.name, float(3600 * int(clock[1]) + 60 * int(clock[2]) + int(clock[3])))
+        return
     found.setdefault(pattern.name, _number(text) * (UNITS[unit] if unit else MIB if mib else pattern.scale))
 
 
@@ -314,6 +319,8 @@ def _plausible(found: dict[str, float], lower: str) -> dict[str, float]:
 
 AROUND = re.compile(r"\(\?<?=[^)]*\)")
 """What a spelling asks of its surroundings."""
+CLOCK = re.compile(r"(\d{1,3}):(\d\d):(\d\d)(?![\d:])")
+"""A time of a minute and more, as ArcticTraining writes it."""
 COUNTED = ("step", "epoch")
 SETTING = {pattern.name for pattern in PATTERNS if pattern.setting}
 

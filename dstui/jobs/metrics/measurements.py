@@ -26,7 +26,9 @@ STANDS_IN = ("train/loss", "total_loss", "losses/total_loss", "loss_total", "lm_
 """Names of the training's loss where none is plain `loss`; after these, any `*_loss` but those that are a part of it."""
 SIGNS = re.compile(r"[/.-]")
 """What lines write for the `_` of a name."""
-PART = re.compile(r"(?:.*[_/])?(?:aux|kl|value|critic|z|reg|load_balancing|balance|entropy|eval|epoch|val|test|unsupervised)_loss")
+PART = re.compile(
+    r"(?:.*[_/])?(?:aux|kl|value|critic|z|reg|load_balancing|balance|entropy|eval|epoch|val|test|unsupervised)_loss|(?:eval|val|test)[_/].*"
+)
 
 
 @dataclass(slots=True)

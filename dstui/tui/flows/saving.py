@@ -17,6 +17,7 @@ from dstui.tui.session.messages import FilesChanged
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
+    from dstui.documents.open import ChangedScript
     from dstui.render.artifacts import Artifact
 
 
@@ -144,6 +145,36 @@ class Writing:
             say(self._app, str(error), "error")
         else:
             say(self._app, f"Written to {next(iter(files)).parent}: {', '.join(p.name for p in files)}")
+        self._app.post_message(FilesChanged())
+
+    def write_script(self) -> None:
+        """Write the script with DeepSpeed's lines beside the user's own, which stays as it is, and let the Plan train it."""
+        from dstui.base.files import state_on_disk
+        from dstui.documents.open import changed_script
+
+        plan = self._session.state.plan
+        changed = changed_script(plan)
+        if changed is None or not changed.text or plan.job.script is None:
+            return
+        script = Path(plan.job.script).with_name(changed.name)
+        path = Path(plan.place(plan.job.workdir), script)
+        take = partial(self._take_script, path, str(script), changed)
+        if state_on_disk(path, changed.text) == "changed":
+            answers = [Answer("r", "replace it", True), Answer("n", "no, leave it", False)]
+            self._app.push_screen(Ask("Exists already", f"{path} holds something else.", answers), lambda yes: take() if yes else None)
+        else:
+            take()
+
+    def _take_script(self, path: Path, script: str, changed: ChangedScript) -> None:
+        try:
+            write_atomic(path, changed.text, replace=True)
+        except FileProblem as error:
+            say(self._app, str(error), "error")
+            return
+        self._session.note(f"written  {path}")
+        self._session.edit(("job.script", script))
+        by_hand = f" By hand: {'; '.join(changed.notes)}" if changed.notes else ""
+        say(self._app, f"The Plan trains {script} now.{by_hand}")
         self._app.post_message(FilesChanged())
 
 

@@ -24,10 +24,12 @@ from dstui.tui.session.file_lookups import WrittenIn
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
+    from dstui.documents.open import ChangedScript
     from dstui.plan import Plan
     from dstui.render.artifacts import Artifact
 
 PLAN, HEADLESS, LAUNCH, LINES = "the Plan", "headless", "launch", "the script's lines"
+WRITE_SCRIPT = "write the script"
 HOLE = "hole "
 """Begins the key of a row that asks for the value of an open hole."""
 MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
@@ -80,6 +82,7 @@ class Review(Horizontal):
 
     def show(self, state: State, path: Path | None) -> None:
         """Render, compare with the disk, draw."""
+        from dstui.documents.open import changed_script
         from dstui.render.artifacts import artifacts
         from dstui.render.launch import RenderError
 
@@ -90,9 +93,10 @@ class Review(Horizontal):
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
         self.texts[LAUNCH] = self.texts.get("launch.sh", "")
-        self.texts[LINES] = _script_lines(state.plan)
+        changed = changed_script(state.plan)
+        self.texts[LINES] = self.texts[WRITE_SCRIPT] = _script_lines(state.plan, changed)
         opened = self.names.cursor is None
-        self.names.show_rows(_name_rows(made, state, path))
+        self.names.show_rows([*_name_rows(made, state, path), *_write_rows(changed)])
         if opened:
             self.names.cursor = made[0].name if made else PLAN  # to be read first; who comes by Enter rests on the launch
         width = (self.verdict.size.width or 40) - 3  # a scroll bar may come
@@ -113,6 +117,8 @@ class Review(Horizontal):
     async def _chosen(self, event: RowList.Chosen) -> None:
         if event.key == LAUNCH:
             await self.run_action("screen.launch")
+        elif event.key == WRITE_SCRIPT:
+            await self.run_action("screen.write_script")
         elif str(event.key).startswith(HOLE):
             await self.run_action(f"screen.fill_hole('{str(event.key).removeprefix(HOLE)}')")
         else:
@@ -176,17 +182,20 @@ def _hole_rows(plan: Plan) -> list[Row]:
     return [row(("Open holes", "accent"), right=[("Enter: its value", "dim")]), *rows] if rows else []
 
 
-def _script_lines(plan: Plan) -> str:
+def _write_rows(changed: ChangedScript | None) -> list[Row]:
+    """The way to a script that DeepSpeed trains, where the lines have a place in it."""
+    return [row(("→ ", "accent"), f"write {changed.name}", right=[("Enter", "dim")], key=WRITE_SCRIPT)] if changed and changed.text else []
+
+
+def _script_lines(plan: Plan, changed: ChangedScript | None) -> str:
     """The lines that the script needs: of a plain loop a diff, under what is to be done by hand."""
-    from dstui.documents.open import changed_script
     from dstui.render.code import render_code
 
-    changed = changed_script(plan)
     if changed is None:
         return render_code(plan)
     notes = "".join(f"# {note}\n" for note in changed.notes)
-    written = f"# dstui render PLAN --only code -o FOLDER writes it whole as {changed.name}; job.script names it then\n"
-    return f"{notes}{written if changed.diff else ''}{changed.diff or render_code(plan)}"
+    written = f"# written whole as {changed.name}, which the Plan takes then; {plan.job.script} stays as it is\n" if changed.diff else ""
+    return f"{notes}{written}{changed.diff or render_code(plan)}"
 
 
 def _on_disk(artifact: Artifact, there: Mapping[str, str] | None) -> str:
