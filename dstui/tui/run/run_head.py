@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 STATES = {
+    "queued": ("◌", "accent"),
     "starting": ("○", "accent"),
     "running": ("●", "ok"),
     "succeeded": ("✔", "ok"),
