@@ -191,10 +191,10 @@ def fill(target: Target, folder: JobFolder, facts: dict[str, Any], tag: str) -> 
     files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
     files |= {"machine.json": json.dumps(target.machine.to_json(), indent=1) + "\n"}
     for name, text in files.items():
-        write_atomic(folder.path / name, text, private=True)
+        write_atomic(folder.path / name, text, private=True, replace=True)  # a job that was queued begins anew
     folder.write_json(folder.launch_file, record.as_json())
     if record.cluster:
-        write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n", private=True)
+        write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n", private=True, replace=True)
     for config in folder.ds_configs:
         watch(config)
 
