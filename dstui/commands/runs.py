@@ -73,7 +73,12 @@ def _changes_json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | 
 
 
 def _json(folder: JobFolder, status: JobStatus) -> dict[str, Any]:
-    observed = {"waits": status.waits or None, "foreign": status.foreign or None, "unheard": status.unheard, "orphaned": status.orphaned or None}
+    observed = {
+        "waits": status.waits or None,
+        "foreign": status.foreign or None,
+        "unheard": status.unheard,
+        "orphaned": status.orphaned or None,
+    }
     return {**status.as_json(), **{name: fact for name, fact in observed.items() if fact is not None}, "folder": str(folder.path)}
 
 

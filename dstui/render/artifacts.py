@@ -115,12 +115,13 @@ def slurm_artifact(target: Target) -> Artifact:
     return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
 
 
-def kubernetes_artifact(target: Target) -> Artifact:
-    """Render job.yaml. Raises RenderError."""
-    from dstui.render.kubernetes import render_kubernetes
+def kubernetes_artifact(target: Target, *, v1: bool = False) -> Artifact:
+    """Render job.yaml: a TrainJob; with `v1` a PyTorchJob, for clusters that have no other. Raises RenderError."""
+    from dstui.render.kubernetes import render_pytorchjob, render_trainjob
 
-    made = render_kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
-    return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
+    render, kind = (render_pytorchjob, "PyTorchJob") if v1 else (render_trainjob, "TrainJob")
+    made = render(target.plan, target.machine, target.pool, _texts(target.plan))
+    return Artifact("job.yaml", made.text, f"a {kind}: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
 
 
 def _left_out(target: Target) -> list[str]:

@@ -67,9 +67,19 @@ def number(far: Far) -> str:
     return str(far.status["slurm_job"])
 
 
-def nothing_left(far: Far, slurm: slurming.Slurm) -> None:
+def ends_as(slurm: slurming.Slurm, job: str) -> str:
+    """SLURM's own state of a job, once all its nodes are free."""
+    wait_for(lambda: job not in queue(slurm), otherwise=lambda: slurm.run("squeue"))
+    return slurm.state_of(job)
+
+
+def nothing_left(far: Far, slurm: slurming.Slurm, *, cut: bool = False) -> None:
+    """An empty queue, no process and no folder on any node; `cut`: SLURM ended it, and with it what would remove the folders."""
     wait_for(lambda: not queue(slurm), otherwise=lambda: slurm.run("squeue"))
-    far.nothing_left()
+    if cut:
+        assert not any(far.pids(host) for host in ("login", *far.farm.hosts))
+    else:
+        far.nothing_left()
 
 
 def test_a_job_waits_is_told_why_trains_and_leaves_nothing(far: Far, slurm: slurming.Slurm) -> None:
@@ -82,14 +92,14 @@ def test_a_job_waits_is_told_why_trains_and_leaves_nothing(far: Far, slurm: slur
     assert code == 0, out + err + far.words()
     assert f"SLURM job {job}: waits for free nodes" in err and "step 3/3 loss" in far.log(0) and "step 3/3 loss" in far.log(1)
     assert far.status["state"] == "succeeded" and {rank["host"] for rank in far.status["ranks"].values()} == {"h1", "h2"}
-    assert slurm.state_of(job) == "COMPLETED"
+    assert ends_as(slurm, job) == "COMPLETED"
     nothing_left(far, slurm)
 
 
 def test_a_rank_that_fails_is_the_jobs_status_and_its_diagnosis(far: Far, slurm: slurming.Slurm) -> None:
     start(far, "1:fail RuntimeError broken", "all:hang")
     code, _, err = far.wait()
-    assert (code, far.status["state"], slurm.state_of(number(far))) == (1, "failed", "FAILED"), err + far.words()
+    assert (code, far.status["state"], ends_as(slurm, number(far))) == (1, "failed", "FAILED"), err + far.words()
     assert far.diagnosis()["first_failing_rank"] == 1
     nothing_left(far, slurm)
 
@@ -113,9 +123,9 @@ def test_a_job_whose_time_is_up_has_failed_and_is_told_why(far: Far, slurm: slur
     start(far, "all:hang", cluster=CLUSTER.replace("partition: all", "partition: short, time: '1'"))
     far.ready()
     code, _, err = far.wait()
-    assert (code, far.status["state"], slurm.state_of(number(far))) == (124, "failed", "TIMEOUT"), err + far.words()
+    assert (code, far.status["state"], ends_as(slurm, number(far))) == (124, "failed", "TIMEOUT"), err + far.words()
     assert "raise cluster.slurm.time" in err
-    nothing_left(far, slurm)
+    nothing_left(far, slurm, cut=True)
 
 
 @pytest.mark.parametrize("waiting", [False, True])
@@ -129,7 +139,7 @@ def test_dstui_stop_cancels_a_job_waiting_or_running(far: Far, slurm: slurming.S
     stopped = far.run("stop", str(far.folder.path))
     assert stopped.returncode == 0 and "is stopped: stopped, exit status 143" in stopped.stdout, stopped.stdout + stopped.stderr
     code, _, err = far.wait()
-    assert (code, far.status["state"], slurm.state_of(job)) == (143, "stopped", "CANCELLED"), err + far.words()
+    assert (code, far.status["state"], ends_as(slurm, job)) == (143, "stopped", "CANCELLED"), err + far.words()
     slurm.run("scancel", "--me")
     nothing_left(far, slurm)
 
@@ -140,7 +150,7 @@ def test_a_job_that_somebody_else_cancels_is_told_so(far: Far, slurm: slurming.S
     slurm.run("scancel", number(far))
     code, _, err = far.wait()
     assert (code, far.status["state"]) == (143, "stopped") and "cancelled by scancel, not by dstui" in err, err + far.words()
-    nothing_left(far, slurm)
+    nothing_left(far, slurm, cut=True)
 
 
 def test_a_preempted_job_waits_again_and_goes_on_as_its_next_attempt(far: Far, slurm: slurming.Slurm) -> None:

@@ -92,8 +92,14 @@ def _stop_elsewhere(folder: JobFolder, status: JobStatus, tag: str, exit_code: i
 
 
 def _cancel(folder: JobFolder, status: JobStatus, job: str, exit_code: int) -> StopReport:
-    """Cancel a job of SLURM's queue, waiting or running; its supervisor in the allocation writes the end, else we do."""
+    """Cancel a job of SLURM's queue, waiting or running; its supervisor in the allocation writes the end, else we do.
+
+    A running one is asked first: scancel would cut the connections by which its supervisor cleans the nodes.
+    """
     _ask(folder, exit_code, None)
+    patience = time.monotonic() + (PATIENCE_FAR if status.supervisor and status.unheard is None else 0.0)
+    while time.monotonic() < patience and not folder.has_ended:
+        time.sleep(POLL)
     problem = cancel(job)
     deadline = time.monotonic() + PATIENCE_FAR
     while time.monotonic() < deadline:

@@ -72,7 +72,7 @@ def _write_slurms_end(folder: JobFolder, status: JobStatus) -> JobStatus:
     if (found := folder.read_status()) and found.final:
         return found
     job = look(status.slurm_job or "")
-    if job and job.words:
+    if job and job.words and asked_for(folder) is None:
         with suppress(OSError):
             folder.append_event(time.time(), "notice", text=f"SLURM job {status.slurm_job}: {job.words}")
     status = write_end(folder, status, ranks_of(folder, status))
