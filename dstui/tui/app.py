@@ -144,6 +144,12 @@ class DstuiApp(TerminalApp):
                 self.call_later(self._begin_forms, mounted)
         self._follow_gpus()
 
+    def show_code(self) -> None:
+        """Show the lines that the script needs, in the review."""
+        from dstui.tui.forms.review import LINES
+
+        self.show_step(REVIEW, LINES)
+
     def _changed(self, _before: State, _now: State) -> None:
         """Only what is seen is drawn; the other screen is, when it is gone to."""
         if self.is_running and not self.leaving:

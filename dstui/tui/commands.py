@@ -15,7 +15,6 @@ from textual.content import Content
 from dstui.tui.dialogs.dialog import Over
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.forms.steps.review_run import REVIEW
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
 from dstui.tui.session.session import Session
 
@@ -29,8 +28,9 @@ class Performer(Protocol):
 
     @property
     def step(self) -> Step: ...
-    def show_step(self, step: Step, path: str = "") -> None: ...
+    def show_step(self, step: Step) -> None: ...
     async def perform(self, key: KeyHint) -> None: ...
+    def show_code(self) -> None: ...
     def action_change_theme(self) -> None: ...
 
 
@@ -109,15 +109,9 @@ class Commands(Provider):
             yield from actions(self.screen.PANE, [key for key in KEYS if self.screen.PANE in key.where], app.perform)
             return
         yield from actions(app.step.pane, [key for key in KEYS if key.where & ANYWHERE], app.perform)
-        from dstui.tui.forms.review import LINES
-
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
-        yield Command(
-            "Code: the lines that the script needs",
-            "What to write into it, of a plain loop as a diff.",
-            partial(app.show_step, REVIEW, LINES),
-        )
+        yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
         yield Command("Theme", "Other colours, which are remembered.", app.action_change_theme)
         yield Command(
             "Screenshot",

@@ -144,10 +144,9 @@ class PlanScreen(MainScreen):
 
     def _show_review(self, name: str = "") -> None:
         if self.review is None:
-            from dstui.tui.flows.editing import FillingHoles
             from dstui.tui.forms.review import Review
 
-            self.review = Review(FillingHoles(self.app, self.session).ask, self.writing.write_script)
+            self.review = Review()
             self.body.mount(self.review)
         if name:
             self.review.names.cursor = name
@@ -230,6 +229,12 @@ class PlanScreen(MainScreen):
 
         AddingModels(self.app, self.session).ask()
 
+    def action_fill_hole(self, name: str) -> None:
+        """Type what a hole of the Plan stands for."""
+        from dstui.tui.flows.editing import FillingHoles  # which the first frame does without
+
+        FillingHoles(self.app, self.session).ask(name)
+
     def action_recommend(self) -> None:
         """The plans that fit, the best first."""
         self.form.close()
@@ -261,6 +266,10 @@ class PlanScreen(MainScreen):
     def action_write(self) -> None:
         """Write ds_config.json, the command and so on to a folder."""
         self.writing.ask()
+
+    def action_write_script(self) -> None:
+        """The script with DeepSpeed's lines, as a new file that the Plan then trains."""
+        self.writing.write_script()
 
     def action_copy(self) -> None:
         """The chosen file, or ds_config.json."""

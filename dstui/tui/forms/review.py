@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,9 +41,8 @@ GOES_ON = "›"
 class Review(Horizontal):
     """Left what will be written and run, right the chosen one whole, under them what stands in the way."""
 
-    def __init__(self, fill_hole: Callable[[str], None], write_script: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         super().__init__(id="review")
-        self._fill_hole, self._write_script = fill_hole, write_script
         self.texts: dict[str, str] = {}
         """Name -> what `copy` copies and the right side shows."""
         self.last: tuple[str, Plan] | None = None
@@ -119,9 +118,9 @@ class Review(Horizontal):
         if event.key == LAUNCH:
             await self.run_action("screen.launch")
         elif event.key == WRITE_SCRIPT:
-            self._write_script()
+            await self.run_action("screen.write_script")
         elif str(event.key).startswith(HOLE):
-            self._fill_hole(str(event.key).removeprefix(HOLE))
+            await self.run_action(f"screen.fill_hole('{str(event.key).removeprefix(HOLE)}')")
         else:
             self.content.focus()
 
