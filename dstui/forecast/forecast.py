@@ -16,9 +16,7 @@ from dstui.forecast.memory import (
     CPU_PROCESS,
     CUDA_CONTEXT,
     GPU_PROCESS,
-    GUESSED,
     INSIDE,
-    UNSURE,
     WASTED,
     Needs,
     Room,
@@ -27,7 +25,7 @@ from dstui.forecast.memory import (
     needs,
     together,
 )
-from dstui.forecast.model import Counts, ModelFacts, counts
+from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
 from dstui.forecast.speed import Speed, speed, traffic, work
@@ -254,7 +252,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         a = batch_of(one, n)
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = max(unsure, GUESSED if one.facts.guess else UNSURE if one.facts.architecture is None else 1.0)
+        unsure = max(unsure, one.facts.widening)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = together(rows)
@@ -287,35 +285,8 @@ def batch_of(one: Modelled, n: Counts) -> Activations:
     shape = one.facts.shape
     assert shape is not None
     lora = one.model.lora if one.model else None
-    adapted = float(_adapted(one.facts, one.model)) if lora else 0.0
+    adapted = float(adapted_elements(one.facts, one.model)) if lora else 0.0
     return activations(one.setup, shape, frozen=n.trained < n.params / 20, adapted=adapted)
-
-
-def _adapted(facts: ModelFacts, model: Model | None) -> float:
-    """Return the elements per token and layer that LoRA keeps.
-
-    They are the input of each adapted layer (shared by layers that read the same tensor; the attention's output is kept anyway), twice
-    and a mask with dropout.
-    """
-    lora, arch = model.lora if model else None, facts.architecture
-    if lora is None:
-        return 0.0
-    key = ("adapted", lora)
-    if key not in facts.memo:
-        facts.memo[key] = 0.0
-        if arch is not None:
-            groups = [set(group) for group in arch.groups]
-            met, total = set[int](), 0.0
-            for t in arch.targets(lora.target_modules):
-                group = next((number for number, names in enumerate(groups) if t.module in names), None)
-                layers = t.times / max(arch.shape.layers, 1)
-                if group is None or group not in met:
-                    total += t.shape[1] * min(layers, 1)
-                    met |= {group} if group is not None else set()
-                total += (t.shape[1] * 1.5 if lora.dropout else 0) * min(layers, 1) + 2 * lora.r
-            facts.memo[key] = total
-    found: float = facts.memo[key]
-    return found
 
 
 def idle_of(one: Modelled) -> int:

@@ -33,8 +33,6 @@ LAST = 0.15
 """Share of the activations that is still there when nearly all gradients are."""
 INSIDE = 0.95
 """The peak may turn out this much lower."""
-UNSURE, GUESSED = 1.15, 1.3
-"""How much wider the range is where the model's shape is a stand-in, and where its size is a guess too."""
 
 
 @dataclass(slots=True)

@@ -264,7 +264,7 @@ def _best(  # noqa: PLR0913, PLR0917 - what is varied, and what is not
         step = _steps(moved, [batch.work for batch in batches if batch.work], [batch.setup.accumulation for batch in batches])
         tokens = batches[0].setup.samples * batches[0].setup.sequence / step
     again = np.array([batch.setup.checkpointing for batch in batches])[None, :]
-    sure = fits & (peak * np.where(again, left[:, 2:3], left[:, 1:2]) <= left[:, :1])
+    sure = fits & (peak * one.facts.widening * np.where(again, left[:, 2:3], left[:, 1:2]) <= left[:, :1])
     changes = np.array([_changes(way, one.setup) for way, _space in fitting], dtype=float)
     grid = Grid(fits, sure, tokens, peak, changes)
     kinds: dict[tuple[Any, ...], list[int]] = {}

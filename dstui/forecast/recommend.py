@@ -163,7 +163,7 @@ def _cheapest(one: Modelled, room: Capacity) -> str:
 def _ranked(found: Sequence[Candidate]) -> list[Candidate]:
     """Return those that surely fit, the fastest first, of those that are alike the simplest; each stage and place once.
 
-    The last row is the one of most head-room, where no other is.
+    The one of most head-room is among them.
     """
     fastest = max((c.tokens for c in found), default=0.0)
 
@@ -177,7 +177,7 @@ def _ranked(found: Sequence[Candidate]) -> list[Candidate]:
     ranked = list(ways.values())
     shown = ranked[:ROWS]
     roomiest = min((c for c in found if c.sure), key=lambda c: c.peak, default=None)
-    return shown if roomiest is None or roomiest in shown else [*shown[: ROWS - 1], roomiest]
+    return shown if roomiest is None or roomiest in shown else sorted([*shown[: ROWS - 1], roomiest], key=order)
 
 
 def _row(plan: Plan, one: Modelled, c: Candidate, room: Capacity, rates: Rates) -> RankedPlan:
