@@ -66,7 +66,7 @@ class Measured:
     rates: Mapping[str, Mapping[str, Any]]
 
     def runs(self, machine: Machine) -> Sequence[Taken]:
-        """The runs on a machine, oldest first."""
+        """Return the runs on a machine, oldest first."""
         return self.taken.get(machine_key(machine), ())
 
     def of(self, machine: Machine) -> dict[str, Any]:
@@ -99,14 +99,14 @@ PARTS = ("memory_scale", "host_scale", "step_scale")
 
 
 def model_key(plan: Plan) -> str:
-    """A name for the model of a Plan; empty where it names none."""
+    """Return a name for the model of a Plan; empty where it names none."""
     model = plan.data.get("model")
     named = {key: str(model[key]) for key in OF_MODEL if model.get(key) is not None} if isinstance(model, Mapping) else {}
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16] if {"source", "params"} & set(named) else ""
 
 
 def read_measured(model: str) -> Measured:
-    """What is kept of a model by its key; empty where nothing is."""
+    """Return what is kept of a model by its key; empty where nothing is."""
     try:
         data = parse_json(read_text(_path(model))) if model else {}
     except (FileProblem, ValueError):
@@ -118,7 +118,7 @@ def read_measured(model: str) -> Measured:
 
 
 def taken_of(found: Any) -> Taken:
-    """A run as it was written; what makes no sense is left out."""
+    """Return a run as it was written; what makes no sense is left out."""
     given = found if isinstance(found, Mapping) else {}
     made: dict[str, Any] = {name: given[name][:200] for name in ("run", "ended", "settings") if isinstance(given.get(name), str)}
     made |= {name: given[name] for name in ("gpu_bytes", "node_bytes") if type(given.get(name)) is int and 0 < given[name] < 1 << 60}

@@ -238,9 +238,6 @@ def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int
 
 
 TRAINERS_OPTIMIZERS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "paged_adamw", "paged_adamw_32bit"), "torch_adamw"
-    ),
     **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"), "adamw8bit"),
     **dict.fromkeys(("lion_32bit", "paged_lion_32bit"), "lion"),
     "adafactor": "adafactor",
@@ -248,7 +245,10 @@ TRAINERS_OPTIMIZERS: Mapping[str, str] = {
     "sgd": "sgd",
     "rmsprop": "rmsprop",
 }
-"""`--optim` of the Trainer (OptimizerNames of transformers/training_args.py) -> the name by which its states are counted."""
+"""`--optim` of the Trainer (OptimizerNames of transformers/training_args.py) -> the name by which its states are counted.
+
+The others are taken for AdamW with states in 32 bits, which is assumed anyway: as DeepSpeed's own where they are offloaded.
+"""
 
 
 def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[str, str]) -> Mapping[str, Any]:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def yaml_value(text: str) -> Any:
-    """What was typed, as YAML has it: 5e8 is a number, [1, 2] a list. DocumentError where it is none."""
+    """Return what was typed, as YAML has it: 5e8 is a number, [1, 2] a list. DocumentError where it is none."""
     from dstui.plan.document import Document
 
     return Document(f"v: {text}").data["v"]
 
 
 def no_yaml(text: str) -> str:
-    """Why this is no YAML value; "" where it is one."""
+    """Return why this is no YAML value; "" where it is one."""
     from dstui.plan.document import DocumentError
 
     try:
@@ -201,7 +201,7 @@ class Forecasting:
             say(self._app, f"{fix.text} (z takes it back)")
 
     def break_down(self) -> None:
-        """What fills the memory, part by part."""
+        """Show what fills the memory, part by part."""
         if outlook := self._outlook():
             from dstui.tui.dialogs.forecast_dialogs import breakdown
 

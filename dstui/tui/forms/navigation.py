@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events
-from textual.message import Message
 
 from dstui.render.config_files import config_name
 from dstui.tui.forms.steps import STEPS, Step, badge
@@ -123,15 +123,10 @@ class TabLine(RowList):
     MARGIN = 0
     can_focus = False
 
-    class TabPicked(Message):
-        """A tab was clicked."""
-
-        def __init__(self, tab: str) -> None:
-            super().__init__()
-            self.tab = tab
-
-    def __init__(self) -> None:
+    def __init__(self, pick: Callable[[str], object]) -> None:
+        """`pick` is called with the tab that was clicked."""
         super().__init__(id="tab-line")
+        self._pick = pick
         self._ends: list[tuple[int, str]] = []
 
     def show(self, state: State, current: str) -> None:
@@ -150,4 +145,4 @@ class TabLine(RowList):
     def on_click(self, event: events.Click) -> None:
         """Show the tab that was clicked."""
         if tab := next((tab for end, tab in self._ends if event.x < end), ""):
-            self.post_message(self.TabPicked(tab))
+            self._pick(tab)

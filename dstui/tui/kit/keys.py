@@ -168,17 +168,17 @@ OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter",
 
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
-    """What the table says of these panes, as a screen's bindings."""
+    """Return what the table says of these panes, as a screen's bindings."""
     return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
 
 
 def log_bindings() -> list[Binding]:
-    """What it says of the log of a job."""
+    """Return what it says of the log of a job."""
     return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
 
 
 def app_bindings() -> list[Binding]:
-    """What it says of the app itself."""
+    """Return what it says of the app itself."""
     return _bindings(key for key in KEYS if key.name in OF_THE_APP)
 
 
@@ -193,6 +193,6 @@ def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
 
 
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
-    """The keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
+    """Return the keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
     here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)
