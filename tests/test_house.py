@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.source import MODULES, nodes_of
 
 ROOT = Path(__file__).parent.parent
 TOOLS = {
@@ -22,3 +25,22 @@ TOOLS = {
 def test_the_tool_finds_nothing(tool: str) -> None:
     done = subprocess.run([sys.executable, *TOOLS[tool]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+NOT_YET = tuple(
+    f"dstui.{name}" for name in ("bundle", "commands", "diagnosis", "documents", "facts", "headless", "hosts", "jobs", "stand_ins", "tui")
+)
+"""Packages whose docstrings are not rewritten yet: take one off when they are, here and in pyproject.toml."""
+QUESTIONS = {"How", "What", "Where", "Whether", "Who", "Whose", "Why"}
+
+
+def test_docstrings_of_functions_do_not_begin_with_a_question_word() -> None:
+    """ruff's D401 knows other openings than these."""
+    wrong = [
+        f"{name}.{node.name}"
+        for name, path in MODULES.items()
+        for node in nodes_of(path)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not name.startswith(NOT_YET)
+        if (text := ast.get_docstring(node)) and text.split()[0] in QUESTIONS
+    ]
+    assert wrong == []

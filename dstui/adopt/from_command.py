@@ -11,10 +11,11 @@ from dstui.adopt.from_accelerate import Given, plan_of_accelerate
 from dstui.adopt.from_framework import plan_of_framework
 from dstui.adopt.model_options import model_section
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
-from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
+from dstui.adopt.script import ScriptFacts
 from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
+from dstui.plan.handed_over import CONFIG, CONFIG_FILES, CONFIG_OPTIONS
 from dstui.plan.launchers import LAUNCHERS
 from dstui.plan.parallelism import PARALLELISM
 from dstui.plan.scalars import resolve
@@ -37,38 +38,54 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder)
     notes += about
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
-    if line.launcher == "accelerate" and not (config and not ACCELERATES_OWN & line.options.keys()):
+    absent = _absent_yaml(line, read_named)
+    if absent:
+        notes.append(f"{absent} is not here: accelerate will read it itself, and nothing of it is known")
+        reader = "accelerate"
+    elif line.launcher == "accelerate" and (not reader or ACCELERATES_OWN & line.options.keys()):
         return _accelerate(line, source, read_named, {"job": job, "model": model}, notes)
     cluster = OPTIONS_OF[line.launcher](line, notes)
     if line.env:
         cluster["env"] = dict(line.env)
-    for path, value in suited(reader, facts, builds="optimizer" in config).items():
+    if absent:
+        facts = None  # whoever reads the configuration, it gets it from accelerate
+        if (count := line.options.get("num_processes")) is not None:
+            cluster["launcher_args"] += ["--num_processes", str(count)]  # over the YAML's
+    for path, value in suited(reader or "deepspeed", facts, builds="optimizer" in config).items():
         section, _, name = path.partition(".")
         (job if section == "job" else cluster)[name] = value
     job = {name: value for name, value in job.items() if value}
     return Imported(plan_text(source, {"job": job, "model": model, "cluster": cluster, "deepspeed": config}, notes), notes)
 
 
+def _absent_yaml(line: CommandLine, read_named: ReadNamed) -> str:
+    """Return the YAML that `accelerate launch` names and nobody can read here; empty where there is none."""
+    name = line.options.get("config_file") if line.launcher == "accelerate" else None
+    return name if isinstance(name, str) and read_named(name) is None else ""
+
+
 def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -> tuple[list[str], dict[str, Any], str]:
-    """Return the script's arguments with a placeholder for the configuration's path, the configuration, and its likely reader."""
-    args, config, reader = list(line.args), dict[str, Any](), "deepspeed"
+    """Return the script's arguments with a placeholder for the configuration's path, the configuration, and its likely reader.
+
+    The reader is "" where no argument names a configuration.
+    """
+    args = list(line.args)
     for at, word in enumerate(args):
         option, equals, value = word.partition("=")
-        if option not in OPTIONS or not (value if equals else args[at + 1 : at + 2]):
+        if option not in CONFIG_OPTIONS or not (value if equals else args[at + 1 : at + 2]):
             continue
         name = value if equals else args[at + 1]
-        if name.startswith("-") or not name.endswith((".json", ".hjson")):
+        if name.startswith("-") or not name.endswith(CONFIG_FILES):
             continue
         text = read_named(name)
         if text is None:
-            notes.append(f"{name} is not here: the deepspeed section is to be filled from it")
-        else:
-            read = read_dsconfig(text)
-            config, reader = read.config, read.integration
-            notes += doubts(read, name)
+            notes.append(f"{name} is not here: the script will read it itself, and nothing of it is known")
+            return args, {}, "trainer" if option == "--deepspeed" else "deepspeed"
+        read = read_dsconfig(text)
+        notes += doubts(read, name)
         args[at : at + (1 if equals else 2)] = [f"{option}={CONFIG}"] if equals else [option, CONFIG]
-        return args, config, "trainer" if option == "--deepspeed" and reader == "deepspeed" and not config else reader
-    return args, config, reader
+        return args, read.config, read.integration
+    return args, {}, ""
 
 
 def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
@@ -181,8 +198,6 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections:
         name = DEFAULT_CONFIG
         notes.append(f"without --config_file accelerate takes its {DEFAULT_CONFIG} from its cache, and so does this Plan")
     text = read_named(str(name)) if name is not None else None
-    if name is not None and text is None:
-        notes.append(f"{name} is not here: the command's own options are all that is known")
     parallel = {name: resolve(str(options.pop(name))) for name in list(options) if name.startswith(f"{PARALLELISM}_")}
     if options.pop(f"use_{PARALLELISM}", False):
         notes.append(

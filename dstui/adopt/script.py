@@ -16,15 +16,15 @@ from typing import Literal, TypeVar
 from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, deepspeed_strategy, without_deepspeed
 from dstui.adopt.program import TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, ScriptOption, read_code
+from dstui.plan.handed_over import CONFIG, CONFIG_OPTIONS
 from dstui.plan.model import Builder, Integration
 
-CONFIG = "{ds_config}"
 MOST_OPTIONS = 60
 """Options of a script that are named."""
 VARIABLE = "DSTUI_DS_CONFIG"
 """Where every rank finds the path of the rendered ds_config.json."""
-OPTIONS = ("--deepspeed_config", "--ds_config", "--deepspeed")
-"""What scripts call the argument for it."""
+NAMES_CONFIG = re.compile(r"conf|deepspeed|^ds_|json|yaml", re.IGNORECASE)
+"""An option that may name a configuration, among others that a function gets to make one."""
 TRAINER = re.compile(
     r"(?:.*\.)?\w*TrainingArguments$|trl\..*(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|Reward|PRM|BCO|XPO|NashMD|OnlineDPO|GKD)Config$"
 )
@@ -77,6 +77,8 @@ class ScriptFacts:
     """It makes an Accelerator and neither prepares a model with it nor hands it to code that might: nothing calls deepspeed.initialize."""
     options: tuple[str, ...] = ()
     """What its parser takes, as far as that stands in it."""
+    needs_argument: bool = False
+    """Whether deepspeed.initialize gets its configuration from the script's arguments alone."""
     without: WithoutDeepSpeed | None = None
     """What trains in it without DeepSpeed; None where DeepSpeed has a part, or nothing of a training can be seen."""
 
@@ -132,6 +134,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         accumulates=_accumulates(code),
         makes_no_engine=integration == "accelerate" and _makes_no_engine(code),
         options=_options(program.code),
+        needs_argument=_needs_argument(program.code),
         without=without,
     )
 
@@ -213,7 +216,7 @@ def _of_initialize(code: Code) -> Sign | None:
 
 
 def _of_an_option(code: Code) -> Sign | None:
-    option = code.option(*OPTIONS)
+    option = code.option(*CONFIG_OPTIONS)
     return None if option is None else ("deepspeed", _given(code, option), option.line, f"an argument {option.word}", True)
 
 
@@ -244,12 +247,16 @@ def _handed_over(code: Code, integration: Integration, value: ast.expr, line: in
     """Classify a configuration that the script passes itself: from an argument, from the environment, or its own."""
     parts = list(code.inside(value))
     named = {node.attr for node in parts if isinstance(node, ast.Attribute)} | {node.id for node in parts if isinstance(node, ast.Name)}
-    option = next((option for option in code.options if option.name in named and not option.switch), None)
+    put_together = any(
+        isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and len(node.args) + len(node.keywords) > 1) for node in parts
+    )
+    options = (option for option in code.options if option.name in named and not option.switch)
+    option = next((option for option in options if not put_together or NAMES_CONFIG.search(option.name)), None)
     if option is not None and (option.word or sum(not other.word for other in code.options) == 1):
         return integration, _given(code, option), option.line, f"an argument {option.word or option.name}", True
     if _variable(code) is not None:
         return integration, (), line, f"{VARIABLE}, which every rank finds in its environment", True
-    if (known := code.option(*OPTIONS)) is not None:
+    if (known := code.option(*CONFIG_OPTIONS)) is not None:
         return integration, _given(code, known), known.line, f"an argument {known.word}", True
     return integration, (), line, f"{where}, with a configuration of its own", False
 
@@ -276,6 +283,13 @@ def _makes_no_engine(code: Code) -> bool:
     """Return whether every import is known and nothing prepares a model."""
     prepares = any("prepare" in name or "initialize" in name for name in (*code.names, *(call.name for call in code.calls)))
     return not prepares and code.packages <= {"accelerate", "torch", *sys.stdlib_module_names} - {"importlib", "runpy", "subprocess"}
+
+
+def _needs_argument(code: Code) -> bool:
+    """Return whether every deepspeed.initialize is without a configuration: DeepSpeed then asks for --deepspeed_config."""
+    calls = [call for call in code.calls if call.name.endswith("deepspeed.initialize")]
+    spread = any(keyword.arg is None for call in calls for keyword in call.node.keywords)
+    return bool(calls) and not spread and not any(call.value("config", "config_params") for call in calls)
 
 
 def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dstui.check.auto_values import AUTO, fill_auto
 from dstui.check.forms import Fit, fit
 from dstui.plan.catalogue import Key, Release, version_tuple
 from dstui.plan.finding import Fix, Operation, Severity, When
+from dstui.plan.handed_over import ACCELERATE_OPTION, hands_over, named_files
 from dstui.plan.hostfile import HostfileProblem
 
 if TYPE_CHECKING:
@@ -87,11 +88,15 @@ class Context:
     @property
     def unread(self) -> bool:
         """Return whether this is an empty section of a Plan that nothing passes to the script, so that missing keys do not matter."""
-        if self.plan is None or self.raw or self.plan.models or any("{ds_config" in word for word in self.plan.job.args):
+        if self.plan is None or self.raw or self.plan.models or hands_over(self.plan):
             return False
-        if self.facts is not None and self.facts.integration is not None:
-            return self.facts.own_configuration and not (self.integration == "accelerate" and self.facts.under_accelerate)
-        return self.integration != "accelerate"
+        facts = self.facts
+        if self.integration == "accelerate":
+            of_accelerates_own = any(file.option == ACCELERATE_OPTION for file in named_files(self.plan))
+            return of_accelerates_own or (facts is not None and facts.own_configuration and not facts.under_accelerate)
+        if facts is None or facts.integration is None or facts.own_configuration or any(named_files(self.plan)):
+            return True
+        return bool(facts.suggested_args) and not facts.needs_argument
 
     # -- what is written
 

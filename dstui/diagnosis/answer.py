@@ -24,6 +24,8 @@ MOST_LINES = 6
 KINDS: dict[str, Kind] = {"stop": "stop", "success": "success", "benign": "benign"}
 WHAT = re.compile(r"^\s*what\(\):\s*")
 """What C++ puts before the reason of an exception that nobody caught."""
+DETAIL = re.compile(rf"{WHAT.pattern}|- ds \S+=.* vs hf ")
+"""Lines below the one that shows a cause that each say more about it."""
 LAST_STARTED = re.compile(r"--local[-_]rank=(\d+)'.* exits with return code")
 UNKNOWN = "Nothing in the logs says why"
 NO_END = "Nothing in this text says how it ended"
@@ -101,13 +103,10 @@ def _words_of_abort(verdict: Verdict) -> Hit | None:
 def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]:
     """Return the lines that show it: the first of each rank, what says more about it, and how the processes ended."""
     found, lines = context.found, list[Evidence]()
-    reported: set[tuple[int | None, str, bool]] = set()
+    reported: set[tuple[int | None, str, bool, str]] = set()
     for hit in [*verdict.hits, *_once(verdict.sub)]:
-        key = (
-            hit.rank,
-            hit.signature.id,
-            hit.stream == FACTS or WHAT.match(hit.text) is not None,
-        )  # what was seen of the machine is another kind of evidence
+        detail = hit.text if DETAIL.match(hit.text) else ""
+        key = (hit.rank, hit.signature.id, hit.stream == FACTS, detail)  # what was seen of the machine is another kind of evidence
         if key in reported:
             continue
         reported.add(key)

@@ -9,8 +9,8 @@ from functools import cached_property
 from dstui.diagnosis.activity import at_work
 from dstui.diagnosis.exits import SIGNAL_CAUSES
 from dstui.diagnosis.findings import Ended, Findings, Hit
+from dstui.diagnosis.labels import rank_in
 from dstui.diagnosis.last_run import FRAME, keep_last_run
-from dstui.diagnosis.lines import rank_in
 from dstui.diagnosis.rank_resolution import resolve, tracebacks
 from dstui.diagnosis.signatures import BY_ID
 

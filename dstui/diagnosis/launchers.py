@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dstui.diagnosis.exits import Exit, exits_in, status_in
 from dstui.diagnosis.findings import Ended, Findings, Place, capped
-from dstui.diagnosis.lines import Label, rank_in
+from dstui.diagnosis.labels import Label, rank_in
 from dstui.diagnosis.world_size import DS_NODE, first_of_node, introduced, world_in
 
 Key = tuple[int, str]

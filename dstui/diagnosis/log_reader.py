@@ -18,7 +18,7 @@ from typing import Protocol, cast
 from dstui.base.files import FileProblem, reason
 from dstui.base.regular_files import open_within
 from dstui.diagnosis.findings import Findings
-from dstui.diagnosis.lines import rank_of_file
+from dstui.diagnosis.labels import rank_of_file
 from dstui.diagnosis.packed import GZIP, Expanding, Transcoded, is_utf16
 from dstui.diagnosis.scan import Scanner
 from dstui.diagnosis.shapes import DIGITS

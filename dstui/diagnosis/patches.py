@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from dstui.plan.plan import Plan
 
 Patch = list[Operation] | None
+OF_TRAINER = tuple(
+    f"deepspeed.{key}"
+    for key in (
+        "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping",
+        "optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps", "optimizer.params.weight_decay",
+        "scheduler.params.warmup_min_lr", "scheduler.params.warmup_max_lr", "scheduler.params.warmup_num_steps",
+        "scheduler.params.total_num_steps",
+    )
+)  # fmt: skip
+"""Values that transformers compares with TrainingArguments (transformers/integrations/deepspeed.py:trainer_config_process)."""
 
 
 def put(plan: Plan, path: str, value: Any) -> Patch:
@@ -96,6 +106,12 @@ def no_auto(plan: Plan) -> Patch:
     for path in _autos(plan.get("deepspeed") or {}, "deepspeed"):
         found += (put(plan, path, 1) if path == "deepspeed.train_micro_batch_size_per_gpu" else drop(plan, path)) or ()
     return found or None
+
+
+def trainer_values(plan: Plan) -> Patch:
+    """Write "auto" for every value that the Trainer knows by its own arguments; None where none is written."""
+    written = [path for path in OF_TRAINER if plan.get(path, "auto") != "auto"]
+    return [operation for path in written for operation in put(plan, path, "auto") or ()] or None
 
 
 def to_fp16(plan: Plan) -> Patch:

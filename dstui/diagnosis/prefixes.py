@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from dstui.diagnosis.lines import is_no_host
+from dstui.diagnosis.labels import is_no_host
 from dstui.diagnosis.traces import HEADER
 
 RANK = r"(?:\[rank\d+\]: ?)?"

@@ -13,8 +13,8 @@ from dstui.diagnosis.activity import advances, breaks_off, finished
 from dstui.diagnosis.dumps import Dumps
 from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
+from dstui.diagnosis.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
 from dstui.diagnosis.launchers import Key, Launchers, time_of
-from dstui.diagnosis.lines import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
 from dstui.diagnosis.prefixes import Prefixes
 from dstui.diagnosis.shapes import Shape, Shapes
 from dstui.diagnosis.signature import Sign, Signature

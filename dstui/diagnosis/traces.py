@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from dstui.diagnosis.activity import STEPS
-from dstui.diagnosis.lines import rank_in
+from dstui.diagnosis.labels import rank_in
 
 HEADER = "Traceback (most recent call last)"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")

@@ -1,9 +1,9 @@
 """A case: one host, everything that is known of it, and the Plan; a check judges a case.
 
-@check("shm")
+@doctor_check("shm")
 def shared_memory(case):
     "Memory through which the ranks of a host talk."
-    yield Judgement("ok", "64 GB in /dev/shm")
+    yield Outcome("ok", "64 GB in /dev/shm")
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Choice(NamedTuple):
 
     @property
     def offload(self) -> str:
-        """What is offloaded, in a few words; "" for nothing."""
+        """A few words on what is offloaded; "" for nothing."""
         if self.optimizer == "none":
             return f"weights {WHERE[self.param]}" if self.param != "none" else ""
         return f"{'all' if self.param == self.optimizer else 'optimizer'} {WHERE[self.optimizer]}"

@@ -114,6 +114,13 @@ class Setup(NamedTuple):
         return self.micro_batch * max(self.sequence // self.sequence_parallel, 1)
 
     @property
+    def settings(self) -> str:
+        """A short text that tells runs of one model apart: ZeRO, the batch and what is recomputed."""
+        zero = f"{self.stage} {self.optimizer_offload} {self.param_offload} {self.precision}"
+        again = "again" if self.checkpointing else "kept"
+        return f"{zero} {self.micro_batch}x{self.accumulation} {self.sequence}/{self.sequence_parallel} {again} {self.ranks}/{self.nodes}"
+
+    @property
     def samples(self) -> int:
         """The samples of one optimizer step on all ranks."""
         return self.micro_batch * self.accumulation * max(self.ranks // (self.tensor_parallel * self.sequence_parallel), 1)
@@ -228,6 +235,28 @@ def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int
     if filled or not micro:
         reported.append(f"the micro-batch is not in the configuration: {max(micro, 1)} is assumed")
     return max(micro, 1), max(steps, 1)
+
+
+TRAINERS_OPTIMIZERS: Mapping[str, str] = {
+    **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"), "adamw8bit"),
+    **dict.fromkeys(("lion_32bit", "paged_lion_32bit"), "lion"),
+    "adafactor": "adafactor",
+    "adagrad": "adagrad",
+    "sgd": "sgd",
+    "rmsprop": "rmsprop",
+}
+"""`--optim` of the Trainer (OptimizerNames of transformers/training_args.py) -> the name by which its states are counted.
+
+The others are taken for AdamW with states in 32 bits, which is assumed anyway: as DeepSpeed's own where they are offloaded.
+"""
+
+
+def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the configuration with the optimizer that the Trainer's --optim names, where the configuration has none."""
+    kind = TRAINERS_OPTIMIZERS.get(options.get("optim", ""))
+    if integration == "deepspeed" or kind is None or "optimizer" in config:
+        return config
+    return {**config, "optimizer": {"type": kind}}
 
 
 def _optimizer(c: Context, reported: list[str]) -> str:

@@ -41,7 +41,7 @@ class Filter:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it hides lines of the logs that it shows."""
+        """Return whether it hides lines of the logs that it shows."""
         return self.least != ALL or bool(self.query.text)
 
     @property

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dstui.machine.binding import numactl_wrapper
 from dstui.plan import Plan
-from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import hostfile_text
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import render_code
-from dstui.render.config_files import config_name
+from dstui.render.config_files import config_name, with_paths
 from dstui.render.jsontext import json_text
-from dstui.render.kubernetes import render_kubernetes
-from dstui.render.launch import RenderError
-from dstui.render.launch_script import render_launch_script
-from dstui.render.quoting import FILES
-from dstui.render.sbatch import render_in_allocation, render_sbatch
+from dstui.render.launch import RenderError, place_workdir
+from dstui.render.launch_script import FOLDER, render_launch_script
+from dstui.render.quoting import FILES, OPEN, quote_word, refuse_unset, shell_variables
 from dstui.render.spec import BIND
 from dstui.render.target import Target
 
@@ -62,7 +58,7 @@ def env_text(env: Mapping[str, str], launcher: str = "") -> str:
 
     With pdsh, a shell on each host reads the value within double quotes, so what it would expand is escaped.
     """
-    texts = {name: SHELL.sub(ESCAPED, value) if launcher == "pdsh" else value for name, value in env.items() if FILES not in value}
+    texts = {name: SHELL.sub(ESCAPED, value) if launcher == "pdsh" else value for name, value in env.items() if OPEN not in value}
     return "".join(f"{name}={text}\n" for name, text in texts.items())
 
 
@@ -86,21 +82,32 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     nameless = spec.launcher == "slurm" and not spec.named
-    launch = render_in_allocation(plan, spec, _texts(plan)) if nameless else render_launch_script(spec, ds_config_path)
+    if nameless:
+        from dstui.render.sbatch import render_in_allocation
+
+        launch = render_in_allocation(plan, spec, _texts(plan))
+    else:
+        launch = render_launch_script(spec, ds_config_path)
     files.append(Artifact("launch.sh", launch, "the command that starts the ranks", executable=True, private=True))
     return tuple(files)
 
 
 def command_artifact(plan: Plan) -> Artifact:
     """Render the command of a framework that starts its own ranks."""
-    env = [f"{name}={unescape_holes(value)}" for name, value in plan.cluster.env.items()]
-    words = shlex.join([*(["env", *env] if env else []), *map(unescape_holes, plan.job.command)])
-    text = f"#!/bin/sh\ncd {shlex.quote(plan.place(unescape_holes(plan.job.workdir)))} && exec {words}\n"
+    config = f"{FILES}/ds_config.json"
+    env = [f"{name}={with_paths(shell_variables(value), config)}" for name, value in plan.cluster.env.items()]
+    words = [*(["env", *env] if env else []), *(with_paths(shell_variables(word), config) for word in plan.job.command)]
+    workdir = place_workdir(plan)
+    folder = FOLDER if any(FILES in word for word in words) else ""
+    command = " ".join(map(quote_word, words))
+    text = f"#!/bin/sh\n{refuse_unset((workdir, *words))}{folder}cd {quote_word(workdir)} && exec {command}\n"
     return Artifact("launch.sh", text, "the command, which starts its ranks itself", executable=True, private=True)
 
 
 def slurm_artifact(target: Target) -> Artifact:
     """Render job.sbatch. Raises RenderError."""
+    from dstui.render.sbatch import render_sbatch  # most launches are none of SLURM's
+
     made = render_sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
     notes = (*made.notes, *_left_out(target))
     return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
@@ -108,6 +115,8 @@ def slurm_artifact(target: Target) -> Artifact:
 
 def kubernetes_artifact(target: Target) -> Artifact:
     """Render job.yaml. Raises RenderError."""
+    from dstui.render.kubernetes import render_kubernetes
+
     made = render_kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
     return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
 

@@ -79,7 +79,7 @@ def _command(plan: Plan, spec: LaunchSpec) -> str:
         master_port=variable("MASTER_PORT"),
     )
     words = inside.argv(f"{CONFIG}/ds_config.json", variable("RANK"))
-    return f"cd {quote_word(spec.workdir)} && exec {' '.join(map(quote_word, words))}"
+    return f"{spec.refusals}cd {quote_word(spec.workdir)} && exec {' '.join(map(quote_word, words))}"
 
 
 def _environment(plan: Plan, spec: LaunchSpec) -> Mapping[str, str]:

@@ -17,14 +17,13 @@ from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, SECTION
 from dstui.plan.env_file import ENV_FILE
-from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import HostfileError, is_named, placeholder_hosts, select
 from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher, reads_env_files
 from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import PORT, accelerate_data
 from dstui.render.accelerate_env import accelerate_environment
 from dstui.render.config_files import config_variable, placeholder
-from dstui.render.quoting import variable
+from dstui.render.quoting import OPEN, shell_variables, variable
 from dstui.render.spec import HERE, AccelerateFile, LaunchSpec
 
 NO_LOCAL_RANK = "--no_local_rank"
@@ -102,7 +101,7 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
     cpu: bool | None = None,
     found: Mapping[str, str] | None = None,
 ) -> LaunchSpec:
-    """How the Plan is started on the Machine. Raises RenderError.
+    """Return how the Plan is started on the Machine. Raises RenderError.
 
     `launcher_name`: by another launcher than the Plan's; `cpu`: whether the ranks run on CPUs, where that is not the Machine's to say;
     `found`: what .deepspeed_env files hold, for launchers that read these.
@@ -126,11 +125,11 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
         launcher_options=(
             *(_local_options(plan, machine, used) if local else ()),
             *_common_options(plan, launcher),
-            *cluster.launcher_args,
+            *map(shell_variables, cluster.launcher_args),
         ),
-        script=(_as_script(unescape_holes(job.script)),) if job.script else ("-m", str(job.module)),
-        script_args=tuple(map(unescape_holes, job.args)),
-        workdir=plan.place(unescape_holes(job.workdir)),
+        script=(_as_script(shell_variables(job.script)),) if job.script else ("-m", str(job.module)),
+        script_args=tuple(map(shell_variables, job.args)),
+        workdir=place_workdir(plan),
         env={**read, **_environment(plan, cpu, launcher, first)},
         ranks=dict(enumerate(host for host, chosen in (used or {}).items() for _ in chosen)),
         cpu=cpu,
@@ -143,6 +142,12 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
         env_file=posixpath.basename(cluster.env_file or "") or ENV_FILE,
         accelerate=_accelerate_file(plan, used) if launcher.name == "accelerate" else AccelerateFile(),
     )
+
+
+def place_workdir(plan: Plan) -> str:
+    """Return the folder that the ranks start in; one that begins with a hole is taken as absolute."""
+    folder = shell_variables(plan.job.workdir)
+    return folder if folder.startswith(OPEN) else plan.place(folder)
 
 
 def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> str:
@@ -270,4 +275,4 @@ def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[
         env |= accelerate_environment(plan)
     elif plan.job.integration == "trainer" and launcher.name != "accelerate":
         env |= parallelism_variables(plan)  # the Trainer's own Accelerator reads them
-    return env | {name: unescape_holes(value) for name, value in plan.cluster.env.items()}
+    return env | {name: shell_variables(value) for name, value in plan.cluster.env.items()}

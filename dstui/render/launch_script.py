@@ -6,7 +6,7 @@ allocation), `sh launch.sh HOST` only that host's ranks, on that host.
 
 from __future__ import annotations
 
-from dstui.render.quoting import FILES, quote_word
+from dstui.render.quoting import FILES, OPEN, quote_word
 from dstui.render.spec import WITH_PATHS, LaunchSpec
 
 FOLDER = """\
@@ -59,22 +59,22 @@ def render_launch_script(spec: LaunchSpec, ds_config: str = f"{FILES}/ds_config.
     `ds_config`: the path of the configuration, with the other files beside it; any but the default gives a command to paste.
     """
     if FILES not in ds_config:
-        return f"#!/bin/sh\n{spec.command(ds_config)}\n"
+        return f"#!/bin/sh\n{spec.refusals}{spec.command(ds_config)}\n"
     if spec.start != "hosts" or spec.only_here:
-        return f"#!/bin/sh\n{FOLDER}{_env_file(spec, ds_config)}{spec.command_of(0, ds_config)}\n"
+        return f"#!/bin/sh\n{spec.refusals}{FOLDER}{_env_file(spec, ds_config)}{spec.command_of(0, ds_config)}\n"
     start = {"slurm": SRUN, "nossh": BY_HAND}.get(spec.launcher, SSH)
     if not spec.named:
-        return f"#!/bin/sh\n{NAMELESS}{FOLDER}{spec.command_of(0, ds_config)}\n"
+        return f"#!/bin/sh\n{spec.refusals}{NAMELESS}{FOLDER}{spec.command_of(0, ds_config)}\n"
     hosts = " ".join(map(quote_word, spec.hosts))
     start = start.replace("COUNT", str(len(spec.hosts))).replace("LIST", ",".join(spec.hosts)).replace("HOSTS", hosts)
     cases = "\n".join(f"{quote_word(host)})\n{spec.command_of(node, ds_config)}\n  ;;" for node, host in enumerate(spec.hosts))
     body = EACH_HOST.replace("START", start).replace("HOSTS", " ".join(spec.hosts)).replace("CASES", cases)
-    return f"#!/bin/sh\n{BY_SSH if start.startswith(SSH[:7]) else ''}{FOLDER}{body}"
+    return f"#!/bin/sh\n{BY_SSH if start.startswith(SSH[:7]) else ''}{spec.refusals}{FOLDER}{body}"
 
 
 def _env_file(spec: LaunchSpec, ds_config: str) -> str:
-    """Return the lines that copy .deepspeed_env and add variables with paths of this folder, which nothing expands in that file."""
-    paths = {name: value for name, value in spec.environment(ds_config).items() if FILES in value}
+    """Return the lines that copy .deepspeed_env and add variables that nothing expands there: with this folder's path, or a hole."""
+    paths = {name: value for name, value in spec.environment(ds_config).items() if OPEN in value}
     if not spec.by_file or not paths:
         return ""
     words = " ".join(f"{name}={quote_word(value)}" for name, value in paths.items())

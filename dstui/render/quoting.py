@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 
 from dstui.base.text import UNSAFE
+from dstui.plan.holes import HOLE
 
+OPEN = "\0"
+"""What marks a shell variable in a word: no word of a Plan can contain it."""
 _VARIABLE = re.compile(r"\0(\w+)\0")
 
 
 def variable(name: str) -> str:
-    """Return a placeholder for a shell variable in a word. It uses NUL, which no word of a Plan can contain."""
-    return f"\0{name}\0"
+    """Return a placeholder for a shell variable in a word."""
+    return f"{OPEN}{name}{OPEN}"
 
 
-FILES = variable("here")
+def shell_variables(text: str) -> str:
+    """Return a text of a Plan with its open holes `${NAME}` as variables of the shell that runs the command; `$${` is `${`."""
+    return HOLE.sub(lambda match: variable(match[1]) if match[1] else "${", text)
+
+
+def refuse_unset(words: Iterable[str]) -> str:
+    """Return the lines of a script that end it where a variable of these words is not set."""
+    names = dict.fromkeys(name for word in words for name in _VARIABLE.findall(word))
+    return "".join(f': "${{{name}:?a hole of the Plan is open: set this variable}}"\n' for name in names if name != HERE)
+
+
+HERE = "here"
+FILES = variable(HERE)
 """In a path: the folder of the generated files, which launch.sh finds out when it runs."""
 REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
 """What a terminal must not see; a line break within quotes may stay."""

@@ -118,7 +118,7 @@ def _start(plan: Plan, spec: LaunchSpec, name: str, slots: int, configs: Mapping
         "PORT": str(plan.cluster.master_port or f"$(({PORT} + SLURM_JOB_ID % 3000))"),
         "SLOTS": str(slots),
     }
-    files = {**{file: text.rstrip("\n") for file, text in configs.items()}, "node.sh": f'{command} "$@"'}
+    files = {**{file: text.rstrip("\n") for file, text in configs.items()}, "node.sh": f'{spec.refusals}{command} "$@"'}
     return _filled(START, texts) + "".join(_filled(BODY, {"NAME": file, "TEXT": text}) for file, text in files.items())
 
 

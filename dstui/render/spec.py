@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from dstui.machine.binding import Binding
 from dstui.plan.env_file import ENV_FILE
+from dstui.plan.handed_over import ACCELERATE_OPTION
 from dstui.plan.hostfile import is_named
 from dstui.plan.launchers import BY_NAME, Start
 from dstui.render.config_files import with_paths
-from dstui.render.quoting import FILES, quote_word, variable
+from dstui.render.quoting import FILES, quote_word, refuse_unset, variable
 
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
@@ -117,8 +118,13 @@ class LaunchSpec:
         return ()
 
     @property
+    def refusals(self) -> str:
+        """Return the lines of a script that end it where a hole of the Plan is open."""
+        return refuse_unset((self.workdir, *self.script, *self.script_args, *self.launcher_options, *self.env.values()))
+
+    @property
     def start(self) -> Start:
-        """Where commands are given: one here for ranks here, one on each host, or one here that starts all hosts."""
+        """The place of the commands: one here for ranks here, one on each host, or one here that starts all hosts."""
         if self.launcher == "accelerate":
             return "login" if self.accelerate.multinode == "pdsh" else "hosts"
         return BY_NAME[self.launcher].start
@@ -244,9 +250,10 @@ def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
 
 def _accelerate(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
     """Return accelerate's words. Paths in its YAML would be relative to the job folder, so they are options here."""
-    words = [*ACCELERATE, "--config_file", f"{folder}/accelerate.yaml"]
-    if spec.accelerate.config_file:
-        words += ["--deepspeed_config_file", f"{folder}/ds_config.json"]
+    words = [*ACCELERATE]
+    if all(word.partition("=")[0] != ACCELERATE_OPTION for word in spec.launcher_options):  # the user's own YAML, else the rendered one
+        words += ["--config_file", f"{folder}/accelerate.yaml"]
+        words += ["--deepspeed_config_file", f"{folder}/ds_config.json"] if spec.accelerate.config_file else []
     if spec.accelerate.hostfile:
         words += ["--deepspeed_hostfile", f"{folder}/hostfile"]
     elif len(spec.hosts) > 1:

@@ -8,7 +8,13 @@ from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.every_kind import FilesBeside, imported
 from dstui.adopt.new_plan import Imported
 from dstui.adopt.shell.shell_state import ShellContext
+from dstui.check import check_plan
+from dstui.forecast.forecast import forecast
+from dstui.forecast.model import facts_of_params
+from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, load
+from dstui.render.spec import launcher_words
+from dstui.render.target import Target
 from tests.adopt.shell_launches import parse, parse_inner
 
 FILES = {
@@ -87,6 +93,31 @@ def test_accelerates_flags_win_over_its_yaml_and_fill_what_a_file_leaves_open() 
     filled = plan("accelerate launch --config_file file.yaml --gradient_accumulation_steps=5 test.py")
     assert filled.accelerate["deepspeed_config"]["gradient_accumulation_steps"] == 5
     assert "accelerate refuses" not in notes("accelerate launch --config_file file.yaml --gradient_accumulation_steps=5 test.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("deepspeed t.py --deepspeed nowhere.json --x 1", "nowhere.json"),
+        ("deepspeed t.py --deepspeed_config=nowhere.json", "nowhere.json"),
+        ("accelerate launch --config_file nowhere.yaml --num_processes 4 t.py", "nowhere.yaml"),
+        ("accelerate launch t.py --deepspeed nowhere.json", "nowhere.json"),
+    ],
+)
+def test_a_configuration_that_is_not_here_stays_named_and_nothing_is_invented_for_it(text: str, name: str) -> None:
+    found = plan(text)
+    launch = [*found.cluster.launcher_args, *found.job.args]
+    assert not found.deepspeed and name in " ".join(launch) and "{ds_config}" not in launch
+    about = {finding.code: finding for finding in check_plan(found, world_size=4)}
+    assert name in about["PL029"].message and not any(finding.severity == "error" for finding in about.values())
+    foretold = forecast(found, facts_of_params(1e9), Machine.unprobed(), None)
+    assert name in foretold.problem and foretold.gpu.bytes is None
+
+
+def test_accelerate_starts_with_the_yaml_that_is_only_there_at_the_launch() -> None:
+    found = plan("accelerate launch --config_file nowhere.yaml --num_processes 4 t.py")
+    words = " ".join(launcher_words(Target(found, Machine.unprobed()).launch, ".", 0))
+    assert words.count("--config_file") == 1 and words.endswith("--config_file nowhere.yaml --num_processes 4")
 
 
 def test_torchrun_stays_torchrun() -> None:

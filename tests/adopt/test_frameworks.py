@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -75,6 +76,20 @@ def test_a_framework_runs_by_its_own_command_and_its_launch_becomes_a_job(folder
     assert "framework with 1 train x.yaml" in done.stdout and "rank 0" in done.stdout and "rank 1" in done.stdout
     (job,) = (folder / "dstui_runs").iterdir()
     assert "'reward': 0.5" in (job / "logs" / "rank_1.log").read_text()
+
+
+def test_the_placeholder_in_a_command_is_the_path_of_the_rendered_configuration(folder: Path) -> None:
+    program = folder / "own"
+    program.write_text('#!/bin/sh\ncat "$2"\n')
+    program.chmod(0o755)
+    (folder / "plan.yaml").write_text(
+        "version: 1\nname: ../x\njob: {command: [./own, --deepspeed, '{ds_config}']}\ndeepspeed: {train_batch_size: 6}\n"
+    )
+    done = command.dstui("--headless", "plan.yaml", cwd=folder)
+    assert done.returncode == 0 and json.loads(done.stdout[done.stdout.index("{") :]) == {"train_batch_size": 6}, done.stderr
+    assert command.dstui("render", "plan.yaml", "-o", "out", cwd=folder).returncode == 0
+    run = subprocess.run(["sh", "out/launch.sh"], cwd=folder, capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == {"train_batch_size": 6}
 
 
 def test_what_does_not_go_with_a_command_is_said(folder: Path) -> None:

@@ -48,6 +48,17 @@ SCRIPTS = {
         True,
     ),
     "deepspeed.initialize(model=m, config=CONFIG)": ("deepspeed", (), False),
+    "p.add_argument('--precision')\nc = {'fp16': {'enabled': a.precision == 'fp16'}}\ndeepspeed.initialize(config=c)": (
+        "deepspeed",
+        (),
+        False,
+    ),
+    "p.add_argument('--zero_stage')\nc = make(offload=a.offload, stage=a.zero_stage)\ndeepspeed.initialize(config=c)": (
+        "deepspeed",
+        (),
+        False,
+    ),
+    "p.add_argument('--conf')\nc = merged(a.conf, a.batch)\ndeepspeed.initialize(config=c)": ("deepspeed", ("--conf", "{ds_config}"), True),
     "deepspeed.initialize(config=os.environ['DSTUI_DS_CONFIG'])": ("deepspeed", (), True),
     "# from accelerate import Accelerator\nprint('hello')": (None, (), True),
     '"""from accelerate import Accelerator"""': (None, (), True),

@@ -29,6 +29,12 @@ SAME_AS_BASH = {
     "quotes": "deepspeed t.py 'a $b' \"c\\\"d \\$e \\x\" f\\ g $'h\\ti' --j='k l' '' \"\" '<|im_end|>' \"{\\\"a\\\": 1}\"",
     "wrappers": "env X_A=1 nohup deepspeed a.py; timeout 10 torchrun b.py; CUDA_VISIBLE_DEVICES=0 time deepspeed c.py",
     "exports": "X_A=1; export X_B=2 X_C; X_C=3; export X_A; unset X_B; declare -x X_D=4; deepspeed t.py; X_E=$X_A deepspeed t.py",
+    "fields": 'L=0,1; IFS=\',\' read -r -a A <<< "$L"; O=$IFS; IFS=,; P=($L); S="${P[*]}"; IFS=$O; deepspeed t.py ${#A[@]} ${P[1]} $S; while IFS=: read -r k v; do torchrun t.py $k "$v"; done < <(printf \'a:b c\\nd:e\\n\')',
+    "text programs": "M=org/name.x; deepspeed t.py $(echo $M | cut -d/ -f2) $(echo $M | sed 's/\\//-/g') $(echo 1,2 | awk -F',' '{print NF}') $(echo '4*8' | bc) $(expr 16 / 2) $(seq -s, 0 2) $(echo Ab | tr '[:lower:]' '[:upper:]') $(printf '%02d-%.2f' 7 0.5)",
+    "folders that are left again": "mkdir -p q; cd q; cd - > /dev/null; pushd q > /dev/null; popd > /dev/null; cd q && cd ..; deepspeed t.py",
+    "arrays with words for indices": 'declare -A M=([a]=\'x y\' [b]=z); M[c]=q; k=a; deepspeed t.py "${M[$k]}" ${M[c]}; A=(u v); for i in "${!A[@]}"; do torchrun t.py $i ${A[i]}; done; deepspeed t.py "${NONE[@]}" end',
+    "numbers": "let 'i = 3' k=2; printf -v P '%d' 29501; declare -i N=3+4; deepspeed t.py $((i * k)) $P $N $((10#08 + 0x10)) ${P: -2} ${P::-1}",
+    "lines one after another": "printf 'a\\nb\\n' | while read l; do deepspeed t.py $l; done; mapfile -t L < <(seq 2); torchrun t.py ${L[1]}; case a in a) X=1;;& *) Y=2;; esac; deepspeed t.py $X $Y",
 }
 
 
@@ -93,6 +99,7 @@ def test_a_paste_is_read_without_what_the_page_put_around_it(pasted: str) -> Non
         "for a in {1..9999}; do for b in {1..9999}; do :; done; done",
         "A=x; for i in {1..60}; do A=$A$A; done; deepspeed t.py",
         "for ((;;)); do eval x=1; done",
+        "while read x; do :; done < <(seq 9999; seq 9999; seq 9999)",
     ],
 )
 def test_a_text_that_would_run_for_ever_is_a_sentence(text: str) -> None:

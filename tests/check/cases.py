@@ -719,6 +719,7 @@ PLANS = [
     ),
     Case("PL027", {}, {}, plan=SCRIPT, script=PLAIN, script_passes=f"import deepspeed\ndeepspeed.initialize(config=a.c)\n{PLAIN}"),
     Case("PL028", plan="job: {script: t.py}", plan_passes=SCRIPT, script="deepspeed.initialize(config={'train_batch_size': 8})", bare=True),
+    Case("PL029", {}, {}, plan="job: {script: t.py, args: [--deepspeed, ds.json]}", plan_passes=SCRIPT, bare=True),
     Case("PL002", {}, {}, plan="job: {args: ['{ds_config}']}", plan_passes=SCRIPT),
     Case(
         "PL004", {}, {}, plan=cluster("hosts: {a: 2, b: 2}, include: a, exclude: b"), plan_passes=cluster("hosts: {a: 2, b: 2}, include: a")

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dstui.diagnosis import Diagnosis, report
+from dstui.diagnosis import Diagnosis, diagnose, report
 from dstui.diagnosis.engine import conclude
 from dstui.diagnosis.log_reader import read_logs
+from dstui.plan import load
 from tests.diagnosis.crash_texts import of_lines, traceback
+from tests.jobs.made import PLAN
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages"
 WATCHDOG = (
@@ -218,3 +220,18 @@ def test_judging_changes_nothing_of_what_was_found(tmp_path: Path) -> None:
     first = conclude(found)
     assert found == before
     assert conclude(found) == first
+
+
+def test_values_that_differ_from_the_trainers_are_shown_and_can_be_left_to_it(tmp_path: Path) -> None:
+    lines = [
+        *traceback(None, "ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:"),
+        "- ds train_micro_batch_size_per_gpu=4 vs hf per_device_train_batch_size=8",
+        "- ds optimizer.params.lr=0.001 vs hf learning_rate=5e-05",
+    ]
+    path = tmp_path / "job.log"
+    path.write_text("\n".join(lines) + "\n")
+    found = diagnose([path], load(PLAN, "plan.yaml", str(tmp_path)))
+    assert found.cause == "HF-MISMATCH"
+    assert [line.text for line in found.evidence][-2:] == lines[-2:]
+    patches = [list(fix.patch) for fix in found.fixes if fix.patch]
+    assert patches == [[{"op": "replace", "path": "/deepspeed/train_micro_batch_size_per_gpu", "value": "auto"}]]

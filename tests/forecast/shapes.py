@@ -35,6 +35,41 @@ DEEPSEEK = {
 DEEPSEEK |= {"q_lora_rank": 40, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 20}
 FALCON = {**NO_KV, "ffn_hidden_size": 384}
 
+MODERN = {
+    "vocab_size": 311,
+    "hidden_size": 96,
+    "intermediate_size": 120,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "cls_token_id": 1,
+    "sep_token_id": 2,
+}
+NEXT = {
+    **SMALL,
+    "num_hidden_layers": 4,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12,
+    "num_experts": 3,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 12,
+    "shared_expert_intermediate_size": 20,
+}
+LLAMA4 = {**SMALL, "num_hidden_layers": 4, "intermediate_size": 24, "intermediate_size_mlp": 56, "num_local_experts": 3}
+QWEN3_TOWER = {
+    "depth": 3,
+    "hidden_size": 48,
+    "num_heads": 4,
+    "intermediate_size": 64,
+    "out_hidden_size": 96,
+    "patch_size": 4,
+    "num_position_embeddings": 36,
+    "deepstack_visual_indexes": [0, 2],
+}
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("gpt2", "GPT2LMHeadModel", GPT2),
     ("gpt2", "GPT2LMHeadModel", {**GPT2, "n_inner": 120}),
@@ -129,5 +164,28 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "Qwen2_5_VLForConditionalGeneration",
         {"text_config": NO_HEAD_DIM, "vision_config": {"depth": 2, "hidden_size": 48, "intermediate_size": 120, "num_heads": 4, "out_hidden_size": 96}},
     ),
+    ("modernbert", "ModernBertForMaskedLM", MODERN),
+    ("modernbert", "ModernBertModel", MODERN),
+    ("modernbert", "ModernBertForSequenceClassification", {**MODERN, "num_labels": 5, "attention_bias": True, "mlp_bias": True, "norm_bias": True}),
+    ("mamba", "MambaForCausalLM", {"vocab_size": 311, "hidden_size": 96, "num_hidden_layers": 3}),
+    ("mamba", "MambaForCausalLM", {"vocab_size": 311, "hidden_size": 96, "num_hidden_layers": 2, "state_size": 8, "expand": 3, "use_bias": True, "use_conv_bias": False, "tie_word_embeddings": False}),
+    ("qwen3_next", "Qwen3NextForCausalLM", NEXT),
+    ("qwen3_next", "Qwen3NextForCausalLM", {**NEXT, "layer_types": ["full_attention", "linear_attention"] * 2, "mlp_only_layers": [1], "attention_bias": True}),
+    ("llama4_text", "Llama4ForCausalLM", LLAMA4),
+    ("llama4_text", "Llama4ForCausalLM", {**LLAMA4, "interleave_moe_layer_step": 2}),
+    ("llama4", "Llama4ForConditionalGeneration", {"text_config": LLAMA4, "vision_config": {**VIT, "vision_output_dim": 40, "projector_input_dim": 32, "projector_output_dim": 40}}),
+    ("qwen3_vl", "Qwen3VLForConditionalGeneration", {"text_config": SMALL, "vision_config": QWEN3_TOWER}),
+    ("qwen3_vl", "Qwen3VLForConditionalGeneration", {"text_config": SMALL, "tie_word_embeddings": True, "vision_config": {**QWEN3_TOWER, "deepstack_visual_indexes": [1]}}),
+    ("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", {"text_config": {**SMALL, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}, "vision_config": QWEN3_TOWER}),
+    (
+        "mllama",
+        "MllamaForConditionalGeneration",
+        {
+            "text_config": {**SMALL, "head_dim": 16, "num_hidden_layers": 4, "cross_attention_layers": [1, 3], "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+            "vision_config": {**VIT, "attention_heads": 2, "num_global_layers": 2, "vision_output_dim": 192, "intermediate_layers_indices": [0], "max_num_tiles": 2, "supported_aspect_ratios": [[1, 1], [1, 2]]},
+        },
+    ),
+    ("idefics3", "Idefics3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 2}),
+    ("smolvlm", "SmolVLMForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 4, "tie_word_embeddings": True}),
 )  # fmt: skip
 """model_type, the class that transformers builds, what is set besides its defaults."""

@@ -135,7 +135,7 @@ def test_a_frozen_part_is_what_the_plan_says_is_not_trained() -> None:
     ("config", "says"),
     [
         ({}, "names no model_type"),
-        ({"model_type": "mamba"}, "the architecture 'mamba' is not known here"),
+        ({"model_type": "rwkv"}, "the architecture 'rwkv' is not known here"),
         ({"model_type": "llama"}, "has no hidden_size"),
         ({"model_type": "llama", **SMALL, "hidden_size": -4}, "hidden_size is '-4', and belongs between"),
         ({"model_type": "llama", **SMALL, "num_hidden_layers": 10**9}, "num_hidden_layers is '1000000000'"),

@@ -12,6 +12,8 @@ from targets import EIGHT_H100
 from dstui.adopt.model_options import model_section
 from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.documents.open import open_document
+from dstui.forecast.forecast import forecast
+from dstui.forecast.model import facts_of_params
 from dstui.plan import load
 from tests.command import dstui
 
@@ -134,3 +136,14 @@ def test_what_the_configuration_says_wins_over_the_options(tmp_path: Path) -> No
     (tmp_path / "machine.json").write_text(json.dumps(EIGHT_H100.to_json()))
     done = dstui("forecast", "plan.yaml", "--machine", "machine.json", cwd=tmp_path, env={"HF_HOME": str(tmp_path)})
     assert "bf16, micro-batch 2 x" in done.stdout.partition("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("optim", "share"), [("adamw_torch", 1), ("adamw_bnb_8bit", 2.1 / 8), ("adafactor", 0.5), ("sgd", 0), ("galore_adamw", 1)]
+)
+def test_the_optimizer_of_the_arguments_is_the_one_that_is_reckoned_with(optim: str, share: float) -> None:
+    def states(args: str) -> int:
+        text = f"version: 1\njob: {{script: t.py, integration: trainer, args: [{args}]}}\ndeepspeed: {{zero_optimization: {{stage: 2}}}}\n"
+        return forecast(load(text), facts_of_params(1e9), EIGHT_H100).gpu.parts.get("optimizer_states", 0)
+
+    assert states(f"--optim, {optim}") == pytest.approx(share * states(""), rel=0.01)

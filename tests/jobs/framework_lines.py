@@ -133,6 +133,16 @@ PROGRAMS = (
         },
     ),
     Program(
+        "ms-swift 4",
+        "modelscope/ms-swift swift/trainers/patcher.py (add_train_message), of release 4.6.0",
+        (
+            "{'loss': '1.52', 'grad_norm': '1.1', 'learning_rate': '9.9e-05', 'token_acc': '0.642', 'epoch': '0.05', "
+            "'global_step/max_steps': '5/94', 'elapsed_time': '12s', 'remaining_time': '3m 44s', 'memory(GiB)': '17.5', "
+            "'train_speed(s/it)': '2.5'}",
+        ),
+        {"step": 5, "steps": 94, "loss": 1.52, "token_acc": 0.642, "memory": 17.5 * GIB, "step_time": 2.5, "epoch": 0.05},
+    ),
+    Program(
         "open-instruct",
         "allenai/open-instruct open_instruct/finetune.py (main)",
         ("01/02/2026 03:04:05 - INFO - __main__ -   Step: 40, LR: 1.9e-05, Loss: 1.2213, TPS: 8123.5",),
@@ -141,17 +151,25 @@ PROGRAMS = (
     Program(
         "OpenRLHF SFT",
         "OpenRLHF/OpenRLHF openrlhf/trainer/sft_trainer.py (fit)",
-        ("Train step of epoch 0:   5%|5         | 12/240 [00:31<09:50,  2.59s/it, gpt_loss=1.31, lr=4.8e-06]",),
-        {"step": 12, "steps": 240, "loss": 1.31, "lr": 4.8e-6, "step_time": 2.59},
+        (
+            "Train step of epoch 0:   5%|5         | 12/240 [00:31<09:50,  2.59s/it, gpt_loss=1.31, lr=4.8e-06, grad_norm=0.75]",
+            "Eval stage of steps 10:  50%|#####     | 2/4 [00:01<00:01,  2.00it/s, eval gpt_loss=1.9]",
+        ),
+        {"step": 12, "steps": 240, "loss": 1.31, "lr": 4.8e-6, "step_time": 2.59, "grad_norm": 0.75, "eval_gpt_loss": 1.9},
     ),
     Program(
         "OpenRLHF PPO",
         "OpenRLHF/OpenRLHF openrlhf/trainer/ray/ppo_actor.py (ppo_train) and ppo_trainer.py (fit)",
         (
             "Train epoch [1/1]:  50%|#####     | 8/16 [00:12<00:12,  1.51s/it, act_loss=0.011, reward=0.52, return=0.31, gen_len=188, "
-            "tot_len=301, kl=0.012, act_lr=4.9e-07]",
+            "tot_len=301, kl=0.012, act_lr=4.9e-07, grad_norm=0.5]",
+            "INFO  ✨ Global step 3: {'policy_loss': 0.02, 'actor_lr': 4.9e-07, 'kl': 0.012, 'reward': 0.52, 'response_length': 188.0, "
+            "'timing/generation': 12.5, 'timing/step_total': 30.5}",
         ),
-        {"step": 8, "steps": 16, "reward": 0.52, "return": 0.31, "kl": 0.012, "gen_len": 188, "act_loss": 0.011, "act_lr": 4.9e-7},
+        {
+            **{"step": 3, "reward": 0.52, "return": 0.31, "kl": 0.012, "gen_len": 188, "act_loss": 0.011, "act_lr": 4.9e-7},
+            **{"policy_loss": 0.02, "grad_norm": 0.5, "response_length": 188, "timing/generation": 12.5},
+        },
     ),
     Program(
         "verl",
@@ -282,14 +300,26 @@ PROGRAMS = (
         (
             " iteration       50/    6000 | elapsed time per iteration (ms): 1213.5 | learning rate 1.000E-05 | total loss 1.234567E+00 | "
             "loss 1.234567E+00 | loss scale 32768.0 |speed 98.88 samples/(min*GPU)",
+            " validation loss at iteration 50 | loss: 2.500000E+00 | PPL: 1.218249E+01 loss 2.500000E+00 |",
         ),
-        {"step": 50, "steps": 6000, "lr": 1e-5, "loss": 1.234567, "step_time": 1.2135, "loss_scale": 32768},
+        {
+            **{"step": 50, "steps": 6000, "lr": 1e-5, "loss": 1.234567, "step_time": 1.2135, "loss_scale": 32768},
+            **{"eval_loss": 2.5, "perplexity": 12.18249},
+        },
     ),
     Program(
         "ArcticTraining",
         "snowflakedb/ArcticTraining arctic_training/metrics.py (print_summary)",
-        ("iter:  12/240   5% | loss: 1.0421 | iter time: 3.1 s | iter tflops: 331.5 | lr: 9.600E-06 | seqlen total: 65.5K | epoch: 0",),
-        {"step": 12, "steps": 240, "loss": 1.0421, "step_time": 3.1, "tflops": 331.5, "lr": 9.6e-6, "epoch": 0},
+        (
+            "Train iter:  11/240   4% | loss: 1.1312 | iter time: 3.125s | iter tflops: 331.5 | lr: 9.500E-06 | seqlen: 65.54K | "
+            "step time: 3.250s | step tflops: 330.1 | epoch: 0 | MA 12.25 GB | Max_MA 13.50 GB | NV 14.00 GB",
+            "Train iter:  12/240   5% | loss: 1.0421 | iter time: 0:01:02 | lr: 9.600E-06 | epoch: 0",
+            " Eval iter:  12/240   5% | loss: 2.5000 | lr: 9.600E-06 | epoch: 0",
+        ),
+        {
+            **{"step": 12, "steps": 240, "loss": 1.0421, "eval_loss": 2.5, "step_time": 62, "tflops": 331.5, "lr": 9.6e-6, "epoch": 0},
+            **{"memory": 12.25 * GIB, "memory_peak": 13.5 * GIB},
+        },
     ),
     Program(
         "BingBert",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -305,3 +306,16 @@ def test_torchruns_ranks_see_the_slots_that_are_chosen() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in spec.environment(node=0)
     assert spec.environment(node=1)["CUDA_VISIBLE_DEVICES"] == "1,3"
     assert spec.options(node=1)[:4] == ["--nnodes", "2", "--nproc-per-node", "2"]
+
+
+@pytest.mark.parametrize(
+    "job", ["{script: t.py, args: ['${ARG_1}', 'x${A_B}y', '$${LITERAL}']}", "{command: [t.py, '${ARG_1}', 'x${A_B}y', '$${LITERAL}']}"]
+)
+def test_a_rendered_script_takes_holes_from_its_environment_or_refuses(job: str, tmp_path: Path) -> None:
+    made = Target(load(f"version: 1\njob: {job[:-1]}, python: /t/python}}\n", base=str(tmp_path)), NO_GPU)
+    text = next(file.text for file in artifacts(made) if file.name == "launch.sh")
+    shown = re.sub(r"\S*(?:/t/python|exec)\b", "printf '%s\\\\n'", text)
+    refused = subprocess.run(["sh", "-c", shown], env={"ARG_1": "1"}, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and "A_B: a hole of the Plan is open" in refused.stderr
+    run = subprocess.run(["sh", "-c", shown], env={"ARG_1": "a b", "A_B": "$c"}, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-3:] == ["a b", "x$cy", "${LITERAL}"]

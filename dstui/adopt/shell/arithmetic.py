@@ -9,7 +9,8 @@ from typing import Protocol
 
 from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable
 
-NUMBER = re.compile(r"-?\d{1,18}")
+NUMBER = re.compile(r"(-?)(?:0[xX]([\da-fA-F]{1,15})|(\d{1,2})#([\da-zA-Z]{1,12})|(\d{1,18}))")
+"""Hexadecimal, with a base, decimal; with a leading 0 it is octal."""
 MAX_POWER = 62
 """bash's numbers have 64 bits."""
 
@@ -89,11 +90,23 @@ def _number(text: str, expander: Words, depth: int = 0) -> int:
     text = text.strip().replace('"', "")
     if not text:
         return 0
-    if NUMBER.fullmatch(text):
-        return int(text)
+    if match := NUMBER.fullmatch(text):
+        return _read_number(match)
     if depth < 8 and re.fullmatch(r"[A-Za-z_]\w*", text):
         return _number(expander.arithmetic_name(text), expander, depth + 1)
     raise Undecidable
+
+
+def _read_number(match: re.Match[str]) -> int:
+    sign, hexadecimal, base, digits, decimal = match.groups()
+    try:
+        if hexadecimal or digits:
+            found = int(hexadecimal or digits, 16 if hexadecimal else int(base))
+        else:
+            found = int(decimal, 8 if decimal.startswith("0") else 10)
+    except ValueError:  # 08, 2#7: bash says "value too great for base"
+        raise Undecidable from None
+    return -found if sign else found
 
 
 def _unary(node: Node, expander: Words) -> int:

@@ -53,7 +53,7 @@ class Expander:
         found: list[str] = []
         for node in nodes:
             for braced in _braces(node):
-                found += _split(self._segments(braced.get("Parts", ()), quoted=False))
+                found += _split(self._segments(braced.get("Parts", ()), quoted=False), self.state.separators)
                 if len(found) > MAX_WORDS:
                     raise ShellLimit(f"more than {MAX_WORDS:,} words in a command", line_of(node))
         return found
@@ -85,6 +85,13 @@ class Expander:
         if name == "#":
             return str(len(self.state.positional))
         return self.state.variables.get(name)
+
+    def element(self, name: str, index: Node | None) -> str:
+        """Return the variable that holds an element of an associative array. Raises Undecidable where its word is not known."""
+        word = self.text(index) if index and index.get("Type") == "Word" else ""
+        if not word or word in ("@", "*") or holes_in(word):
+            raise Undecidable  # all of them come in an order of bash's own
+        return f"{name}[{word}]"
 
     def number(self, node: Node) -> int:
         """Return the value of an arithmetic expression. Raises Undecidable where a hole is in it."""
@@ -138,23 +145,31 @@ class Expander:
         try:
             value = self._operated(part, name, self._chosen(part, name))
         except Undecidable:
-            value = hole("computed", name if NAME.fullmatch(name) else self.name_hole(part))
+            element = _subscript(part) or ""
+            which = f"{name}_{element}" if element.isdecimal() else name
+            value = hole("computed", which if NAME.fullmatch(which) else self.name_hole(part))
         if isinstance(value, str):
             return [Segment(value, quoted)]
         if quoted and (name == "*" or _subscript(part) == "*"):
-            return [Segment(" ".join(value))]
+            return [Segment(self.state.separators[:1].join(value))]
         return [Segment(text, quoted, starts=number > 0) for number, text in enumerate(value)] or [Segment("", quoted=False)]
 
     def _chosen(self, part: Node, name: str) -> Value | None:
         """Return the value of the name and its index."""
+        if name in self.state.associative and part.get("Index"):
+            return self.state.variables.get(self.element(name, part["Index"]), "")
         value = self.value_of(name)
         if part.get("Excl"):
+            if isinstance(value, list) and _subscript(part) in ("@", "*"):
+                return [str(place) for place in range(len(value))]
             if isinstance(value, str) and NAME.fullmatch(value):
                 return self.value_of(value)
             raise Undecidable
         subscript = _subscript(part)
         if subscript is None:
             return (value[0] if value else "") if isinstance(value, list) and name not in ("@", "*") else value
+        if subscript in ("@", "*") and value is None and not part.get("Exp"):
+            return []  # no environment holds an array
         if subscript in ("@", "*"):
             return [value] if isinstance(value, str) else value
         if value is None:
@@ -202,7 +217,7 @@ class Expander:
         return text
 
     def _slice(self, node: Node, value: Value) -> Value:
-        start = self.number(node["Offset"])
+        start = self.number(node["Offset"]) if node.get("Offset") else 0
         length = self.number(node["Length"]) if node.get("Length") else None
         start = max(start + len(value), 0) if start < 0 else start
         return value[start : (None if length is None else start + length if length >= 0 else length)]
@@ -261,18 +276,19 @@ def _trimmed(pattern: str, operator: str) -> Callable[[str], str]:
     return trim
 
 
-def _split(segments: Sequence[Segment]) -> list[str]:
-    """Put segments together to words, split at the blanks of what is not quoted."""
+def _split(segments: Sequence[Segment], separators: str) -> list[str]:
+    """Put segments together to words, split at the separators (IFS) in what is not quoted."""
+    at = re.compile(f"[{re.escape(separators)}]+") if separators else None
     words: list[str] = []
     current: str | None = None
     for segment in segments:
         if segment.starts and current is not None:
             words.append(current)
             current = None
-        if segment.quoted:
+        if segment.quoted or at is None:
             current = (current or "") + segment.text
             continue
-        parts = re.split(r"[ \t\n]+", segment.text)
+        parts = at.split(segment.text)
         if parts[0]:
             current = (current or "") + parts[0]
         for part in parts[1:]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from dstui.adopt.shell.expansion import Expander, line_of
-from dstui.adopt.shell.shell_state import Node, ShellState, Streams, Undecidable, hole
+from dstui.adopt.shell.shell_state import OPEN, Node, ShellState, Streams, Undecidable, hole
 from dstui.adopt.shell.unknowns import Unknowns
 
 Way = Callable[[ShellState], object]
@@ -73,10 +73,13 @@ def follow_case(reader: Reader, node: Node, state: ShellState, streams: Streams)
     except Undecidable:
         ways = [_way_of(reader, item, streams) for item in node.get("Items", ())]
         return alternatives(reader, [*ways, _nothing], state, line_of(node))
+    status, falls = True, False
     for item in node.get("Items", ()):
-        if any(fnmatch.fnmatchcase(word, expander.pattern(pattern)) for pattern in item.get("Patterns", ())):
-            return reader.run(item.get("Stmts", ()), state, streams)
-    return True
+        if falls or any(fnmatch.fnmatchcase(word, expander.pattern(pattern)) for pattern in item.get("Patterns", ())):
+            status, falls = bool(reader.run(item.get("Stmts", ()), state, streams)), item.get("Op") == ";&"
+            if item.get("Op") == ";;":
+                break
+    return status
 
 
 def _way_of(reader: Reader, item: Node, streams: Streams) -> Way:
@@ -85,12 +88,32 @@ def _way_of(reader: Reader, item: Node, streams: Streams) -> Way:
 
 def follow_while(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `while` and `until`."""
+    if _asks_read(node):
+        return _reading(reader, node, state, streams)
     while True:
         decision = reader.decided(lambda: reader.run(node["Cond"], state, _captured(streams)))
         if decision is None:
             return _perhaps(reader, node, state, streams)
         if decision is bool(node.get("Until")) or not _turn(reader, node, state, streams):
             return True
+
+
+def _asks_read(node: Node) -> bool:
+    """Return whether a loop is `while read NAME`."""
+    words = ((node.get("Cond") or [{}])[0].get("Cmd") or {}).get("Args") or [{}]
+    return len(node.get("Cond", ())) == 1 and (words[0].get("Parts") or [{}])[0].get("Value") == "read"
+
+
+def _reading(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+    """Follow `while read`: once for each line that the text gives; else nobody knows how often, and with what."""
+    lines = [None] if streams.given is None or OPEN in streams.given else streams.given.splitlines()
+    for line in lines:
+        reader.run(node["Cond"], state, Streams(line if line is not None else hole("computed", "LINE"), None))
+        if line is None:
+            return _perhaps(reader, node, state, Streams(None, streams.output))
+        if not _turn(reader, node, state, Streams(None, streams.output)):
+            break
+    return True
 
 
 def follow_for(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
@@ -168,7 +191,7 @@ def _nothing(_state: ShellState) -> None:
 
 def _captured(streams: Streams) -> Streams:
     """Return streams that drop a condition's output. A program in it decides by its status, known only when it runs."""
-    return type(streams)(streams.given, None)
+    return Streams(streams.given, None)
 
 
 def _is_test(statement: Node) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from dstui.adopt.shell import flow, programs
+from dstui.adopt.shell import assignments, flow, programs
 from dstui.adopt.shell.conditions import Conditions
 from dstui.adopt.shell.expansion import Expander, line_of
 from dstui.adopt.shell.recognise import recognise
@@ -25,7 +25,6 @@ from dstui.adopt.shell.shell_state import (
     ShellState,
     Streams,
     Undecidable,
-    Value,
     as_shown,
     hole,
     holes_in,
@@ -35,6 +34,8 @@ from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
 MAX_STEPS = 20_000
 """Commands and loop turns that are followed."""
 MAX_LAUNCHES = 200
+MAX_TEXTS = 500
+"""Different texts of eval and bash -c; a program of its own parses each."""
 MAX_DEPTH = 40
 """Functions, eval and bash -c inside each other."""
 UNSET = re.compile(hole("unset", r"(\w+)"))
@@ -67,11 +68,15 @@ class ShellReader:
         """Variable -> the line of the branch that decides it while the script runs."""
         self.condition = 0
         """The line of the undecided branch that is being followed."""
+        self.made = set[str]()
+        """Folders that the text makes."""
         self.files: dict[str, str] = {}
         """Files that the text writes itself: path -> content."""
         self._text = b""
         self._steps = self._depth = 0
         self._wrapped: tuple[str, ...] = ()
+        self._trees: dict[str, Node | None] = {}
+        """Texts that were run, with their syntax trees: a loop runs the same one again and again."""
 
     def follow(self, tree: Node, text: str, state: ShellState) -> bool | None:
         """Follow a text whose syntax tree this is. Raises ShellLimit."""
@@ -130,6 +135,8 @@ class ShellReader:
 
     def is_folder(self, state: ShellState, path: str) -> bool | None:
         """Tell whether a folder is there; None where the path has a hole, or nobody can look."""
+        if path_in(state, path) in self.made:
+            return True
         return None if OPEN in path + state.folder else self.around.is_folder(path_in(state, path))
 
     def decided(self, decide: Callable[[], bool | None]) -> bool | None:
@@ -152,7 +159,7 @@ class ShellReader:
                 inner = state.copy()
                 inner.variables |= env
                 inner.exported |= env.keys()
-                return self._again(found.words[0], inner, streams, line, found.wrappers)
+                return self.again(found.words[0], inner, streams, line, found.wrappers)
             self._launch(Launch(found.launcher, found.words, env, state.folder, line, found.wrappers), state)
             return None
         return self._other(replace(command, words=words), state, streams)
@@ -165,12 +172,22 @@ class ShellReader:
         if name in ("source", "."):
             return self._source(rest, state, streams, command.line)
         if name == "eval":
-            return self._again(" ".join(rest), state, streams, command.line)
+            return self.again(" ".join(rest), state, streams, command.line)
         if builtin := programs.BUILTINS.get(name):
-            return builtin(self, rest, state, streams.given)
+            outer = {name: state.variables.get(name) for name in command.env}
+            state.variables |= command.env
+            status = builtin(self, rest, state, streams.given)
+            for name, value in outer.items():
+                state.variables.pop(name)
+                state.variables |= {} if value is None else {name: value}
+            return status
         if name in ("test", "["):
             return self.decided(lambda: self.conditions(state).words(rest if name == "test" else rest[:-1]))
         printed = programs.printed(name, rest, state, streams.given, self.around)
+        if name == "printf" and rest[:1] == ["-v"] and len(rest) > 2:
+            text = programs.printed(name, rest[2:], state, None, self.around)
+            state.variables[rest[1]] = hole("computed", rest[1]) if text is None else text
+            return True
         if streams.output is None:
             return None if printed is None else True
         if printed is None:
@@ -205,9 +222,13 @@ class ShellReader:
         yield
         self._depth -= 1
 
-    def _again(self, text: str, state: ShellState, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
+    def again(self, text: str, state: ShellState, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
         """Follow a text that would be run."""
-        tree = self.around.parse(text)
+        if text not in self._trees:
+            if len(self._trees) == MAX_TEXTS:
+                raise ShellLimit(f"more than {MAX_TEXTS} texts are run (eval, bash -c)", line)
+            self._trees[text] = self.around.parse(text)
+        tree = self._trees[text]
         if tree is None:
             return None
         outer, self._wrapped = self._wrapped, (*self._wrapped, *wrappers)
@@ -231,7 +252,7 @@ class ShellReader:
         if text is None:
             self.unknowns.note(f"line {line}: {as_shown(path)} is sourced and is not here: variables that it sets stay open")
             return None
-        return self._again(text, state, streams, line)
+        return self.again(text, state, streams, line)
 
     def _redirections(self, statement: Node, state: ShellState) -> tuple[str | None, str]:
         """Return standard input where the text contains it, and the file that standard output goes to."""
@@ -243,6 +264,9 @@ class ShellReader:
                 given = re.sub(r"(?m)^\t+", "", given) if operator == "<<-" else given
             elif operator == "<<<":
                 given = expander.text(word) + "\n"
+            elif operator == "<" and [part["Type"] for part in word.get("Parts", ())] == ["ProcSubst"]:
+                with suppress(Undecidable):
+                    given = self._output_of(word["Parts"][0], state)
             elif operator in (">", ">|") and (redirection.get("N") or {}).get("Value", "1") == "1":
                 path = expander.text(word)
                 target = "" if path == "/dev/null" else path_in(state, path)
@@ -255,6 +279,16 @@ class ShellReader:
         printed: list[str] = []
         self.run(node.get("Stmts", ()), state.copy(), Streams(output=printed))
         return "".join(printed)
+
+    def piped(self, statement: Node, state: ShellState) -> str | None:
+        """Follow what stands before a pipe, and return what it prints; None where programs or launches print it."""
+        before, printed = len(self.launches), list[str]()
+        with suppress(Undecidable):
+            self.statement(statement, state.copy(), Streams(output=printed))
+            return "".join(printed) if len(self.launches) == before else None
+        del self.launches[before:]
+        self.statement(statement, state.copy(), Streams())
+        return None
 
     def _source_of(self, node: Node) -> str:
         start, end = node.get("Pos", (0, 0))[0], node.get("End", (0, 0))[0]
@@ -298,67 +332,18 @@ def _call(reader: ShellReader, node: Node, state: ShellState, streams: Streams) 
         env = {one["Name"]["Value"]: expander.text(one.get("Value")) for one in node.get("Assigns", ())}
         return reader.command(ShellCommand(words, env, line_of(node)), state, streams)
     for assignment in node.get("Assigns", ()):
-        _assign(reader, assignment, state)
+        assignments.assign(reader, assignment, state)
     return True
-
-
-def _declare(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
-    """Follow `export`, `declare`, `local` and `readonly`."""
-    exports = node["Variant"]["Value"] == "export"
-    for argument in node.get("Args", ()):
-        name = (argument.get("Name") or {}).get("Value")
-        if name is None:
-            exports = exports or reader.expander(state).text(argument.get("Value")) == "-x"
-            continue
-        if not argument.get("Naked"):
-            _assign(reader, argument, state)
-        if exports:
-            state.exported.add(name)
-    return True
-
-
-def _assign(reader: ShellReader, node: Node, state: ShellState) -> None:
-    name, expander, unknowns = node["Name"]["Value"], reader.expander(state), reader.unknowns
-    old = state.variables.get(name)
-    if node.get("Index"):
-        return _assign_element(expander, node, state, name)
-    unknowns.assigned = name if len((node.get("Value") or {}).get("Parts", ())) == 1 else ""
-    value: Value = expander.text(node.get("Value"))
-    if node.get("Array") is not None:
-        value = expander.words([element["Value"] for element in node["Array"].get("Elems", ()) if element.get("Value")])
-    unknowns.assigned = ""
-    if value == hole("unset", name):  # X=$X: whoever starts the text may set it, and need not
-        unknowns.note(f"line {line_of(node)}: ${name} is taken from the environment: read as not set")
-        value = ""
-    if node.get("Append") and old is not None:
-        value = old + value if isinstance(old, str) and isinstance(value, str) else [*_items(old), *_items(value)]
-    state.variables[name] = value
-    return None
-
-
-def _assign_element(expander: Expander, node: Node, state: ShellState, name: str) -> None:
-    """Follow `NAME[3]=value`."""
-    items = list(_items(state.variables.get(name, [])))
-    with suppress(Undecidable):
-        at = expander.number(node["Index"])
-        if 0 <= at < MAX_LAUNCHES:
-            items += [""] * (at + 1 - len(items))
-            items[at] = expander.text(node.get("Value"))
-            state.variables[name] = items
-
-
-def _items(value: Value) -> list[str]:
-    return [value] if isinstance(value, str) else value
 
 
 def _pipe(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    if streams.output is None:  # nobody takes what is printed: each side is followed for its launches
-        reader.statement(node["X"], state.copy(), Streams())
-        reader.statement(node["Y"], state.copy(), Streams())
-        return None
-    passed: list[str] = []
-    reader.statement(node["X"], state.copy(), Streams(output=passed))
-    return reader.statement(node["Y"], state.copy(), Streams("".join(passed), streams.output))
+    """Follow both sides for their launches; the right one reads what the left one prints."""
+    if streams.output is not None:
+        passed: list[str] = []
+        reader.statement(node["X"], state.copy(), Streams(output=passed))
+        return reader.statement(node["Y"], state.copy(), Streams("".join(passed), streams.output))
+    reader.statement(node["Y"], state.copy(), Streams(reader.piped(node["X"], state)))
+    return None
 
 
 def _binary(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
@@ -386,13 +371,9 @@ def _test(reader: ShellReader, node: Node, state: ShellState, _streams: Streams)
     return reader.decided(lambda: reader.conditions(state).clause(node["X"]))
 
 
-def _arithmetic(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
-    return reader.decided(lambda: bool(reader.expander(state).number(node["X"])))
-
-
 KINDS: Mapping[str, Follow] = {
     "CallExpr": _call,
-    "DeclClause": _declare,
+    "DeclClause": assignments.declare,
     "BinaryCmd": _binary,
     "Block": _block,
     "Subshell": _subshell,
@@ -403,6 +384,7 @@ KINDS: Mapping[str, Follow] = {
     "WhileClause": flow.follow_while,
     "ForClause": flow.follow_for,
     "TestClause": _test,
-    "ArithmCmd": _arithmetic,
+    "ArithmCmd": assignments.arithmetic,
+    "LetClause": assignments.let,
 }
 """Kind of a command's node -> what follows it."""

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, as_shown, holes_in
+from dstui.adopt.shell.filters import calculated, filtered
+from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, as_shown, hole, holes_in
 from dstui.adopt.shell.unknowns import Unknowns
 
 
@@ -15,6 +16,7 @@ class FolderReader(Protocol):
     """What the shell's own commands need of `interpreter.ShellReader`."""
 
     unknowns: Unknowns
+    made: set[str]
 
     def is_folder(self, state: ShellState, path: str) -> bool | None:
         """Return whether a folder is there; None where nobody can tell."""
@@ -23,25 +25,56 @@ class FolderReader(Protocol):
 Builtin = Callable[["FolderReader", list[str], ShellState, "str | None"], "bool | None"]
 Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | None"]
 MAX_NUMBERS = 10_000
+MAX_PRINTED = 100_000
+CONVERSION = re.compile(r"%%|%[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg]")
+"""What printf puts a word in place of, in its format."""
 
 
 def printed(name: str, words: Sequence[str], state: ShellState, given: str | None, around: ShellContext) -> str | None:
     """Return what a program prints; None where only running it tells. `given` is its standard input."""
-    program = PRINTING.get(name.rpartition("/")[2])
-    return program(list(words), state, given, around) if program else None
+    short = name.rpartition("/")[2]
+    if program := PRINTING.get(short):
+        return program(list(words), state, given, around)
+    return None if given is None else filtered(short, words, given)
 
 
 # ---------------------------------------------------------------- the shell's own
 
 
 def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
-    folder = next((word for word in words if word not in ("-P", "-L", "--")), "")
-    if not folder or folder == "-":
-        return None
+    folder = next((word for word in words if word not in ("-P", "-L", "--")), hole("computed", "HOME"))
+    if folder == "-":
+        state.folder, state.previous = state.previous or state.folder, state.folder
+        return True
+    if not folder:
+        return True
     if reader.is_folder(state, folder) is False:
         reader.unknowns.note(f"cd {as_shown(folder)}: there is no such folder here, and it is read as the current one")
         return None
+    state.previous = state.folder
     state.folder = folder if folder.startswith(OPEN) else posixpath.normpath(posixpath.join(state.folder, folder))
+    return True
+
+
+def _mkdir(reader: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
+    for word in words:
+        if not word.startswith("-") and not holes_in(word):
+            path = posixpath.normpath(posixpath.join(state.folder, word))
+            while path not in reader.made and path != state.folder and path not in ("", "/"):
+                reader.made.add(path)
+                path = posixpath.dirname(path)
+    return True
+
+
+def _pushd(reader: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+    state.stack = [*state.stack, state.folder]
+    return _cd(reader, words, state, given)
+
+
+def _popd(_reader: FolderReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
+    if not state.stack:
+        return False
+    *state.stack, state.folder = state.stack
     return True
 
 
@@ -81,10 +114,34 @@ def _read(_reading: FolderReader, words: list[str], state: ShellState, given: st
         return False  # nothing is there to read from
     text = given if whole else given.partition("\n")[0]
     if any("a" in option for option in options) and names:
-        state.variables[names[0]] = text.split()
+        state.variables[names[0]] = split_fields(text, state.separators)
     elif names:
-        parts = text.strip().split(None, len(names) - 1)
+        parts = split_fields(text, state.separators, len(names) - 1)
         state.variables |= dict(zip(names, [*parts, *[""] * len(names)], strict=False))
+    return True
+
+
+def split_fields(text: str, separators: str, most: int | None = None) -> list[str]:
+    """Split a text as the shell does at the characters of IFS; `most`: at most so often, from the left."""
+    blanks = "".join(one for one in separators if one in " \t\n")
+    marks = "".join(one for one in separators if one not in " \t\n")
+    text = text.strip(blanks or "\0")
+    if not separators or not text or most == 0:
+        return [text] if text else []
+    around = f"[{re.escape(blanks)}]*" if blanks else ""
+    one_mark = f"{around}[{re.escape(marks)}]{around}" if marks else ""
+    pattern = "|".join(filter(None, (one_mark, f"[{re.escape(blanks)}]+" if blanks else "")))
+    found = re.split(pattern, text, maxsplit=most or 0)
+    return found[:-1] if marks and not found[-1] and most is None else found
+
+
+def _mapfile(_reader: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
+    """Follow `mapfile -t NAME`: the lines that it is given."""
+    name = next((word for word in reversed(words) if not word.startswith("-")), "MAPFILE")
+    if given is None or OPEN in given:
+        state.variables[name] = hole("computed", name)
+        return None
+    state.variables[name] = given.splitlines(keepends="-t" not in words)
     return True
 
 
@@ -116,11 +173,15 @@ def _false(_reading: FolderReader, _words: list[str], _state: ShellState, _given
 
 BUILTINS: Mapping[str, Builtin] = {
     "cd": _cd,
-    "pushd": _cd,
+    "mkdir": _mkdir,
+    "pushd": _pushd,
+    "popd": _popd,
     "unset": _unset,
     "set": _set,
     "shift": _shift,
     "read": _read,
+    "mapfile": _mapfile,
+    "readarray": _mapfile,
     "export": _export,
     "declare": _export,
     "exit": _end("exit"),
@@ -148,19 +209,29 @@ def _echo(words: list[str], _state: ShellState, _given: str | None, _around: She
 
 
 def _printf(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
-    if not words:
+    """Print as often as it takes for all words, as the shell's; None for a format that is not known."""
+    if not words or re.search(r"%(?!%|[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg])", words[0].replace("%%", "")):
         return None
-    form, rest = words[0].replace("\\n", "\n"), words[1:]
-    if form.count("%") == form.count("%s") and form.count("%s") == len(rest):
-        return form.replace("%s", "\0").replace("%%", "%") if not rest else _filled(form, rest)
-    if form.count("%s") == form.count("%") == 1:
-        return "".join(_filled(form, [word]) for word in rest)
+    form, rest, found = re.sub(r"\\([nt\\])", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), words[0]), list(words[1:]), ""
+    count = len(CONVERSION.findall(form.replace("%%", "")))
+    while len(found) < MAX_PRINTED:
+        taken, rest = rest[:count], rest[count:]
+        given = iter([*taken, *[""] * (count - len(taken))])
+        try:
+            found += CONVERSION.sub(lambda match: "%" if match[0] == "%%" else _converted(match[0], next(given)), form)  # noqa: B023
+        except ValueError:
+            return None
+        if not rest or not count:
+            return found
     return None
 
 
-def _filled(form: str, words: list[str]) -> str:
-    parts = form.split("%s")
-    return "".join(part + word for part, word in zip(parts, [*words, ""], strict=False))
+def _converted(form: str, word: str) -> str:
+    """Format a word by one conversion. ValueError where it is no number."""
+    kind = form[-1]
+    if OPEN in word and (kind != "s" or form != "%s"):
+        raise ValueError
+    return form % (word if kind == "s" else int(word or "0", 0) if kind in "di" else float(word or "0"))
 
 
 def _pwd(_words: list[str], state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
@@ -185,12 +256,15 @@ def _absolute(words: list[str], state: ShellState, _given: str | None, _around: 
 
 
 def _seq(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+    separator = "\n"
+    if words[:1] and words[0].startswith("-s"):
+        separator, words = (words[0][2:], words[1:]) if words[0] != "-s" else ("".join(words[1:2]), words[2:])
     if not 1 <= len(words) <= 3 or not all(re.fullmatch(r"-?\d{1,9}", word) for word in words):
         return None
     numbers = [int(word) for word in words]
     first, step, last = (1, 1, numbers[0]) if len(numbers) == 1 else (numbers[0], 1, numbers[1]) if len(numbers) == 2 else numbers
     found = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
-    return "".join(f"{number}\n" for number in found) if len(found) <= MAX_NUMBERS else None
+    return separator.join(map(str, found)) + "\n" if len(found) <= MAX_NUMBERS else None
 
 
 def _date(words: list[str], _state: ShellState, _given: str | None, around: ShellContext) -> str | None:
@@ -204,26 +278,8 @@ def _cat(words: list[str], _state: ShellState, given: str | None, _around: Shell
     return given if not words or words == ["-"] else None
 
 
-def _wc(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
-    if given is None or OPEN in given:
-        return None
-    return {"-l": f"{given.count(chr(10))}\n", "-w": f"{len(given.split())}\n"}.get(" ".join(words))
-
-
-def _tr(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
-    if given is None or OPEN in given or words[:1] == ["-s"]:
-        return None
-    if words[:1] == ["-d"] and len(words) == 2:
-        return "".join(character for character in given if character not in words[1].replace("\\n", "\n"))
-    one, other = (word.replace("\\n", "\n") for word in words) if len(words) == 2 else ("", "")
-    return given.replace(one, other) if len(one) == len(other) == 1 else None
-
-
-def _head(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
-    count = next((match[1] for word in words if (match := re.fullmatch(r"(?:-n|-)?(\d{1,6})", word))), None)
-    if given is None or count is None or OPEN in given:
-        return None
-    return "".join(given.splitlines(keepends=True)[: int(count)])
+def _expr(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+    return calculated(" ".join(words))
 
 
 PRINTING: Mapping[str, Printing] = {
@@ -237,7 +293,5 @@ PRINTING: Mapping[str, Printing] = {
     "seq": _seq,
     "date": _date,
     "cat": _cat,
-    "wc": _wc,
-    "tr": _tr,
-    "head": _head,
+    "expr": _expr,
 }

@@ -82,6 +82,12 @@ class ShellState:
     exported: set[str] = field(default_factory=set)
     positional: list[str] = field(default_factory=list)
     functions: dict[str, Node] = field(default_factory=dict)
+    associative: set[str] = field(default_factory=set)
+    """Arrays with words for indices; their elements are the variables `NAME[WORD]`."""
+    previous: str = ""
+    """The folder before the last `cd`."""
+    stack: list[str] = field(default_factory=list)
+    """Folders of `pushd`."""
     ended: str = ""
     """exit, return, break or continue: what follows is not reached."""
 
@@ -93,8 +99,17 @@ class ShellState:
             set(self.exported),
             list(self.positional),
             dict(self.functions),
+            set(self.associative),
+            self.previous,
+            list(self.stack),
             self.ended,
         )
+
+    @property
+    def separators(self) -> str:
+        """The characters that words are split at: IFS."""
+        found = self.variables.get("IFS", " \t\n")
+        return found if isinstance(found, str) else " \t\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.legacy import elastic
 from dstui.plan.finding import Fix
+from dstui.plan.handed_over import named_files
 from dstui.plan.parallelism import sp_size
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -157,7 +158,8 @@ def no_batch_size(c: Context) -> Problems:
     """Neither the batch size nor the micro-batch size is given."""
     if c.unread:
         other = c.facts is not None and (c.facts.own_configuration or c.facts.without)
-        if not other and not (c.plan is not None and c.plan.job.command):
+        elsewhere = c.plan is not None and (c.plan.job.command or any(named_files(c.plan)))
+        if not other and not elsewhere:
             message = "the section deepspeed is empty, and nothing passes it to the script, which trains without it"
             fix = suggest_batch(c, ("begin with train_micro_batch_size_per_gpu (and hand {ds_config} to the script)", {MICRO: 1}))
             yield c.problem("", message, why="a script with its own configuration needs no section here", fix=fix, severity="warning")

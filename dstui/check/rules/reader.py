@@ -10,6 +10,7 @@ from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import write
 from dstui.check.rules.trainer import spell_value
+from dstui.plan.accelerate_keys import FILE
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.finding import Fix
 
@@ -30,9 +31,10 @@ ACCUMULATION_MISMATCH = "accelerate takes the plugin's value, and warns at most 
 def zero_is_missing(c: Context) -> Problems:
     """accelerate and the Trainer want a zero_optimization section."""
     if "zero_optimization" not in c.raw and not c.unread:
-        yield c.problem(
-            "zero_optimization", "accelerate needs a zero_optimization section", fix=c.put("zero_optimization", {"stage": 0}, "add stage 0")
-        )
+        message, name = "accelerate needs a zero_optimization section", _plugin(c).get(FILE)
+        if not c.raw and isinstance(name, str) and name != "none":
+            message = f"{name} was not here to be read: the section deepspeed is to be filled from it"
+        yield c.problem("zero_optimization", message, fix=c.put("zero_optimization", {"stage": 0}, "add stage 0"))
 
 
 @rule("DS321", "error", when="initialize", says="'bool' object has no attribute 'get'", source=PLUGIN, readers=BOTH)

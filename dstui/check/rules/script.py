@@ -10,6 +10,7 @@ from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
 from dstui.check.rules.optimizer import script_builds_unasked
 from dstui.plan.finding import Fix, Severity
+from dstui.plan.handed_over import CONFIG, hands_over, named_files
 
 ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--deepspeed", "{ds_config}")}
 """What hands the configuration to a script, where nobody has looked into it."""
@@ -26,8 +27,8 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     if c.plan is None or c.plan.job.command or not any(c.plan.configurations.values()):
         return
     job, facts = c.plan.job, c.facts
-    if any("{ds_config" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
-        return
+    if hands_over(c.plan) or any(named_files(c.plan)):
+        return  # a file of the launch's own: PL029
     if c.integration == "accelerate" and facts is not None and facts.under_accelerate:
         return  # Accelerator() and TrainingArguments read what accelerate's launcher leaves in the environment
     if facts is not None and facts.without is not None:
@@ -140,3 +141,20 @@ def configuration_of_the_scripts_own(c: Context) -> Problems:
     if c.plan is not None and c.unread and c.facts is not None and c.facts.own_configuration:
         message = f"the script trains with a configuration of its own ({c.facts.why}): nothing of it is checked here"
         yield about_the_plan("job.script", message, "the Plan's section deepspeed is empty, and no rank reads it")
+
+
+@rule("PL029", "warning", source="dstui/plan/handed_over.py")
+def configuration_in_a_file_that_was_not_read(c: Context) -> Problems:
+    """The launch names a file of configuration, which the script or accelerate reads by itself."""
+    if c.plan is None:
+        return
+    for file in named_files(c.plan):
+        reader = "accelerate" if file.path.startswith("cluster.") else "the script"
+        message = (
+            f"{file.option} {file.name}: {reader} reads this file, and it was not here to be read: nothing of it is checked or forecast"
+        )
+        why = "what stands under deepspeed: has no effect" if c.raw else "the section deepspeed is empty"
+        words = "import the launch again where the file is"
+        if reader != "accelerate":
+            words += f", or fill the section and write {CONFIG} for {file.name}"
+        yield about_the_plan(file.path, message, why, Fix(words))

@@ -9,8 +9,8 @@ from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.exceptions import points_elsewhere
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
+from dstui.diagnosis.labels import WARNED
 from dstui.diagnosis.last_run import OF_PARSERS
-from dstui.diagnosis.lines import WARNED
 from dstui.diagnosis.rules.uncaught import MISSING, uncaught
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import BY_ID

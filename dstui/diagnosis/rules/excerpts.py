@@ -8,7 +8,7 @@ from dataclasses import replace
 from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.lines import WARNED
+from dstui.diagnosis.labels import WARNED
 from dstui.diagnosis.rules.causes import HANDLED, independent
 from dstui.diagnosis.signatures import BY_ID
 

@@ -142,8 +142,11 @@ SIGNATURES = (
         "root",
         "The configuration and the Trainer's arguments differ",
         "A value in the file must be that of TrainingArguments, in type too.",
-        ("Please correct the following DeepSpeed config values that mismatch TrainingArguments",),
-        ('Write "auto" where the Trainer knows the value', CHECK),
+        (
+            "Please correct the following DeepSpeed config values that mismatch TrainingArguments",
+            rx(" vs hf ", r"^(?:\w*Error: )?- ds \S+=.* vs hf \S+="),
+        ),
+        (Remedy('Write "auto" where the Trainer knows the value', patches.trainer_values), CHECK),
         source="transformers/integrations/deepspeed.py:trainer_config_finalize",
     ),
     Signature(

@@ -29,7 +29,7 @@ def shared_memory(case: Case) -> Outcomes:
 
 @doctor_check("memlock")
 def memlock(case: Case) -> Outcomes:
-    """How much memory a rank may pin: for offloading and for RDMA."""
+    """The memory that a rank may pin, for offloading and RDMA."""
     limit = case.machine.host.memlock
     offload = case.get("deepspeed.zero_optimization.offload_optimizer.device", "none") != "none"
     rdma = len(case.hosts) > 1 and bool(case.machine.host.infiniband)
@@ -47,7 +47,7 @@ def memlock(case: Case) -> Outcomes:
 
 @doctor_check("open-files")
 def open_files(case: Case) -> Outcomes:
-    """How many files a rank may open: data loaders and sockets."""
+    """The files that a rank may open, for data loaders and sockets."""
     limit = case.machine.host.nofile
     if isinstance(limit, Unknown):
         yield Outcome("skipped", limit.reason)

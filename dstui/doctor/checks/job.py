@@ -123,7 +123,7 @@ def accelerate_config(case: Case) -> Outcomes:
 
 @doctor_check("environment", once=True)
 def environment(case: Case) -> Outcomes:
-    """What is set in this shell and the job may need reaches ranks on other hosts."""
+    """Variables of this shell that the job may need reach ranks on other hosts."""
     if all(other.here for other in (case, *case.others)):
         yield Outcome("skipped", "the ranks run here: they get this environment")
         return

@@ -40,7 +40,7 @@ def gpu_room(case: Case) -> Outcomes:
 
 @doctor_check("ram-room")
 def ram_room(case: Case) -> Outcomes:
-    """What the ranks hold in RAM fits there, also while the model is built."""
+    """The ranks fit into RAM, also while the model is built."""
     yield from _compared(case, case.forecast.host if case.forecast else None, "FC002", "RAM")
 
 

@@ -85,7 +85,7 @@ def builds(case: Case) -> str:
 
 @doctor_check("compiler")
 def compiler(case: Case) -> Outcomes:
-    """What DeepSpeed's ops are compiled with is there: g++, ninja, Python's headers."""
+    """The tools to compile DeepSpeed's ops are installed: g++, ninja, Python's headers."""
     software = case.machine.software
     tools = {"g++": software.gxx, "ninja": software.ninja, "Python.h": software.python_headers}
     missing = [name for name, there in tools.items() if there is None or there is False]
@@ -164,7 +164,7 @@ def launcher(case: Case) -> Outcomes:
 
 @doctor_check("launcher-needs")
 def launcher_needs(case: Case) -> Outcomes:
-    """What the launcher needs on every host is there: mpi4py, orted and the like."""
+    """The launcher's requirements are installed on every host: mpi4py, orted and the like."""
     modules, programs = case.ready.get("modules") or {}, case.ready.get("programs") or {}
     if not modules and not programs:
         yield Outcome("skipped", "nothing beside DeepSpeed")

@@ -13,13 +13,14 @@ from dstui.forecast.architecture.composed import COMPOSED
 from dstui.forecast.architecture.config import Config, ModelProblem
 from dstui.forecast.architecture.decoders import DECODERS, decoder
 from dstui.forecast.architecture.encoders import ENCODERS
+from dstui.forecast.architecture.hybrids import HYBRIDS
 from dstui.forecast.architecture.mixtures import MIXTURES
 from dstui.forecast.architecture.seq2seq import SEQ2SEQ
 from dstui.forecast.architecture.tensors import Architecture, Tensor, TensorShape
 
 __all__ = ["KNOWN", "Architecture", "Config", "ModelProblem", "Tensor", "TensorShape", "architecture"]
 
-_OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES}
+_OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES, **HYBRIDS}
 KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)
 """Every `model_type` that is counted."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dstui.forecast.architecture.config import Config, ModelProblem
-from dstui.forecast.architecture.decoders import DECODERS, decoder
+from dstui.forecast.architecture.decoders import DECODERS, decoder, decoder_tensors
 from dstui.forecast.architecture.encoders import clip_vision, siglip
+from dstui.forecast.architecture.mixtures import llama4_text
 from dstui.forecast.architecture.tensors import Architecture, Census
 
 GEMMA3 = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "tie_word_embeddings": True}
@@ -69,10 +70,111 @@ def qwen_vl(c: Config) -> Architecture:
     return Architecture(c.text("model_type"), (*text.tensors, *census.tensors), text.shape, groups=text.groups)
 
 
+def qwen3_vl(c: Config) -> Architecture:
+    """Build Qwen3-VL: a vision transformer whose patches are merged by four after several layers, and Qwen3."""
+    kind = c.text("model_type")
+    text, vision, census = decoder(c.text_config(), "qwen3_moe" if "moe" in kind else "qwen3"), c.section("vision_config"), Census()
+    h, depth, patch = (
+        vision.number("hidden_size", default=1152),
+        vision.number("depth", default=27, most=10_000),
+        vision.size("patch_size", 16),
+    )
+    frames, width = vision.size("temporal_patch_size", 2), vision.number("intermediate_size", default=4304)
+    census.add("patch_embed", "other", h, vision.number("in_channels", default=3), frames, patch, patch)
+    census.add("patch_embed", "other", h)
+    census.add("pos_embed", "embedding", vision.number("num_position_embeddings", default=2304), h)
+    census.linear("qkv", h, 3 * h, True, depth)
+    census.linear("proj", h, h, True, depth)
+    census.linear("linear_fc1", h, width, True, depth)
+    census.linear("linear_fc2", width, h, True, depth)
+    census.norm("norm", h, True, 2 * depth)
+    merged, out = h * vision.number("spatial_merge_size", default=2) ** 2, vision.number("out_hidden_size", default=text.shape.hidden)
+    deep = len(vision.numbers("deepstack_visual_indexes")) if "deepstack_visual_indexes" in vision else 3
+    census.norm("merger_norm", h, True)
+    census.norm("merger_norm", merged, True, deep)
+    census.linear("merger", merged, merged, True, deep + 1)
+    census.linear("merger", merged, out, True, deep + 1)
+    return Architecture(kind, (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
+
+
+def idefics3(c: Config) -> Architecture:
+    """Build Idefics3 and SmolVLM: SigLIP without its head, a projection of merged patches, and LLaMA."""
+    part = c.text_config()
+    kind = part.text("model_type") or "llama"
+    if kind not in DECODERS:
+        raise ModelProblem(f"the language model {kind!r} of this model is not known here: give model.params: 7.0e9")
+    text = decoder(part, kind)
+    tower, census = siglip(c.section("vision_config", {"vision_use_head": False})), Census()
+    census.linear("proj", tower.shape.hidden * c.number("scale_factor", default=2) ** 2, text.shape.hidden)
+    return Architecture(c.text("model_type"), (*text.tensors, *tower.tensors, *census.tensors), text.shape, groups=text.groups)
+
+
+def llama4(c: Config) -> Architecture:
+    """Build Llama 4: a vision tower whose patches are merged by four, and its mixture of experts."""
+    text, vision, census = llama4_text(c.section("text_config")), c.section("vision_config"), Census()
+    h, layers = vision.number("hidden_size", default=768), vision.number("num_hidden_layers", default=34, most=10_000)
+    side, patch, width = vision.size("image_size", 448), vision.size("patch_size", 14), vision.number("intermediate_size", default=5632)
+    census.add("class_embedding", "other", h)
+    census.add("positional_embedding_vlm", "embedding", (side // patch) ** 2 + 1, h)
+    census.add("patch_embedding", "other", h, vision.number("num_channels", default=3) * patch * patch)
+    for module in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        census.linear(module, h, h, True, layers)
+    census.linear("fc1", h, width, True, layers)
+    census.linear("fc2", width, h, True, layers)
+    census.norm("norm", h, True, 2 * layers + 2)
+    inner, out = vision.number("projector_input_dim", default=4096), vision.number("projector_output_dim", default=4096)
+    census.linear("fc1", width, inner)
+    census.linear("fc2", out, out)
+    census.linear("linear_1", vision.number("vision_output_dim", default=7680), text.shape.hidden)
+    return Architecture("llama4", (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
+
+
+def mllama(c: Config) -> Architecture:
+    """Build Llama 3.2 Vision: a tower over tiles of an image, and LLaMA with layers that attend to it."""
+    vision, part = c.section("vision_config"), c.section("text_config")
+    census, shape = decoder_tensors(part, "mllama_text_model")
+    hidden, queries, keys = shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    across = len(part.numbers("cross_attention_layers"))
+    for module, width in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
+        census.linear(module, hidden, width, times=shape.layers)
+    census.linear("o_proj", queries, hidden, times=shape.layers)
+    census.add("embed_tokens", "other", 8, hidden)  # words for images, which the head does not make
+    census.norm("q_norm", shape.head_dim, times=across)
+    census.norm("k_norm", shape.head_dim, times=across)
+    census.add("cross_attn_gates", "other", 2, times=across)
+    census.linear("multi_modal_projector", vision.number("vision_output_dim", default=7680), hidden, True)
+    _tiled_tower(census, vision)
+    return Architecture("mllama", tuple(census.tensors), shape, groups=(("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")))
+
+
+def _tiled_tower(census: Census, c: Config) -> None:
+    h, layers = c.number("hidden_size", default=1280), c.number("num_hidden_layers", default=32, most=10_000)
+    above, width = c.number("num_global_layers", default=8, most=10_000), c.number("intermediate_size", default=5120)
+    patch, tiles, ratios = c.size("patch_size", 14), c.number("max_num_tiles", default=4), c.length("supported_aspect_ratios", 8)
+    places = (c.size("image_size", 448) // patch) ** 2 + 1
+    census.add("class_embedding", "other", h)
+    census.add("patch_embedding", "other", h, c.number("num_channels", default=3), patch, patch)
+    census.add("positions", "embedding", places, h)
+    census.add("tile_embedding", "embedding", ratios + 1, tiles * places * h)
+    census.add("tile_positional_embedding", "embedding", ratios + 1, tiles * h, times=2)
+    census.add("gates", "other", 3 + 2 * above)
+    for module in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        census.linear(module, h, h, times=layers + above)
+    census.linear("fc1", h, width, True, layers + above)
+    census.linear("fc2", width, h, True, layers + above)
+    census.norm("norm", h, True, 2 * (layers + above) + 2)
+
+
 COMPOSED: Mapping[str, Callable[[Config], Architecture]] = {
     "gemma3": gemma3,
     "llava": llava,
     "llava_next": llava,
+    "idefics3": idefics3,
+    "smolvlm": idefics3,
+    "llama4": llama4,
+    "mllama": mllama,
+    "qwen3_vl": qwen3_vl,
+    "qwen3_vl_moe": qwen3_vl,
     "qwen2_vl": qwen_vl,
     "qwen2_5_vl": qwen_vl,
 }

@@ -37,6 +37,9 @@ class Config:
             raise ModelProblem(f"{self._where}: {key} is {str(value)[:40]!r}, and belongs between {least} and {most}")
         return value
 
+    def __contains__(self, key: str) -> bool:
+        return isinstance(self._values.get(key), (list, tuple))
+
     def flag(self, flag: Flag) -> bool:
         """Return whether a switch is on; null in the file is its default."""
         if isinstance(flag, bool):
@@ -54,6 +57,16 @@ class Config:
         value = self._values.get(key)
         return tuple(v for v in value if isinstance(v, int) and not isinstance(v, bool)) if isinstance(value, list) else ()
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of words; empty where there is none."""
+        value = self._values.get(key)
+        return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()
+
+    def length(self, key: str, default: int) -> int:
+        """Return how many entries a list has."""
+        value = self._values.get(key)
+        return len(value) if isinstance(value, (list, tuple)) else default
+
     def size(self, key: str, default: int) -> int:
         """Return a number, or the first of a list or tuple (image sizes)."""
         value = self._values.get(key)
@@ -67,6 +80,11 @@ class Config:
         text = self.section("text_config") if isinstance(self._values.get("text_config"), Mapping) else self
         tied = self.flag(("tie_word_embeddings", False)) or text.flag(("tie_word_embeddings", False))
         return Config({**text._values, "tie_word_embeddings": tied}, text._where)
+
+    def text_config(self) -> Config:
+        """Return text_config; whether the head is tied is the whole file's to say, where it does. Raises ModelProblem."""
+        part, tied = self.section("text_config"), self._values.get("tie_word_embeddings")
+        return part if tied is None else Config({**part._values, "tie_word_embeddings": tied}, part._where)
 
     def section(self, key: str, defaults: Mapping[str, Any] = NOTHING) -> Config:
         """Return a section, over defaults. Raises ModelProblem where it is missing."""

@@ -148,6 +148,11 @@ DECODERS: Mapping[str, Decoder] = {
     "glm4": Decoder(norms=4, qkv_bias=("attention_bias", True), out_bias=False, mlp=("gate_up_proj+", "down_proj"), activations="phi3"),
 }  # fmt: skip
 """`model_type` -> its traits."""
+WITHOUT_ATTENTION: Mapping[str, Decoder] = {
+    "qwen3_next": Decoder(experts="moe_intermediate_size", activations="qwen3_moe"),
+    "mllama_text_model": Decoder(),
+}
+"""Traits of decoders that `decoder` does not build alone."""
 
 
 def decoder(c: Config, kind: str) -> Architecture:
@@ -161,6 +166,16 @@ def decoder(c: Config, kind: str) -> Architecture:
     idle = _mlps(census, c, traits, shape)
     groups = (traits.qkv, traits.mlp[:-1])
     return Architecture(kind, tuple(census.tensors), shape, idle, groups)
+
+
+def decoder_tensors(c: Config, kind: str) -> tuple[Census, TensorShape]:
+    """Return everything of a decoder but its attention, for models that have layers of their own in its place."""
+    traits = WITHOUT_ATTENTION[kind]
+    shape, census = _shape(c, kind, traits), Census()
+    _ends(census, c, traits, shape)
+    _norms(census, c, kind, traits, shape)
+    _mlps(census, c, traits, shape)
+    return census, shape
 
 
 def _shape(c: Config, kind: str, traits: Decoder) -> TensorShape:

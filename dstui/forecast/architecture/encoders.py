@@ -111,6 +111,26 @@ HEADS: Mapping[str, Callable[[Census, Config, str, TensorShape], None]] = {
 }
 
 
+def modernbert(c: Config) -> Architecture:
+    """Build ModernBERT: rotary positions, gated MLPs, no norm before the attention of the first layer."""
+    head, census, rows = c.head or "MaskedLM", Census(), c.number("vocab_size")
+    shape = _shape(c, "bert", rows if head == "MaskedLM" else 0)
+    h, layers, bias = shape.hidden, shape.layers, c.flag(("norm_bias", False))
+    census.add("tok_embeddings", "embedding", rows, h)
+    census.norm("norm", h, bias, 2 * layers + 1)  # of the embedding, before each part of a layer but the first, and the last one
+    census.linear("Wqkv", h, 3 * h, c.flag(("attention_bias", False)), layers)
+    census.linear("Wo", h, h, c.flag(("attention_bias", False)), layers)
+    census.linear("Wi", h, 2 * shape.ffn, c.flag(("mlp_bias", False)), layers)
+    census.linear("Wo", shape.ffn, h, c.flag(("mlp_bias", False)), layers)
+    if head != "Model":
+        census.linear("dense", h, h, c.flag(("classifier_bias", False)))
+        census.norm("head_norm", h, bias)
+    if head == "MaskedLM" and c.flag(("decoder_bias", True)):
+        census.add("decoder", "other", rows)
+    _classes(census, h, 1 if head == "MultipleChoice" else _labels(c, head))
+    return Architecture("modernbert", tuple(census.tensors), shape)
+
+
 def vit(c: Config) -> Architecture:
     """Build a vision transformer; its sequence consists of patches and a class token."""
     head, shape, census = c.head, _shape(c, "bert", 0), Census()
@@ -190,6 +210,7 @@ ENCODERS: Mapping[str, Callable[[Config], Architecture]] = {
     "roberta": _bert_like("roberta"),
     "xlm-roberta": _bert_like("xlm-roberta"),
     "distilbert": _bert_like("distilbert", types=False),
+    "modernbert": modernbert,
     "vit": vit,
     "siglip_vision_model": siglip,
     "clip": clip,

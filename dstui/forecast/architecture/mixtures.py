@@ -75,6 +75,27 @@ def gpt_oss(c: Config) -> Architecture:
     return Architecture("gpt_oss", tuple(census.tensors), shape, idle, (("q_proj", "k_proj", "v_proj"),))
 
 
+def llama4_text(c: Config) -> Architecture:
+    """Build Llama 4's decoder: each layer, or every other one, has experts and a shared one."""
+    census, shape = Census(), _shape(c, c.number("intermediate_size"), 1)
+    hidden, layers, bias = shape.hidden, shape.layers, c.flag(("attention_bias", False))
+    _ends(census, c, shape)
+    census.norm("norm", hidden, times=2 * layers)
+    for module, heads in (("q_proj", shape.heads), ("k_proj", shape.kv_heads), ("v_proj", shape.kv_heads)):
+        census.linear(module, hidden, heads * shape.head_dim, bias, layers)
+    census.linear("o_proj", shape.heads * shape.head_dim, hidden, bias, layers)
+    listed = c.numbers("moe_layers")
+    sparse = len(listed) if listed else layers // c.number("interleave_moe_layer_step", default=1)
+    experts, width = c.number("num_local_experts", "num_experts"), c.number("intermediate_size")
+    _gated(census, hidden, c.number("intermediate_size_mlp", default=2 * width), layers - sparse)
+    _gated(census, hidden, width, sparse)
+    census.add("experts.gate_up_proj", "experts", experts, hidden, 2 * width, times=sparse)
+    census.add("experts.down_proj", "experts", experts, width, hidden, times=sparse)
+    census.add("router", "other", experts, hidden, times=sparse)
+    idle = max(experts - shape.experts, 0) * 3 * hidden * width * sparse
+    return Architecture("llama4_text", tuple(census.tensors), shape, idle, (("q_proj", "k_proj", "v_proj"), GATED))
+
+
 def _shape(c: Config, width: int, shared: int) -> TensorShape:
     hidden, heads = c.number("hidden_size"), c.number("num_attention_heads")
     used = c.number("num_experts_per_tok", "experts_per_token")
@@ -111,4 +132,9 @@ def _gated(census: Census, hidden: int, width: int, times: int) -> None:
         census.linear("down_proj", width, hidden, times=times)
 
 
-MIXTURES: Mapping[str, Callable[[Config], Architecture]] = {"deepseek_v2": deepseek, "deepseek_v3": deepseek, "gpt_oss": gpt_oss}
+MIXTURES: Mapping[str, Callable[[Config], Architecture]] = {
+    "deepseek_v2": deepseek,
+    "deepseek_v3": deepseek,
+    "gpt_oss": gpt_oss,
+    "llama4_text": llama4_text,
+}

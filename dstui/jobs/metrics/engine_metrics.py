@@ -12,6 +12,8 @@ FILLS_IN = ("tokens/s", "memory", "memory_peak")
 """Numbers for which a program's own line counts more: it may leave out padding, or speak of all ranks. So do those of models with names of
 their own: a script that trains several says what it means by the loss of each."""
 CHUNK = 1 << 16
+WARM_UP = 5
+"""Steps at the beginning whose times say nothing: caches fill, kernels are compiled."""
 
 
 class EngineMetrics:
@@ -28,7 +30,7 @@ class EngineMetrics:
         self._first: int | None = None
 
     def read(self, view: RankView, budget: int = CHUNK) -> list[Metric]:
-        """The numbers of further steps, noted in the rank's view; empty where nothing is new."""
+        """Return the numbers of further steps, noted in the rank's view; empty where nothing is new."""
         metrics: list[Metric] = []
         before = -1
         while not metrics and self._lines.at != before:
@@ -51,7 +53,7 @@ class EngineMetrics:
         self._lines.close()
 
     def _measured(self, view: RankView, step: EngineStep) -> list[Metric]:
-        """The numbers of one step. The first model that steps has the plain names, unless the Plan names its models."""
+        """Return the numbers of one step. The first model that steps has the plain names, unless the Plan names its models."""
         if self._first is None:
             self._first = step.model
         leads = step.model == self._first
@@ -61,7 +63,7 @@ class EngineMetrics:
             view.engine_step = view.step = step.step
             view.micro_steps = step.micro_steps
             view.loss = found.get(f"{prefix}loss", view.loss)
-            if step.own_seconds is not None:
+            if step.own_seconds is not None and step.step > WARM_UP:
                 view.own_seconds = step.own_seconds if view.own_seconds is None else 0.8 * view.own_seconds + 0.2 * step.own_seconds
         metrics = []
         for name, value in found.items():

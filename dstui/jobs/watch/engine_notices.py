@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from statistics import median
 from typing import Any
 
 from dstui.jobs.engine.lines import EngineMade, HookFault, LoneOptimizer, Report
@@ -11,10 +12,12 @@ from dstui.jobs.engine.resolved import read_planned, resolve
 from dstui.jobs.store.events import Notice
 from dstui.jobs.store.folder import JobFolder
 
-ALONE, OTHER, OVERRIDDEN, UNOBSERVED = "alone", "other-configuration", "overridden", "not-observed"
+ALONE, OTHER, OVERRIDDEN, UNOBSERVED, STRAGGLER = "alone", "other-configuration", "overridden", "not-observed", "straggler"
 """Values of `Notice.code`."""
 STRICT = (ALONE, OTHER, OVERRIDDEN)
 """Codes of a run that does not train as its Plan says: what a strict launch ends."""
+SLOWER, LEAST = 2.0, 0.05
+"""A straggler's own part of a step takes so many times that of the others, and so many seconds at least."""
 PATIENCE, IMPORTED = 3.0, 7.0
 """Seconds that the other ranks get to step, once one has without an engine; and all, to make one where deepspeed is imported."""
 
@@ -29,9 +32,10 @@ class EngineNotices:
         self._since: float | None = None
         self._made: set[int] = set()
         self._sentences: set[str] = set()
+        self._stragglers: set[int] = set()
 
     def take(self, rank: int, report: Report) -> list[Notice]:
-        """What a report of a rank gives to say at once."""
+        """Return what a report of a rank gives to say at once."""
         if isinstance(report, LoneOptimizer):
             self._alone[rank] = report
             self._since = self._since or time.monotonic()
@@ -44,7 +48,7 @@ class EngineNotices:
         return []
 
     def due(self, living: Collection[int]) -> list[Notice]:
-        """What there is to say of the ranks that step without an engine, once it is clear how many they are."""
+        """Return what there is to say of the ranks that step without an engine, once it is clear how many they are."""
         alone = {rank: report for rank, report in self._alone.items() if rank not in self._made}
         if not alone or self._since is None or self._made:
             return []
@@ -53,8 +57,20 @@ class EngineNotices:
             return []
         return self._once(Notice(lone_sentence(list(alone.values())), code=ALONE))
 
+    def straggler(self, own: Mapping[int, float]) -> list[Notice]:
+        """The rank that all others wait for, by the seconds of a step that each rank spends by itself."""
+        if len(own) < 2:
+            return []
+        slowest = max(own, key=lambda rank: own[rank])
+        usual = median(seconds for rank, seconds in own.items() if rank != slowest)
+        if slowest in self._stragglers or own[slowest] < LEAST or own[slowest] < SLOWER * usual:
+            return []
+        self._stragglers.add(slowest)
+        text = f"rank {slowest} is the straggler: its own part of a step (data and forward) takes {own[slowest]:.3g} s, "
+        return self._once(Notice(f"{text}that of the others {usual:.2g} s; they wait for it", code=STRAGGLER))
+
     def compare(self, made: EngineMade) -> Notice | None:
-        """How the configuration of an engine differs from the Plan's."""
+        """Return how the configuration of an engine differs from the Plan's."""
         if self._planned is None:
             self._planned = read_planned(self._folder)
         resolved = resolve(self._planned, made)
@@ -68,7 +84,7 @@ class EngineNotices:
 
 
 def lone_sentence(alone: list[LoneOptimizer]) -> str:
-    """That optimizers step without DeepSpeed."""
+    """Return that optimizers step without DeepSpeed."""
     first, count = alone[0], len(alone)
     where = first.own or first.caller
     who = f"{count} ranks" if count > 1 else "1 rank"

@@ -35,6 +35,8 @@ REFRESH = 1.0
 """Seconds between two looks whether the supervisor is still there."""
 FILES_ASIDE, FILES_OF_A_RANK = 256, 2
 """Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
+STEADY = 20
+"""Steps of every rank after which one may be called a straggler."""
 QUIET = 3.0
 """Seconds without a sign of life after which a rank's phase is looked for, and between two such looks."""
 PACE = 60
@@ -139,7 +141,7 @@ class Follower:
         return max(self.progress[1] - done, 0) * (now - then) / (done - before) if done > before else None
 
     def poll(self, budget: int = BUDGET) -> list[Event]:
-        """What is new. An `Exited` is the last event ever."""
+        """Return what is new. An `Exited` is the last event ever."""
         if self._end_reported:
             self._read_status()  # a host that could not be asked at the end may have been since
             return []
@@ -260,7 +262,7 @@ class Follower:
         return events
 
     def _read_engines(self) -> list[Event]:
-        """What the engines of the ranks report: before their lines, which are left out where they tell the same."""
+        """Return what the engines of the ranks report: before their lines, which are left out where they tell the same."""
         events: list[Event] = []
         deadline, ranks = time.monotonic() + SPELL / 2, sorted(self._engines)
         for _ in ranks:
@@ -270,6 +272,8 @@ class Follower:
             if time.monotonic() >= deadline:
                 break
         notices = self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
+        if all(view.engine_step is not None and view.engine_step >= STEADY for view in self.ranks.values()):
+            notices += self._engine_notices.straggler({n: v.own_seconds for n, v in self.ranks.items() if v.own_seconds is not None})
         self.warnings += [notice.text for notice in notices]
         return [*events, *notices]
 
@@ -327,7 +331,7 @@ class Follower:
         return [*self._emit(rank, view.live), *self.measure(view, rank, view.live)]
 
     def _note_pace(self) -> None:
-        """When which step was done, once a second at most; a step that goes back is another count."""
+        """Note when which step was done, once a second at most; a step that goes back is another count."""
         if not self.progress:
             return
         now, done = time.monotonic(), self.progress[0]
@@ -337,7 +341,7 @@ class Follower:
             self._pace.append((now, done))
 
     def _ended_ranks(self, read_out: set[int | None]) -> list[Event]:
-        """The ends of ranks whose last line has been told."""
+        """Return the ends of ranks whose last line has been told."""
         events: list[Event] = []
         for number, rank in self._status.ranks.items() if self._status else ():
             view = self.ranks[number]

@@ -31,7 +31,22 @@ class Module(lightning.LightningModule):
 
 data = torch.utils.data.TensorDataset(torch.randn(32, 16), torch.randn(32, 1))
 config = json.loads(Path(os.environ["DSTUI_DS_CONFIG"]).read_text())
-strategy = DeepSpeedStrategy(config=config, process_group_backend="gloo")
+del config["gradient_accumulation_steps"]  # Lightning has an argument for it
+
+
+class OnCpu(DeepSpeedStrategy):
+    """Lightning's own refuses CPU ranks before it begins; all else of it runs on them."""
+
+    def setup_environment(self):
+        super(DeepSpeedStrategy, self).setup_environment()
+
+    @property
+    def root_device(self):
+        return torch.device("cpu", 0)
+
+
+lightning.pytorch.strategies.deepspeed._validate_device_index_selection = lambda _devices: None
+strategy = OnCpu(config=config, process_group_backend="gloo")
 trainer = lightning.Trainer(
     accelerator="cpu", devices=2, strategy=strategy, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
 )

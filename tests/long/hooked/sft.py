@@ -4,6 +4,7 @@ import os
 
 import datasets
 import deepspeed
+import pyarrow
 import tokenizers
 import transformers
 import trl
@@ -14,7 +15,8 @@ words = {word: number for number, word in enumerate(["<pad>", "<eos>", "<unk>", 
 model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
 model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
 tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=model, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
-data = datasets.Dataset.from_list([{"text": " ".join(f"w{(n * k) % 61}" for k in range(1, 13))} for n in range(1, 49)])
+rows = [[words[f"w{(n * k) % 61}"] for k in range(1, 13)] for n in range(1, 49)]
+data = datasets.Dataset(datasets.table.InMemoryTable(pyarrow.table({"input_ids": rows})), fingerprint="made")
 config = transformers.LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
 
 
@@ -36,6 +38,7 @@ arguments = trl.SFTConfig(
     report_to=[],
     disable_tqdm=True,
     max_length=16,
+    dataset_kwargs={"skip_prepare_dataset": True},
 )
 trl.SFTTrainer(
     model=transformers.LlamaForCausalLM(config), args=arguments, train_dataset=data, processing_class=tokenizer, callbacks=[Print()]

@@ -231,7 +231,7 @@ def unbound_offload(machine: Machine, requirement: Requirement) -> MachineFindin
     "MC210", "info", source="PCIe x16 as measured by generation; offload moves 4 bytes per parameter and step (DeepSpeed blog, zenflow)"
 )
 def offload_traffic(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """What offloading costs on this machine's PCIe."""
+    """The cost of offloading over this machine's PCIe."""
     gpus = requirement.chosen(machine)
     if requirement.offload == "none" or not requirement.params or not gpus:
         return
@@ -283,7 +283,7 @@ def _disk_of(path: str, disks: tuple[Disk, ...]) -> Disk | None:
 
 @machine_rule("MC212", "info", source="the islands of the pair matrix")
 def what_the_links_mean(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """What the links allow, in one sentence."""
+    """The parallelism that the links allow."""
     parts, most, count = islands_of(machine, requirement), clique_size(machine, requirement), len(working(machine, requirement))
     if count < 2 or not machine.links or len(parts) != 1:
         return

@@ -124,7 +124,17 @@ class Hook:
         self.output.queue = queue.SimpleQueue()
         threading.Thread(target=self.write_on, name="dstui-hook", daemon=True).start()
         atexit.register(self.end)
+        os._exit = self.ended_by(os._exit)  # type: ignore[assignment]
         os.register_at_fork(after_in_child=self.stop)
+
+    def ended_by(self, leave: Callable[[int], Any]) -> Callable[[int], Any]:
+        """os._exit, which many trainings end with, after the last step is written."""
+
+        def exit_at_once(status: int) -> Any:
+            self.end()
+            return leave(status)
+
+        return exit_at_once
 
     def stop(self) -> None:
         """Observe nothing more: in a forked child, or after too many faults."""

@@ -1,0 +1,110 @@
+"""Follow what gives variables their values: assignments, declarations, arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from dstui.adopt.shell.expansion import Expander, line_of
+from dstui.adopt.shell.shell_state import Node, ShellState, Streams, Undecidable, Value, hole
+from dstui.adopt.shell.unknowns import Unknowns
+
+MOST_ELEMENTS = 200
+"""Elements of an array that are set one by one."""
+
+
+class Reader(Protocol):
+    """What assignments need of `interpreter.ShellReader`."""
+
+    unknowns: Unknowns
+
+    def expander(self, state: ShellState) -> Expander:
+        """Return what expands words in this state."""
+
+    def decided(self, decide: Callable[[], bool | None]) -> bool | None:
+        """Return what is decided; None where only the run decides it."""
+
+    def again(self, text: str, state: ShellState, streams: Streams, line: int) -> bool | None:
+        """Follow a text that would be run."""
+
+
+def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+    """Follow `export`, `declare`, `local`, `readonly`."""
+    exports, options = node["Variant"]["Value"] == "export", ""
+    for argument in node.get("Args", ()):
+        name = (argument.get("Name") or {}).get("Value")
+        if name is None:
+            options += reader.expander(state).text(argument.get("Value"))
+            exports = exports or "x" in options
+            continue
+        if "A" in options:
+            state.associative.add(name)
+        if "n" in options:  # another name of a variable
+            state.variables[name] = hole("computed", name)
+        elif not argument.get("Naked"):
+            assign(reader, argument, state)
+        if "i" in options and isinstance(text := state.variables.get(name), str):
+            reader.again(f"(({name}={text}))", state, Streams(), line_of(node))
+        if exports:
+            state.exported.add(name)
+    return True
+
+
+def assign(reader: Reader, node: Node, state: ShellState) -> None:
+    """Follow `NAME=value`, `NAME+=value`, `NAME=(…)`, `NAME[3]=value`."""
+    name, expander, unknowns = node["Name"]["Value"], reader.expander(state), reader.unknowns
+    old = state.variables.get(name)
+    if node.get("Index"):
+        return _assign_element(expander, node, state, name)
+    unknowns.assigned = name if len((node.get("Value") or {}).get("Parts", ())) == 1 else ""
+    value: Value = expander.text(node.get("Value"))
+    if node.get("Array") is not None and name in state.associative:
+        for element in node["Array"].get("Elems", ()):
+            state.variables[expander.element(name, element.get("Index"))] = expander.text(element.get("Value"))
+        return None
+    if node.get("Array") is not None:
+        value = expander.words([element["Value"] for element in node["Array"].get("Elems", ()) if element.get("Value")])
+    unknowns.assigned = ""
+    if value == hole("unset", name):  # X=$X: whoever starts the text may set it, and need not
+        unknowns.note(f"line {line_of(node)}: ${name} is taken from the environment: read as not set")
+        value = ""
+    if node.get("Append") and old is not None:
+        value = old + value if isinstance(old, str) and isinstance(value, str) else [*_items(old), *_items(value)]
+    state.variables[name] = value
+    return None
+
+
+def _assign_element(expander: Expander, node: Node, state: ShellState, name: str) -> None:
+    """`NAME[3]=value`."""
+    if name in state.associative:
+        state.variables[expander.element(name, node["Index"])] = expander.text(node.get("Value"))
+        return
+    items = list(_items(state.variables.get(name, [])))
+    with suppress(Undecidable):
+        at = expander.number(node["Index"])
+        if 0 <= at < MOST_ELEMENTS:
+            items += [""] * (at + 1 - len(items))
+            items[at] = expander.text(node.get("Value"))
+            state.variables[name] = items
+
+
+def _items(value: Value) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def let(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+    """Follow `let`: an expression is a word, which may stand in quotes."""
+    status: bool | None = True
+    for expression in node.get("Exprs", ()):
+        parts = [part["Type"] for part in expression.get("Parts", ())]
+        if parts and set(parts) <= {"DblQuoted", "SglQuoted"}:
+            status = reader.again(f"(({reader.expander(state).text(expression)}))", state, streams, line_of(expression))
+        else:
+            status = arithmetic(reader, {"X": expression}, state, streams)
+    return status
+
+
+def arithmetic(reader: Reader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+    """Follow `((…))`."""
+    return reader.decided(lambda: bool(reader.expander(state).number(node["X"])))

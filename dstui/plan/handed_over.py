@@ -1,0 +1,49 @@
+"""How a DeepSpeed configuration reaches the script of a Plan, as far as the Plan's own words tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dstui.plan.plan import Plan
+
+CONFIG = "{ds_config}"
+CONFIG_OPTIONS = ("--deepspeed_config", "--ds_config", "--deepspeed")
+"""What scripts call the argument for it."""
+ACCELERATE_OPTION = "--config_file"
+"""What `accelerate launch` calls the argument for its YAML."""
+CONFIG_FILES = (".json", ".hjson")
+MARKS = ("{ds_config", "DSTUI_DS_CONFIG")
+"""What an argument holds that hands the Plan's configuration over."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file of configuration that a launch names by itself."""
+
+    path: str
+    """Of the argument in the Plan."""
+    option: str
+    name: str
+
+
+def hands_over(plan: Plan) -> bool:
+    """Return whether an argument hands the Plan's configuration to the script."""
+    return any(mark in word for word in plan.job.args for mark in MARKS)
+
+
+def named_files(plan: Plan) -> Iterator[NamedFile]:
+    """Yield the configurations that the launch names and the script, or accelerate, reads by itself."""
+    yield from _named("job.args", plan.job.args, CONFIG_OPTIONS, CONFIG_FILES)
+    if plan.cluster.launcher == "accelerate":
+        yield from _named("cluster.launcher_args", plan.cluster.launcher_args, (ACCELERATE_OPTION,), ("",))
+
+
+def _named(path: str, words: tuple[str, ...], options: tuple[str, ...], endings: tuple[str, ...]) -> Iterator[NamedFile]:
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        name = value if equals else next(iter(words[at + 1 : at + 2]), "")
+        if option in options and name and not name.startswith("-") and name.endswith(endings) and CONFIG not in name:
+            yield NamedFile(f"{path}.{at if equals else at + 1}", option, name)
