@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from dstui.assess import Facts
@@ -13,7 +14,7 @@ from dstui.render.target import Target
 
 
 def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Target, Facts]:
-    """The Target of a Plan and the facts around it.
+    """Return the Target of a Plan and the facts around it.
 
     `launches`: it is to start from here, so that the SLURM allocation counts, and the locks of killed builds.
     """
@@ -26,16 +27,12 @@ def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Tar
         stale = stale_locks(folder_of(plan))
     if plan.model is None and not plan.models:
         return target, Facts(script=script_facts_of(plan), pool=pool, locks=stale)
-    from dstui.facts.measured import model_key, read_measured  # which a Plan that names no model needs none of
-    from dstui.facts.model_files import read_model_configs, read_models
+    from dstui.facts.model_files import read_model_configs, read_models  # which a Plan that names no model needs none of
 
+    facts = Facts(script=script_facts_of(plan), configs=read_model_configs(plan), pool=pool, locks=stale)
     named = any((one := plan.focused_on(name).model) is not None and (one.source or one.params) for name in plan.models or ("",))
-    facts = Facts(
-        script=script_facts_of(plan),
-        configs=read_model_configs(plan),
-        models=read_models(plan) if named else None,
-        pool=pool,
-        measured=read_measured(model_key(plan)),
-        locks=stale,
-    )
-    return target, facts
+    if not named or machine == Machine.unprobed():
+        return target, facts  # without a model or a machine there is nothing to forecast, and its modules stay unloaded
+    from dstui.facts.measured import model_key, read_measured
+
+    return target, replace(facts, models=read_models(plan), measured=read_measured(model_key(plan)))

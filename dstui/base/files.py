@@ -7,7 +7,6 @@ import errno
 import os
 import stat
 import sys
-import tempfile
 from pathlib import Path
 from typing import Literal
 
@@ -164,7 +163,9 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     try:
         mode = path.stat().st_mode & 0o7777 if state == "changed" else (0o777 if executable else 0o666) & ~_umask()
         mode &= PRIVATE if private else 0o7777
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        from tempfile import mkstemp  # reading files needs none of it
+
+        handle, temporary = mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode())
             file.flush()

@@ -67,7 +67,7 @@ def notified_masked(text: str, mask: str) -> tuple[str, set[str]]:
 
 
 def _end_of_value(text: str, key: re.Match[str]) -> int:
-    """Where the value of a key ends: with its line, or with the last line that is indented deeper."""
+    """Return where the value of a key ends: with its line, or with the last line that is indented deeper."""
     end = text.find("\n", key.end())
     if end < 0:
         return len(text)

@@ -66,14 +66,14 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
 
 
 def _files(path: Path) -> list[Path]:
-    """What lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
+    """Return what lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
     kinds = ("logs/rank_*.log", "ranks/rank_*.json", "engine/rank_*.json*", "engine/rank_*.stacks")
     patterns = ("*", *kinds, *(f"attempts/*/{kind}" for kind in kinds))
     return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file() and found.name != RESERVE)
 
 
 def _resolved(folder: JobFolder) -> dict[str, str]:
-    """What DeepSpeed made of the configuration, as a file, where the ranks reported that."""
+    """Return what DeepSpeed made of the configuration, as a file, where the ranks reported that."""
     from dstui.jobs.engine.resolved import lines, read_resolved
 
     found = [line for engine in read_resolved(folder) for line in lines(engine)]
@@ -81,7 +81,7 @@ def _resolved(folder: JobFolder) -> dict[str, str]:
 
 
 def _diagnosis(folder: JobFolder) -> dict[str, str]:
-    """Why the job ended, as a file; what goes wrong in finding that out is part of the report."""
+    """Return why the job ended, as a file; what goes wrong in finding that out is part of the report."""
     if not folder.has_ended:
         return {}
     try:
@@ -111,7 +111,7 @@ def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], 
 
 
 def _add(archive: zipfile.ZipFile, name: str, text: str, known: Iterable[str], *, is_log: bool) -> None:
-    """One member; neither its name nor its text holds a secret, or what a terminal would obey."""
+    """Write one member; mask secrets and terminal codes in its name and text."""
     name, text = "/".join(mask(part, known) for part in name.split("/")), escaped(text.replace("\r\n", NEWLINE))
     taken = archive.NameToInfo
     if escaped(name) in taken:  # two names that differ in what is masked
@@ -120,7 +120,7 @@ def _add(archive: zipfile.ZipFile, name: str, text: str, known: Iterable[str], *
 
 
 def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
-    """A file's text, of what grows the last lines; and why there is none. What was checked is what is read: one descriptor."""
+    """Return a file's text, of what grows the last lines; and why there is none. What was checked is what is read: one descriptor."""
     try:
         fd = open_within(path, folder.path)
     except OSError as error:
@@ -136,7 +136,7 @@ def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
 
 
 def _tail(fd: int, count: int) -> list[str]:
-    """The last lines of a file, which is closed; at most those of its last MOST_TAIL bytes."""
+    """Return the last lines of a file, which is closed; at most those of its last MOST_TAIL bytes."""
     with os.fdopen(fd, "rb") as file:
         size = os.fstat(fd).st_size
         file.seek(max(size - MOST_TAIL, 0))

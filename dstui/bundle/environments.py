@@ -59,7 +59,7 @@ def environment_masked(text: str, mask: str, *, is_log: bool = False) -> tuple[s
 
 
 def hidden(value: str, mask: str) -> str:
-    """The mask in the blanks and quotes of the value."""
+    """Return the mask in the blanks and quotes of the value."""
     head = re.match(r"\s*(?:\\*[\"'])?", value)
     before = head[0] if head else ""
     quote = before.lstrip()
@@ -84,7 +84,7 @@ def _in_records(text: str) -> Iterator[Variable]:
 
 
 def _in_block(text: str, at: int, least: int) -> Iterator[Variable]:
-    """The lines that are indented deeper than their key; what is deeper still goes on with the value above."""
+    """Yield the lines that are indented deeper than their key; what is deeper still goes on with the value above."""
     name, indent = "", -1
     while at < len(text):
         end = text.find("\n", at)

@@ -54,7 +54,7 @@ HEXED = re.compile(r"[^\n]{0,40}?(?<![0-9A-Za-z])(?P<value>[0-9a-f]{32,64})(?![0
 
 
 def mask(text: str, known: Iterable[str] = (), *, is_log: bool = True) -> str:
-    """The text without its secrets. `known`: values that are secret wherever they stand; `is_log`: it is no record of a job."""
+    """Return the text without its secrets. `known`: values that are secret wherever they stand; `is_log`: it is no record of a job."""
     for spelling in sorted({spelling for value in known for spelling in _spellings(value)}, key=len, reverse=True):
         text = text.replace(spelling, MASK)
     text = private_keys_masked(text, MASK)
@@ -72,12 +72,12 @@ def mask(text: str, known: Iterable[str] = (), *, is_log: bool = True) -> str:
 
 
 def secrets(named: Mapping[str, str]) -> set[str]:
-    """Of names and their values (an environment), the values that are secret and long enough to be known again."""
+    """Return of names and their values (an environment), the values that are secret and long enough to be known again."""
     return {value for name, value in named.items() if len(value) >= SHORTEST and is_secret(name)}
 
 
 def secrets_in(text: str, *, is_log: bool = False) -> set[str]:
-    """The same of what a text names: a Plan, a command line, an env file. Words in a log are taken for words."""
+    """Return the same of what a text names: a Plan, a command line, an env file. Words in a log are taken for words."""
     values = {found["value"].strip("\\\"'") for found in _named(text)}
     values = {value for value in values if not (is_log and WORDS.fullmatch(value))} | environment_masked(text, MASK, is_log=is_log)[1]
     if not is_log:
@@ -102,7 +102,7 @@ def _without_named(text: str) -> str:
 
 
 def _named(text: str) -> Iterator[re.Match[str]]:
-    """What secret names are given, in the group `value`."""
+    """Yield what secret names are given, in the group `value`."""
     lower = text.lower()
     if len(lower) != len(text):  # two letters of Unicode are longer in small
         lower = "".join(character.lower() if character.isascii() else character for character in text)
@@ -123,7 +123,7 @@ def _word(text: str, start: int = 0) -> str:
 
 
 def _value_of(name: str, text: str, end: int) -> re.Match[str] | None:
-    """The secret that a name, which ends there, is given; None where it is none."""
+    """Return the secret that a name, which ends there, is given; None where it is none."""
     certain, possible = is_secret(name), may_be_secret(name.lstrip("-"))
     found = None
     if name.startswith("--") and (certain or possible):
@@ -136,7 +136,7 @@ def _value_of(name: str, text: str, end: int) -> re.Match[str] | None:
 
 
 def _is_setting(name: str, value: str) -> bool:
-    """Whether the value of a name that may be a secret's is another one."""
+    """Return whether the value of a name that may be a secret's is another one."""
     if not SHORTEST <= len(value) <= LONGEST_SETTING:
         return len(value) < SHORTEST
     numbered = any(map(str.isdigit, value)) and (any(map(str.isalpha, value)) or len(value) >= SHORTEST_SHAPE)
@@ -157,5 +157,5 @@ def _reported(name: str, text: str, end: int) -> re.Match[str] | None:
 
 
 def _spellings(value: str) -> set[str]:
-    """A value as it may stand in JSON, in a URL, and as it is."""
+    """Return a value as it may stand in JSON, in a URL, and as it is."""
     return {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, safe="")}

@@ -48,15 +48,15 @@ HARMLESS = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether what is called so is not for others."""
+    """Return whether what is called so is not for others."""
     return NAMES.search(name) is not None and VOCABULARY.search(name) is None
 
 
 def may_be_secret(name: str) -> bool:
-    """Whether what is called so is a secret where its value looks like one."""
+    """Return whether what is called so is a secret where its value looks like one."""
     return (KEYS.search(name) or TOKENS.search(name)) is not None and VOCABULARY.search(name) is None
 
 
 def is_harmless(variable: str) -> bool:
-    """Whether an environment variable is known to hold no secret."""
+    """Return whether an environment variable is known to hold no secret."""
     return HARMLESS.fullmatch(variable) is not None and not is_secret(variable)

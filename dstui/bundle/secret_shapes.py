@@ -146,12 +146,12 @@ def random_texts_masked(text: str, mask: str) -> str:
 
 
 def is_plain(value: str) -> bool:
-    """Whether a value is a number, or one or more words: what a secret is not likely to be."""
+    """Return whether a value is a number, or one or more words: what a secret is not likely to be."""
     return all(len(part) <= WORD_AT_MOST or part.isdigit() or _mean_run(part) >= MIN_RUN for part in SEPARATORS.split(value) if part)
 
 
 def are_words(value: str) -> bool:
-    """Whether a value is words and numbers with something between them: `end_of_turn`, and not `gpt2` or `ForCausalLM`."""
+    """Return whether a value is words and numbers with something between them: `end_of_turn`, and not `gpt2` or `ForCausalLM`."""
     return all(RUNS.fullmatch(part) for part in SEPARATORS.split(value) if part)
 
 
@@ -166,7 +166,7 @@ def _is_random(token: str) -> bool:
 
 
 def _is_mixed(text: str) -> bool:
-    """Of small letters, capital ones and digits; or of many small letters and digits, as no checksum is."""
+    """Return of small letters, capital ones and digits; or of many small letters and digits, as no checksum is."""
     kinds = {character.isdigit() * 2 + character.isupper() for character in text}
     small = len(text) >= LONG_SMALL and kinds == {0, 2} and len(RUNS.findall(text)) > len(text) / 4
     return kinds == {0, 1, 2} or (small and not HEX.fullmatch(text))
@@ -177,7 +177,7 @@ def _mean_run(text: str) -> float:
 
 
 def _is_world_info(token: str) -> bool:
-    """Whether it is what DeepSpeed's launcher is told: hosts and their slots, as JSON in base64."""
+    """Return whether it is what DeepSpeed's launcher is told: hosts and their slots, as JSON in base64."""
     if not token.startswith("eyJ"):
         return False
     try:

@@ -33,7 +33,7 @@ COMMANDS = {
 
 
 def session_parser() -> argparse.ArgumentParser:
-    """The arguments of dstui without a command: the TUI, and --headless."""
+    """Return the arguments of dstui without a command: the TUI, and --headless."""
     from argparse import RawDescriptionHelpFormatter
 
     from dstui.base.arguments import Parser

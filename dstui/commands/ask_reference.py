@@ -46,7 +46,7 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
 
 
 def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: int | None, how: str) -> ReferenceVerdict:
-    """What DeepSpeed says of one configuration. Raises ReferenceFailure."""
+    """Return what DeepSpeed says of one configuration. Raises ReferenceFailure."""
     ranks = world_size or fitting_world_size(config)
     if how == "init" and ranks > MOST_STARTED:
         raise ReferenceFailure(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
@@ -54,7 +54,7 @@ def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: i
 
 
 def _whose(one: CheckedFile, trust: bool) -> str:
-    """The interpreter that is asked; where it is not the one that the Plan names, that is said."""
+    """Return the interpreter that is asked; where it is not the one that the Plan names, that is said."""
     plan = one.plan
     if plan is None or own(plan):
         return sys.executable
@@ -70,7 +70,7 @@ def _whose(one: CheckedFile, trust: bool) -> str:
 
 
 def _contradicted(one: CheckedFile, path: str) -> Finding | None:
-    """The first error that says DeepSpeed's parser would refuse what it takes; what only another reader refuses is none."""
+    """Return the first error that says DeepSpeed's parser would refuse what it takes; what only another reader refuses is none."""
     ours = (f for f in one.findings if f.path.startswith(path) and f.severity == "error" and f.when == "parse")
     return next((f for f in ours if f.code in RULES and not RULES[f.code].readers), None)
 

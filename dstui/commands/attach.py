@@ -10,7 +10,7 @@ from dstui.jobs.store.index import RUN, find
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
 
 

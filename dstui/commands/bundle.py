@@ -18,7 +18,7 @@ MOST_LINES = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip (default: NAME-bundle.zip in the current folder)")
     parser.add_argument(

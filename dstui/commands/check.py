@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from dstui.base.output import Ink, coloured, refuse, tell
 from dstui.commands.checked_file import Asked, CheckedFile, check_files
 from dstui.documents.plan_files import find_plan
 from dstui.documents.trusted_python import HELP, OPTION
-from dstui.machine.recorded import read_machine
+from dstui.machine.snapshot import Machine
 from dstui.plan.catalogue import RELEASES, is_version, nearest_release, version_tuple
 from dstui.plan.finding import Finding, describe_moment
 from dstui.plan.model import INTEGRATIONS
@@ -23,7 +24,7 @@ PLAIN = Ink("\033[0m")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a Plan, a ds_config.json or an accelerate YAML")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check and print; 0 without errors, 1 with, 2 where a file could not be read."""
     try:
-        machine = read_machine(args.machine) if args.machine else None
+        machine = _recorded(args.machine) if args.machine else None
         if args.deepspeed_version:
             nearest_release(args.deepspeed_version)
     except FileProblem as error:
@@ -64,8 +65,18 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def _recorded(path: Path) -> Machine:
+    from dstui.machine.recorded import read_machine  # most checks are for no machine
+
+    return read_machine(path)
+
+
 def installed_deepspeed() -> str | None:
-    """The release that is installed beside dstui; None where there is none."""
+    """Return the release that is installed beside dstui; None where there is none."""
+    suffix = ".dist-info"
+    for entry in filter(None, sys.path):  # by its folder: importlib.metadata takes a tenth of the whole command to import
+        for found in Path(entry).glob("deepspeed-*" + suffix):
+            return found.name.removeprefix("deepspeed-").removesuffix(suffix)
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -16,7 +16,7 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile, select
 
 
 def accelerate_findings(path: Path, text: str) -> tuple[AccelerateConfig, list[Finding]]:
-    """The file's values and what is wrong with them. Raises ConfigError."""
+    """Return the file's values and what is wrong with them. Raises ConfigError."""
     meant, sentences = repaired(text)
     if meant.count("\n") != text.count("\n"):
         meant, sentences = text, []  # a lost newline: where it is missing is said by the reader
@@ -29,14 +29,14 @@ def accelerate_findings(path: Path, text: str) -> tuple[AccelerateConfig, list[F
 
 
 def named_config(path: Path, config: Mapping[str, Any]) -> Path | None:
-    """The ds_config.json that an accelerate YAML names, where it is on this machine."""
+    """Return the ds_config.json that an accelerate YAML names, where it is on this machine."""
     inner = config.get(SECTION)
     name = inner.get(FILE) if isinstance(inner, Mapping) else None
     return place_of(path, name) if isinstance(name, str) and name != "none" else None
 
 
 def place_of(path: Path, name: str) -> Path | None:
-    """A file that a YAML names: relative to the current folder, as the ranks take it, else to the YAML's own."""
+    """Return a file that a YAML names: relative to the current folder, as the ranks take it, else to the YAML's own."""
     return next((place for place in (typed_path(name), path.parent / typed_path(name)) if is_file(place)), None)
 
 
@@ -57,7 +57,7 @@ def _named(path: Path, found: AccelerateConfig) -> list[Finding]:
 
 
 def _hosts(path: Path, found: AccelerateConfig, inner: Mapping[str, Any]) -> list[Finding]:
-    """The hostfile, and the filters held against it."""
+    """Return the hostfile, and the filters held against it."""
     at = f"{SECTION}.deepspeed_hostfile"
     place = place_of(path, inner["deepspeed_hostfile"])
     if place is None:

@@ -14,7 +14,6 @@ from dstui.adopt.signs import kind_of
 from dstui.assess import assess
 from dstui.base.files import FileProblem, read_text
 from dstui.check import check_config
-from dstui.commands.checked_accelerate import accelerate_findings, named_config
 from dstui.documents.open import for_script_here
 from dstui.documents.plan_files import is_shipped, load_at
 from dstui.machine.snapshot import Machine
@@ -80,6 +79,8 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
         if kind == "ds_config":
             return _dsconfig(path, text, asked)
         if kind == "accelerate":
+            from dstui.commands.checked_accelerate import accelerate_findings, named_config  # most files are no accelerate YAML
+
             found, findings = accelerate_findings(path, text)
             named = named_config(path, found.config)
             return CheckedFile(str(path), "accelerate", text, integration="accelerate", findings=findings, names=named)

@@ -20,7 +20,7 @@ from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("path", type=Path, metavar="PATH", help="the folder that holds `latest`, or the folder of one tag")
     parser.add_argument("--tag", help="which of its checkpoints (default: the one that `latest` names)")
     parser.add_argument("--json", action="store_true", help="what is in it as one JSON object")
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(found: Checkpoint) -> str:
-    """What is in it, a line each."""
+    """Return what is in it, a line each."""
     several = f"  (one of {len(found.tags)}: {', '.join(found.tags[-4:])})" if len(found.tags) > 1 else ""
     lines = [f"{found.path}{several}", *(f"  {fact.name:<11} {fact.text}" for fact in describe_checkpoint(found))]
     return "\n".join(sanitise(line) for line in lines)
@@ -89,7 +89,7 @@ class _Progress:
 
 
 def _resume(checkpoint: Checkpoint, path: Path) -> int:
-    """Whether a Plan can load it; 1 where it cannot."""
+    """Return whether a Plan can load it; 1 where it cannot."""
     from dstui.machine.probe import probe
     from dstui.render.target import Target
 

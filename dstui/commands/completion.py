@@ -20,7 +20,7 @@ Options = dict[str, argparse.Action]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "shell", choices=("bash", "zsh", "fish"), help='bash: eval "$(dstui completion bash)" in ~/.bashrc; fish: … | source'
     )
@@ -43,7 +43,7 @@ def _commands() -> dict[str, tuple[str, Options]]:
 
 
 def _options(parser: argparse.ArgumentParser) -> Options:
-    """An argument without dashes stands under the empty word where it has choices."""
+    """Return an argument without dashes stands under the empty word where it has choices."""
     found = {option: action for action in parser._actions for option in action.option_strings}
     chosen = next((action for action in parser._actions if not action.option_strings and action.choices), None)
     return found | ({"": chosen} if chosen is not None else {})

@@ -1,5 +1,7 @@
-"""`dstui docs KEY`: what a key of DeepSpeed, of accelerate or of a Plan means, what a finding's code and a failure's cause stand for,
-what a variable, a function or a program is for, and what a Plan that comes with dstui is for. Without a key: an index."""
+"""`dstui docs KEY`: what a key, a finding's code, a failure's cause, a variable, a function, a program or a shipped Plan is about.
+
+Keys are those of DeepSpeed, of accelerate and of a Plan. Without a key: an index.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ PAPERS = "arxiv.org"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "key",
         nargs="?",
@@ -78,7 +80,7 @@ def index() -> list[tuple[str, dict[str, str]]]:
 
 
 def _index_lines() -> Iterator[str]:
-    """The index with a line for each name; the names of a group are as wide as most of them need."""
+    """Yield the index with a line for each name; the names of a group are as wide as most of them need."""
     for number, (heading, entries) in enumerate(index()):
         yield ("\n" if number else "") + heading
         width = min(max(map(len, entries)), 36)
@@ -86,18 +88,18 @@ def _index_lines() -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    """The first sentence of a help text."""
+    """Return the first sentence of a help text."""
     first, stop, _ = text.partition(". ")
     return first.rstrip(".") if stop or text.endswith(".") else text
 
 
 def _sections() -> dict[str, str]:
-    """What stands at the root of a Plan, in the words of its schema."""
+    """Return what stands at the root of a Plan, in the words of its schema."""
     return {name: str(part["description"]) for name, part in plan_schema()["properties"].items() if "description" in part}
 
 
 def _pages(name: str) -> Iterator[str]:
-    """Everything that is called so: by its whole path, else by its last part."""
+    """Yield everything that is called so: by its whole path, else by its last part."""
     asked = name.removeprefix("deepspeed.").removeprefix("accelerate.").removeprefix(f"{SECTION}.")
     rule = RULES.get(name.upper()) or ACCELERATE_RULES.get(name.upper())
     if rule is not None:
@@ -120,13 +122,13 @@ def _pages(name: str) -> Iterator[str]:
 
 
 def _of_section(name: str, words: str) -> str:
-    """A section at the root of a Plan: what it is, and its keys."""
+    """Return a section at the root of a Plan: what it is, and its keys."""
     keys = [(path, str(field["help"])) for path, field in _fields() if path.startswith(f"{name}.")]
     return "\n".join([f"{name}  (Plan)", f"  {words}", *(f"    {path:<28} {_sentence(text)}" for path, text in keys)])
 
 
 def _of_recipe(name: str) -> str:
-    """A Plan that comes with dstui: its own words, how to go on, and what each of its keys means."""
+    """Return a Plan that comes with dstui: its own words, how to go on, and what each of its keys means."""
     plan = read_plan(find_plan(name), ())
     heading = takewhile(lambda line: line.startswith("#"), plan.text.splitlines())
     lines = [f"{name}  (a Plan that comes with dstui: {SHIPPED[name]})", *(f"  {line.removeprefix('# ')}" for line in heading)]

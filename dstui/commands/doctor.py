@@ -19,7 +19,7 @@ MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="look at every host of this Plan, and for what it needs")
     parser.add_argument("--json", action="store_true", help="the results as JSON")
     parser.add_argument(OPTION, action="store_true", help=HELP)
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(results: Sequence[Result], several: bool) -> Iterator[str]:
-    """What is wrong last, where it is still on the screen; what was skipped only as a number."""
+    """Yield what is wrong last, where it is still on the screen; what was skipped only as a number."""
     reported = [result for result in results if result.verdict != "skipped"]
     width = max((len(result.id) for result in reported), default=0)
     for verdict in ("ok", "warn", "fail"):

@@ -33,7 +33,7 @@ BAR, COLUMN = 24, 26
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
@@ -90,7 +90,7 @@ def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:
 
 
 def bytes_of(text: str, option: str = "--gpu-memory") -> int:
-    """Bytes of 80GB, 24GiB, 16000MB. Raises FileProblem."""
+    """Return bytes of 80GB, 24GiB, 16000MB. Raises FileProblem."""
     match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", text.upper())
     if match is None or float(match[1]) <= 0 or match[2] not in UNITS:
         raise FileProblem(f"{option} {text}: a size is a number with a unit, such as 80GB or 24GiB")
@@ -126,6 +126,8 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
     if found.speed:
         s = found.speed
         yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s, {_seconds(s.step)} a step; bound by {s.bound_by}"
+    if found.corrected:
+        yield found.corrected
     for name, need in (("GPU", found.gpu), ("RAM", found.host)):
         if need.bytes:
             yield ""
@@ -139,7 +141,7 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
 
 
 def _runs(runs: Sequence[Taken]) -> Iterator[str]:
-    """What runs of this model took here."""
+    """Yield what runs of this model took here."""
     if runs:
         yield ""
         yield "Measured here before"
@@ -159,7 +161,7 @@ def _head(plan: Plan, found: Forecast) -> str:
 
 
 def _way(s: Setup) -> str:
-    """How a model is sharded, in which format it computes, and in which batches."""
+    """Return how a model is sharded, in which format it computes, and in which batches."""
     zero = f"ZeRO-{s.stage}" if s.stage else "no ZeRO"
     places = "".join(
         f", {what} in {'RAM' if place == 'cpu' else 'NVMe'}"

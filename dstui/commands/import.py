@@ -14,7 +14,7 @@ from dstui.plan import Plan, PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument(
         "files",
         nargs="*",
@@ -57,7 +57,7 @@ def _opened(name: str, launch: int) -> Opened:
 
 
 def _joined(opened: list[Opened]) -> Plan:
-    """The first Plan, with what the others say and it does not: the hosts of a hostfile, the variables of a .deepspeed_env."""
+    """Return the first Plan, with what the others say and it does not: the hosts of a hostfile, the variables of a .deepspeed_env."""
     plan, *others = [one.plan for one in opened]
     for other in others:
         for section in ("job", "cluster", "accelerate", "deepspeed"):

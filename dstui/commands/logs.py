@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("--rank", type=a_rank, action="append", metavar="N", help="only this rank (may be given again)")
     parser.add_argument("--host", metavar="NAME", help="only the ranks of this host")
@@ -77,7 +77,7 @@ def _numbers(folder: JobFolder, args: argparse.Namespace) -> int:
 
 
 def _ranks(folder: JobFolder, args: argparse.Namespace) -> set[int] | None:
-    """The ranks that were asked for; None for all, and the launcher."""
+    """Return the ranks that were asked for; None for all, and the launcher."""
     if args.host is None:
         return set(args.rank) if args.rank else None
     status = folder.read_status()
@@ -95,7 +95,7 @@ def _attempt(folder: JobFolder, attempt: int | None) -> int | None:
 
 
 def _teller(folder: JobFolder, timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[Slice]], None]:
-    """What prints the wanted lines of slices."""
+    """Return what prints the wanted lines of slices."""
     since = _since(timeline, args.since)
     least = _level(args.level)
     levels = Levels(least)
@@ -120,7 +120,7 @@ def _teller(folder: JobFolder, timeline: Timeline, args: argparse.Namespace) -> 
 
 
 def _since(timeline: Timeline, text: str | None) -> float | None:
-    """The moment from which on lines are wanted: told from now, or from the end of a job that has ended."""
+    """Return the moment from which on lines are wanted: told from now, or from the end of a job that has ended."""
     if text is None:
         return None
     latest = timeline.ended if timeline.job.final else time.time()

@@ -30,7 +30,7 @@ HERE_SECONDS, THERE_SECONDS = 5.0, 15.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--json", action="store_true", help="the whole snapshot as JSON")
     parser.add_argument("--save", metavar="FILE", type=Path, help="write the snapshot to FILE, for --machine FILE elsewhere")
     parser.add_argument("--force", action="store_true", help="let --save replace a file that holds something else")
@@ -67,7 +67,7 @@ def _machine(args: argparse.Namespace) -> int:
 
 
 def _with_types(machine: Machine) -> Machine:
-    """For a snapshot that is kept: what only DeepSpeed knows of a machine without GPUs, whose import takes seconds."""
+    """Return for a snapshot that is kept: what only DeepSpeed knows of a machine without GPUs, whose import takes seconds."""
     from dstui.check.reference import ReferenceChecker, ReferenceFailure, add_float_types
 
     if machine.accelerator == "cpu":

@@ -15,7 +15,7 @@ from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was resolved; 0, 1 where it is not as the Plan says or was not reached, 2 with a sentence."""
-    from dstui.headless import look_at_machine, say_findings
+    from dstui.headless import find_machine, say_findings
     from dstui.jobs.control.probing import probe_plan
     from dstui.jobs.control.start import LaunchError
     from dstui.surroundings import gather
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         if plan.job.command:
             return refuse("probe takes a Plan whose ranks dstui starts itself: job.command starts its own")
         read_pool(plan)
-        target, facts = gather(plan, look_at_machine(None, plan), launches=True)
+        target, facts = gather(plan, find_machine(None, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = [finding for finding in assess(target, facts).findings if finding.severity == "error"]

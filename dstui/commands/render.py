@@ -44,7 +44,7 @@ ALONE = {"accelerate": accelerate_artifact, "sbatch": slurm_artifact, "k8s": kub
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
     parser.add_argument(
         "--only", choices=NAMES, help="one of them, to standard output as it is (of several models all ds_config files, each with its name)"
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> list[Artifact]:
-    """The files that are asked for; DeepSpeed's own, accelerate's and the script's lines need no command that could be launched."""
+    """Return the files that are asked for; DeepSpeed's own, accelerate's and the script's lines need no command that could be launched."""
     if only == "code":
         return [_of_the_script(target.plan, whole)]
     if only == "ds_config":
@@ -95,7 +95,7 @@ def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> li
 
 
 def _of_the_script(plan: Plan, whole: bool) -> Artifact:
-    """What the script needs: of a plain loop the changed lines, as a diff or as a new file (`whole`); of any other the lines in general."""
+    """Return the lines that the script needs: of a plain loop as a diff, or as a new file (`whole`); of any other in general."""
     changed = changed_script(plan)
     if changed is None:
         return script_artifact(plan)
@@ -109,7 +109,7 @@ def _of_the_script(plan: Plan, whole: bool) -> Artifact:
 
 
 def _say_what_reaches(target: Target) -> None:
-    """Which variables the ranks find, to standard error: standard output is the file."""
+    """Print which variables the ranks find, to standard error: standard output is the file."""
     shell = [name for name in WORTH_TELLING if name in os.environ]
     found = trace_variables(target.launch, shell, gpu_here=bool(target.machine.gpus))
     say("what reaches the ranks:")
@@ -118,7 +118,7 @@ def _say_what_reaches(target: Target) -> None:
 
 
 def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:
-    """The hostfile's slots; for what can do without them, None where there is no such file here."""
+    """Return the hostfile's slots; for what can do without them, None where there is no such file here."""
     try:
         return read_pool(plan)
     except FileProblem:

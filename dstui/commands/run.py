@@ -18,7 +18,7 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.usage = "dstui run [--hold [-o PLAN] [--force]] [--no-check] [--no-observe] -- COMMAND …"
     parser.add_argument("--hold", action="store_true", help="tell each launch as a Plan instead of starting it; everything else does run")
     parser.add_argument("-o", "--output", metavar="PLAN", help="with --hold: write the Plan there (further launches: PLAN-2 and so on)")

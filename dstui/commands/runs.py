@@ -21,7 +21,7 @@ from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--json", action="store_true", help="every run's status, with its folder")
     parser.add_argument("--changes", action="store_true", help="under each run, what its Plan changed since the run of that name before it")
     parser.add_argument("--diff", nargs=2, metavar="RUN", help="instead, what changed from the Plan of one run to that of another")
@@ -104,12 +104,12 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
 
 
 def _cut_off(status: JobStatus) -> str:
-    """Which hosts of a job that goes on are unreachable, and for how long the first of them; "" where none is."""
+    """Return which hosts of a job that goes on are unreachable, and for how long the first of them; "" where none is."""
     now, hosts = datetime.now().timestamp(), {} if status.final else status.hosts
     cut = {sanitise(name): now - (host.since or now) for name, host in hosts.items() if host.state == "unreachable"}
     return f"{', '.join(cut)} unreachable for {duration_text(max(cut.values()))}" if cut else ""
 
 
 def _short(path: Path) -> str:
-    """The folder, relative where it is below the current one."""
+    """Return the folder, relative where it is below the current one."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

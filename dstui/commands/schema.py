@@ -13,7 +13,7 @@ from dstui.plan.json_schema import plan_schema
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("--deepspeed-version", metavar="V", help=f"with the keys of this release (known: {', '.join(RELEASES)})")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it into a file, and say how an editor is told")
     parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")

@@ -13,7 +13,7 @@ from dstui.jobs.watch.stacks import DEADLINE, report, stacks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("--rank", type=a_rank, action="append", metavar="N", help="only this rank, every thread of it (may be given again)")
     parser.add_argument("--json", action="store_true", help="every thread of every rank as one JSON object")

@@ -13,7 +13,7 @@ from dstui.jobs.store.status import has_ended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument(
         "--take-over", action="store_true", help="where the host that looks after the job is gone: ask the job's hosts from here"
@@ -42,6 +42,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _living_here(but: JobFolder) -> list[str]:
-    """The other runs of the current folder that have not ended."""
+    """Return the other runs of the current folder that have not ended."""
     here = (run.folder for run in known() if run.is_here and run.entry and run.folder != but)
     return [folder.name for folder in here if not has_ended(folder)]

@@ -47,9 +47,9 @@ class Opened:
 
 
 def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0) -> Opened:
-    """Open a file by its path, or a shipped Plan by its name. `script`: what a bare configuration is to train;
-    `launch`: which one of a shell text is meant, from 1.
+    """Open a file by its path, or a shipped Plan by its name.
 
+    `script`: what a bare configuration is to train; `launch`: which one of a shell text is meant, from 1.
     Raises FileProblem or PlanError.
     """
     path = find_plan(name)
@@ -84,12 +84,12 @@ def for_script_here(plan: Plan) -> Plan:
 
 
 def is_script(name: str) -> bool:
-    """Whether a name is that of a Python script that is there."""
+    """Return whether a name is that of a Python script that is there."""
     return name.endswith(PYTHON) and is_file(name)
 
 
 def script_named(name: str, text: str) -> Script:
-    """A training script, looked into, as the recipes take it."""
+    """Return a training script, looked into, as the recipes take it."""
     from dstui.adopt.recipes import Script
     from dstui.adopt.script import ScriptFacts
 
@@ -97,7 +97,7 @@ def script_named(name: str, text: str) -> Script:
 
 
 def _plan_of_script(name: str, text: str, sets: Sequence[str]) -> Opened:
-    """The Plan of the first recipe for a script on this machine."""
+    """Return the Plan of the first recipe for a script on this machine."""
     from dstui.adopt.recipes import recipes
     from dstui.machine.probe import probe
 
@@ -112,14 +112,14 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str]) -> Opened:
 
 
 def open_text(text: str, launch: int = 0) -> Opened:
-    """A text without a file, such as a pasted command. Raises FileProblem or PlanError."""
+    """Return a text without a file, such as a pasted command. Raises FileProblem or PlanError."""
     path = Path("pasted")
     kind = kind_of(text)
     return _made(path, text, kind, ImportOptions(launch=launch)) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
 
 
 def plan_of_both(config: str, script: str) -> Opened:
-    """A ds_config.json or an accelerate YAML and the script that it is for, as one Plan. Raises FileProblem or PlanError."""
+    """Return a ds_config.json or an accelerate YAML and the script that it is for, as one Plan. Raises FileProblem or PlanError."""
     path, facts = Path(config), _facts_of(Path(script))
     text = read_text(path)
     kind = kind_of(text, path.name)
@@ -142,7 +142,7 @@ class ImportOptions:
 
 
 def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
-    """The Plan of a file of another kind; paths in it are relative to the current folder."""
+    """Return the Plan of a file of another kind; paths in it are relative to the current folder."""
     from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
     from dstui.adopt.every_kind import imported
 
@@ -158,7 +158,7 @@ def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
 
 
 def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
-    """What can be asked about the files that this one names."""
+    """Return what can be asked about the files that this one names."""
     from dstui.adopt.every_kind import FilesBeside
 
     reader = file_reader(path.parent)
@@ -204,13 +204,13 @@ def file_reader(folder: Path) -> Callable[[str], str | None]:
 
 
 def default_config() -> Path:
-    """Where accelerate keeps its default_config.yaml (accelerate/commands/config/config_args.py)."""
+    """Return where accelerate keeps its default_config.yaml (accelerate/commands/config/config_args.py)."""
     cache = typed_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return typed_path(os.environ.get("HF_HOME") or str(cache / "huggingface")) / "accelerate" / DEFAULT_CONFIG
 
 
 def _handed_over(word: str, config: Path) -> str:
-    """An argument; where it is the path of the configuration itself, by whatever spelling, the place of the rendered one."""
+    """Return an argument; where it is the path of the configuration itself, by whatever spelling, the place of the rendered one."""
     option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
     with suppress(OSError, ValueError):
         if value and Path(value).resolve() == config:
@@ -219,7 +219,10 @@ def _handed_over(word: str, config: Path) -> str:
 
 
 def allocation_of(plan: Plan) -> dict[str, int] | None:
-    """The hosts of the SLURM allocation that this process is in, for a Plan that gives only the number of its hosts. Never raises."""
+    """Return the hosts of the SLURM allocation that this process is in, for a Plan that gives only the number of its hosts.
+
+    Never raises.
+    """
     from dstui.adopt.slurm import hosts_of_allocation  # most Plans name their hosts, or need none
 
     cluster = plan.cluster
@@ -231,7 +234,7 @@ def allocation_of(plan: Plan) -> dict[str, int] | None:
 
 
 def script_facts_of(plan: Plan) -> ScriptFacts | NoScript | None:
-    """What the script of a Plan says of itself; None where there is nothing to look into. Reads, and runs nothing."""
+    """Return what the script of a Plan says of itself; None where there is nothing to look into. Reads, and runs nothing."""
     return script_facts(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
 
 
@@ -262,7 +265,7 @@ class ChangedScript:
 
 
 def changed_script(plan: Plan) -> ChangedScript | None:
-    """The script of a Plan as DeepSpeed would train it; None where it is no plain loop. Reads, and runs nothing."""
+    """Return the script of a Plan as DeepSpeed would train it; None where it is no plain loop. Reads, and runs nothing."""
     facts = script_facts_of(plan)
     without = getattr(facts, "without", None)
     if without is None or without.what == "lightning" or not plan.job.script:
@@ -286,7 +289,7 @@ def changed_script(plan: Plan) -> ChangedScript | None:
 
 
 def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:
-    """What a script says of itself; None where it cannot be read. What was read is kept until a file of it changes.
+    """Return what a script says of itself; None where it cannot be read. What was read is kept until a file of it changes.
 
     `root`: where its imports are looked for, if not in its own folder.
     """
@@ -308,7 +311,7 @@ def _changed_at(path: Path) -> int:
 
 @lru_cache(maxsize=64)
 def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
-    """The facts, and the modules of the script that were asked for, with the moment of their last change (0: not there)."""
+    """Return the facts, and the modules of the script that were asked for, with the moment of their last change (0: not there)."""
     from dstui.adopt.script import inspect_script
 
     read = dict[Path, int]()

@@ -35,7 +35,7 @@ SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] /
 
 
 def find_plan(name: str) -> Path:
-    """The path of a Plan: the file of that name, else the shipped Plan that is called so (`quickstart`)."""
+    """Return the path of a Plan: the file of that name, else the shipped Plan that is called so (`quickstart`)."""
     path = Path(name)
     if name in SHIPPED and not is_there(path):
         places = (folder / f"{name}.yaml" for folder in SHIPPED_IN)
@@ -44,12 +44,12 @@ def find_plan(name: str) -> Path:
 
 
 def is_shipped(folder: str) -> bool:
-    """Whether the Plans in a folder are those that come with dstui, which belong to no project."""
+    """Return whether the Plans in a folder are those that come with dstui, which belong to no project."""
     return Path(folder) in SHIPPED_IN
 
 
 def hostfile_of(plan: Plan) -> dict[str, int] | HostfileProblem | None:
-    """What the hostfile of a Plan holds, or why that cannot be told; None where it names none. Never raises."""
+    """Return what the hostfile of a Plan holds, or why that cannot be told; None where it names none. Never raises."""
     return pool_in(Path(plan.place(plan.cluster.hostfile))) if plan.cluster.hostfile is not None else None
 
 
@@ -64,12 +64,12 @@ def pool_in(path: Path) -> dict[str, int] | HostfileProblem:
 
 
 def env_files_of(plan: Plan) -> EnvFiles:
-    """The .deepspeed_env files that DeepSpeed's launcher would read for a Plan. Never raises."""
+    """Return the .deepspeed_env files that DeepSpeed's launcher would read for a Plan. Never raises."""
     return env_files_in(plan.place(plan.job.workdir), plan.cluster.env_file)
 
 
 def env_files_in(workdir: str, name: str | None = None) -> EnvFiles:
-    """Those of a job's folder and of the home; `name`: another one for them. Never raises."""
+    """Return those of a job's folder and of the home; `name`: another one for them. Never raises."""
     name = name or os.environ.get("DS_ENV_FILE") or ENV_FILE
     folders = (os.path.expanduser("~"), workdir)  # noqa: PTH111 - Path.home() raises where nobody knows the user
     found = EnvFiles()
@@ -97,7 +97,10 @@ def read_pool(plan: Plan) -> dict[str, int] | None:
 
 
 def read_plan(path: Path, sets: Iterable[str] = ()) -> Plan:
-    """A Plan from a file or a shipped one by its name, with `PATH=VALUE` overrides (VALUE is YAML). Raises FileProblem or PlanError."""
+    """Return a Plan from a file or a shipped one by its name, with `PATH=VALUE` overrides (VALUE is YAML).
+
+    Raises FileProblem or PlanError.
+    """
     path = find_plan(str(path))
     return overridden(load_at(path, read_text(path)), sets)
 
@@ -111,7 +114,7 @@ def load_at(path: Path, text: str) -> Plan:
 
 
 def overridden(plan: Plan, sets: Iterable[str]) -> Plan:
-    """The Plan with `PATH=VALUE` overrides (VALUE is YAML). Raises PlanError."""
+    """Return the Plan with `PATH=VALUE` overrides (VALUE is YAML). Raises PlanError."""
     for override in sets:
         key, equals, text = override.partition("=")
         if not equals or not key:

@@ -39,24 +39,24 @@ _of_this_process: list[dict[str, Any]] = []
 
 
 def probe_python(plan: Plan) -> str:
-    """The interpreter that looks for this Plan: that of its ranks where it is dstui's own or was agreed to, else dstui's own."""
+    """Return the interpreter that looks for this Plan: that of its ranks where it is dstui's own or was agreed to, else dstui's own."""
     python = interpreter(plan)
     return sys.executable if own(plan) or not answer(plan) else python if "/" in python else _place(python)
 
 
 def own(plan: Plan) -> bool:
-    """Whether the ranks of a Plan run under dstui's own interpreter (that of another virtual environment is another one)."""
+    """Return whether the ranks of a Plan run under dstui's own interpreter (that of another virtual environment is another one)."""
     mine, theirs = Path(_place(sys.executable)), Path(_place(interpreter(plan)))
     return mine.parent == theirs.parent and mine.resolve() == theirs.resolve()
 
 
 def to_be_asked(plan: Plan) -> bool:
-    """Whether there is something to ask: another interpreter, which is there, and about which nothing was said yet."""
+    """Return whether there is something to ask: another interpreter, which is there, and about which nothing was said yet."""
     return not own(plan) and answer(plan) is None and Path(_place(interpreter(plan))).is_file()
 
 
 def answer(plan: Plan) -> bool | None:
-    """What the user said about the interpreter of this Plan; None where that was not asked yet, or of what is not there any more."""
+    """Return what the user said about the interpreter of this Plan; None where that was not asked yet, or of what is not there any more."""
     python = _place(interpreter(plan))
     known = [*([] if writable_by_others(python) else _remembered()), *_of_this_process]
     entry = {**_entry(python), "yes": None}
@@ -78,7 +78,7 @@ def remember(plan: Plan, yes: bool) -> None:
 
 
 def about(plan: Plan) -> str:
-    """What there is to know of the interpreter of a Plan before an answer: whose it is, and who else may write its environment."""
+    """Return what there is to know of the interpreter of a Plan before an answer: whose it is, and who else may write its environment."""
     python = _place(interpreter(plan))
     found, owner = [], _owner(python)
     if owner not in (None, 0, os.geteuid()):
@@ -89,14 +89,14 @@ def about(plan: Plan) -> str:
 
 
 def state_file() -> Path:
-    """Where the answers lie."""
+    """Return where the answers lie."""
     from platformdirs import user_state_path
 
     return user_state_path("dstui") / "interpreters.json"
 
 
 def writable_by_others(python: str) -> str:
-    """The first file or folder by which others than its owner could change what an interpreter runs; "" where there is none."""
+    """Return the first file or folder by which others than its owner could change what an interpreter runs; "" where there is none."""
     programs = {python, os.path.realpath(python)}
     for path in (*programs, *_environment(python)):
         for place in (Path(path), *Path(path).parents):
@@ -107,14 +107,14 @@ def writable_by_others(python: str) -> str:
 
 
 def _others_may_write(found: os.stat_result) -> bool:
-    """Whether others may change what is there. In a folder with the sticky bit they may only add to it."""
+    """Return whether others may change what is there. In a folder with the sticky bit they may only add to it."""
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
         return False
     return bool(found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid, found.st_uid)))
 
 
 def _is_private(group: int, user: int) -> bool:
-    """Whether a group has nobody but this user in it: distributions make one for each user, and have some without any member."""
+    """Return whether a group has nobody but this user in it: distributions make one for each user, and have some without any member."""
     with suppress(KeyError):
         found, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
         return found.gr_name in (name, *WITHOUT_MEMBERS) and set(found.gr_mem) <= {name}
@@ -122,7 +122,7 @@ def _is_private(group: int, user: int) -> bool:
 
 
 def _environment(python: str) -> Iterator[str]:
-    """The folders of packages of an interpreter, pyvenv.cfg, and what it runs at its start; nothing of a program that has none of them."""
+    """Yield the folders of packages of an interpreter, its pyvenv.cfg, and what it runs at its start."""
     prefix = Path(python).parent.parent
     if (prefix / "pyvenv.cfg").is_file():
         yield str(prefix / "pyvenv.cfg")
@@ -133,7 +133,7 @@ def _environment(python: str) -> Iterator[str]:
 
 
 def _entry(python: str) -> dict[str, Any]:
-    """An interpreter: its path, its owner, what stands there, what a link there leads to, and what it runs at its start."""
+    """Return an interpreter: its path, its owner, what stands there, what a link there leads to, and what it runs at its start."""
     at_start = [[path, *_identity(path, True)] for path in _environment(python) if not Path(path).is_dir()]
     file = [_identity(python, link) for link in (False, True)]
     return {"python": python, "owner": _owner(python), "file": file, "at_start": at_start}
@@ -146,14 +146,16 @@ def _owner(python: str) -> int | None:
 
 
 def _place(python: str) -> str:
-    """An interpreter's path with every link in it followed but the last, which is what makes a virtual environment; a bare name is
-    looked for on the PATH."""
+    """Return an interpreter's path with every link in it followed but the last, which is what makes a virtual environment.
+
+    A bare name is looked for on the PATH.
+    """
     found = Path(python if "/" in python else shutil.which(python) or python)
     return str(Path(os.path.realpath(found.parent), found.name))
 
 
 def _identity(path: str, follow: bool) -> list[int]:
-    """What changes when a file is replaced or written to; empty where there is none."""
+    """Return what changes when a file is replaced or written to; empty where there is none."""
     with suppress(OSError, ValueError):
         found = Path(path).stat(follow_symlinks=follow)
         return [found.st_ino, found.st_mtime_ns, found.st_size]

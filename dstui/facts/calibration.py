@@ -41,7 +41,7 @@ def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float
 
 
 def read_rates() -> dict[str, dict[str, Any]]:
-    """What was measured of each machine before, by its key."""
+    """Return what was measured of each machine before, by its key."""
     found = {}
     with suppress(OSError):
         for path in sorted(_folder().glob("*.json"))[:MOST]:
@@ -53,14 +53,14 @@ def read_rates() -> dict[str, dict[str, Any]]:
 
 
 def _folder() -> Path:
-    """Where there is a file for each machine."""
+    """Return where there is a file for each machine."""
     from platformdirs import user_cache_path
 
     return user_cache_path("dstui") / "rates"
 
 
 def machine_key(machine: Machine) -> str:
-    """What tells this machine from others: its GPUs, CPUs and name."""
+    """Return what tells this machine from others: its GPUs, CPUs and name."""
     gpus = [(known(gpu.name, "?"), known(gpu.memory_total, 0)) for gpu in machine.gpus]
     reported = [known(machine.host.name, "?"), known(machine.host.cpu, "?"), known(machine.host.cpus_usable, 0), gpus]
     return hashlib.sha256(json.dumps(reported).encode()).hexdigest()[:16]

@@ -41,6 +41,10 @@ class Taken:
     memory_scale: float | None = None
     """Bytes as a multiple of what was forecast."""
     step_scale: float | None = None
+    host_scale: float | None = None
+    """RAM of a node as a multiple of what was forecast, where the ranks have GPUs."""
+    settings: str = ""
+    """`Setup.settings` of the run."""
 
     def __str__(self) -> str:
         of_gpu = self.gpu_bytes is not None
@@ -62,29 +66,47 @@ class Measured:
     rates: Mapping[str, Mapping[str, Any]]
 
     def runs(self, machine: Machine) -> Sequence[Taken]:
-        """The runs on a machine, oldest first."""
+        """Return the runs on a machine, oldest first."""
         return self.taken.get(machine_key(machine), ())
 
     def of(self, machine: Machine) -> dict[str, Any]:
-        """What `forecast` takes as `measured`."""
-        return {**self.rates.get(machine_key(machine), {}), **self.scales(machine)}
+        """Return what `forecast` takes as `measured`."""
+        return {**self.rates.get(machine_key(machine), {}), **self.corrections(machine)}
 
-    def scales(self, machine: Machine) -> dict[str, float]:
-        """The medians of what was taken as multiples of what was forecast; what nobody measured is left out."""
+    def corrections(self, machine: Machine) -> dict[str, Any]:
+        """Return by part the median of what was taken as a multiple of what was forecast, with its scatter and the number of runs."""
         runs = self.runs(machine)
-        found = {name: [value for run in runs if (value := getattr(run, name))] for name in ("memory_scale", "step_scale")}
-        return {name: median(values) for name, values in found.items() if values}
+        found: dict[str, Any] = {}
+        for part in PARTS:
+            values = [value for run in runs if (value := getattr(run, part))]
+            if values:
+                middle = median(values)
+                found[part] = middle
+                found[part.replace("scale", "scatter")] = median(abs(value / middle - 1) for value in values)
+                found["runs"] = max(found.get("runs", 0), len(values))
+        seconds: dict[str, list[float]] = {}
+        for run in runs:
+            if run.settings and run.step_seconds:
+                seconds.setdefault(run.settings, []).append(run.step_seconds)
+        if found or seconds:
+            found["settings"] = sorted({run.settings for run in runs if run.settings})
+            found["seconds"] = {settings: median(values) for settings, values in seconds.items()}
+        return found
+
+
+PARTS = ("memory_scale", "host_scale", "step_scale")
+"""What is corrected apart: memory of a GPU (of CPU ranks, of the node), RAM beside GPUs, the time of a step."""
 
 
 def model_key(plan: Plan) -> str:
-    """A name for the model of a Plan; empty where it names none."""
+    """Return a name for the model of a Plan; empty where it names none."""
     model = plan.data.get("model")
     named = {key: str(model[key]) for key in OF_MODEL if model.get(key) is not None} if isinstance(model, Mapping) else {}
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16] if {"source", "params"} & set(named) else ""
 
 
 def read_measured(model: str) -> Measured:
-    """What is kept of a model by its key; empty where nothing is."""
+    """Return what is kept of a model by its key; empty where nothing is."""
     try:
         data = parse_json(read_text(_path(model))) if model else {}
     except (FileProblem, ValueError):
@@ -96,11 +118,11 @@ def read_measured(model: str) -> Measured:
 
 
 def taken_of(found: Any) -> Taken:
-    """A run as it was written; what makes no sense is left out."""
+    """Return a run as it was written; what makes no sense is left out."""
     given = found if isinstance(found, Mapping) else {}
-    made: dict[str, Any] = {name: given[name][:200] for name in ("run", "ended") if isinstance(given.get(name), str)}
+    made: dict[str, Any] = {name: given[name][:200] for name in ("run", "ended", "settings") if isinstance(given.get(name), str)}
     made |= {name: given[name] for name in ("gpu_bytes", "node_bytes") if type(given.get(name)) is int and 0 < given[name] < 1 << 60}
-    limits = {"step_seconds": 1e7, "memory_scale": 1e3, "step_scale": 1e6}
+    limits = {"step_seconds": 1e7, "memory_scale": 1e3, "host_scale": 1e3, "step_scale": 1e6}
     made |= {name: float(given[name]) for name in limits if isinstance(given.get(name), float) and 0 < given[name] < limits[name]}
     return Taken(**made)
 

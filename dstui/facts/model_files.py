@@ -30,7 +30,7 @@ HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 
 
 def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
-    """What is known of the model of a Plan, or of each of several by its name. Never raises: `problem` says why one is not known."""
+    """Return what is known of the model of a Plan, or of each of several by its name. Never raises: `problem` says why one is not known."""
     names = [name for name in configurations(plan) if name]
     if not names:
         model = plan.model
@@ -41,7 +41,7 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
 
 
 def _reader(plan: Plan) -> Callable[[str], str | None]:
-    """What reads a file that the script's arguments name, as its ranks would find it."""
+    """Return what reads a file that the script's arguments name, as its ranks would find it."""
 
     def read(name: str) -> str | None:
         path = Path(plan.base) / typed_path(plan.job.workdir) / typed_path(name)
@@ -54,13 +54,13 @@ def _reader(plan: Plan) -> Callable[[str], str | None]:
 
 
 def read_model_configs(plan: Plan) -> dict[str, Mapping[str, Any] | None]:
-    """The config.json of each configuration's model, by the names of `Plan.configurations`. Never raises."""
+    """Return the config.json of each configuration's model, by the names of `Plan.configurations`. Never raises."""
     models = {name: plan.focused_on(name).model for name in plan.configurations}
     return {name: model_config(model.source if model else None, plan.base) for name, model in models.items()}
 
 
 def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
-    """The config.json of a model, where it is on this machine or dstui knows it. Never raises."""
+    """Return the config.json of a model, where it is on this machine or dstui knows it. Never raises."""
     if not source:
         return None
     path = Path(base) / typed_path(source)
@@ -74,7 +74,7 @@ def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
 
 
 def read_model(source: str | None, params: float | None, base: str) -> ModelFacts:
-    """What is known of one model: by its source where that can be read, else by its number of parameters."""
+    """Return what is known of one model: by its source where that can be read, else by its number of parameters."""
     if source is None:
         if params is None:
             return unknown_model(
@@ -107,7 +107,7 @@ def _of_source(source: str, base: str) -> ModelFacts:
 
 
 def _of_path(path: Path) -> ModelFacts:
-    """A folder, a config.json or a file of weights."""
+    """Return a folder, a config.json or a file of weights."""
     try:
         if is_folder(path):
             if is_file(path / "config.json"):
@@ -135,7 +135,7 @@ def _json(path: Path) -> Mapping[str, Any]:
 
 
 def _of_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
-    """The number of parameters that the headers of weights tell."""
+    """Return the number of parameters that the headers of weights tell."""
     if not files:
         return unknown_model(str(path), why or f"{path} has neither a config.json nor safetensors")
     total = 0
@@ -150,7 +150,7 @@ def _of_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
 
 
 def _shards(folder: Path) -> list[Path]:
-    """The files of weights in a folder, by their index where there is one."""
+    """Return the files of weights in a folder, by their index where there is one."""
     index = folder / "model.safetensors.index.json"
     if is_file(index):
         named = _json(index).get("weight_map")
@@ -196,7 +196,7 @@ def _tensor(path: Path, name: str, entry: Any) -> tuple[str, str, int]:
 
 
 def _cached(name: str) -> Path | None:
-    """The folder of the newest snapshot of a model in the hub's cache; None where it has none with a config.json."""
+    """Return the folder of the newest snapshot of a model in the hub's cache; None where it has none with a config.json."""
     cache = os.environ.get("HF_HUB_CACHE") or typed_path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
     folder = Path(cache) / f"models--{name.replace('/', '--')}"
     try:

@@ -9,15 +9,18 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from dstui.check.rules.cluster import BINDS
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES
+from dstui.forecast.corrections import correction_of
 from dstui.forecast.forecast import Facts, Forecast, Need, forecast, models_of
+from dstui.forecast.memory import BUILD
 from dstui.forecast.model import counts
 from dstui.forecast.patch import patch_of
-from dstui.forecast.rates import Rates, with_measured
+from dstui.forecast.plan_search import batches_of, space_of
 from dstui.forecast.recommend import way_of, ways_out
-from dstui.forecast.search import batches_of, space_of
 from dstui.forecast.setup import Setup
+from dstui.forecast.speed import BOUND
 from dstui.forecast.states import states
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
@@ -60,7 +63,24 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
         nearest(plan, facts, machine, pool, measured) if any(need.bytes and need.verdict == "too big" for need in places.values()) else None
     )
     found_here = [finding for name, need in places.items() for finding in _finding(plan, PLACES_OF_FORECAST[name], need, fix)]
-    return [*found_here, *_faster_beside_others(plan, facts, machine, pool, measured)]
+    return [*found_here, *_unbound(plan, reported), *_faster_beside_others(plan, facts, machine, pool, measured)]
+
+
+def _unbound(plan: Plan, found: Forecast) -> Iterator[Finding]:
+    """Yield advice where the CPUs' optimizer runs on cores that no rank has for itself."""
+    setup = found.setup
+    launcher = plan.cluster.launcher
+    if setup is None or setup.optimizer_offload != "cpu" or setup.cores_bound or found.gpu.bytes is None:
+        return
+    binds = launcher in (None, "local", *BINDS)
+    value = "deepspeed" if binds else "numactl"
+    fix = Fix(f"bind the ranks with {value}", ({"op": "add", "path": "/cluster", "value": {"cpu_binding": value}},))
+    if isinstance(plan.data.get("cluster"), Mapping):
+        fix = Fix(fix.text, ({"op": "add", "path": "/cluster/cpu_binding", "value": value},))
+    message = "the optimizer runs on CPU cores that are not bound to the ranks (--bind_cores_to_rank)"
+    why = f"ranks that share cores slow each other down: bound, its step is about {BOUND:g} times as fast (it needs numactl on each host)"
+    path = next((p for p in (f"{ZERO_PATH}.offload_optimizer", ZERO_PATH) if plan.get(p) is not None), "deepspeed")
+    yield Finding("FC005", "info", path, message, why, line=plan.line_of(path), fix=fix)
 
 
 def _faster_beside_others(
@@ -84,6 +104,8 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
     largest = sorted(need.parts.items(), key=lambda item: -item[1])[:2]
     why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {format_size(amount)}" for part, amount in largest)
     about = f"about {format_size(need.bytes)} of {place.name}, where {format_size(need.capacity)} are free"
+    if need.peak == BUILD:
+        why += "; every rank loads the model whole: deepspeed.zero.Init (stage 3), or one rank after the other, needs less"
     if need.verdict == "tight":
         message = f"this Plan needs {about}: it fits only where little is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
@@ -97,7 +119,7 @@ def nearest(
     """Return a fix with the least change that fits: checkpointing and a smaller micro-batch, then a higher stage, then offload."""
     room = capacity_of(plan, machine, pool)
     models, _reported = models_of(plan, facts, room, machine)
-    room = room.shrunk(with_measured(Rates(), measured or {}).memory_scale)
+    room = room.shrunk(correction_of(measured or {}).memory.scale)
     if len(models) != 1 or models[0].facts.problem or room.on_cpu:
         return None
     one = models[0]
@@ -117,7 +139,7 @@ def nearest(
                 )
                 if (mine.accumulation > 1) != accumulated or (best and distance >= best[0]) or space is None:
                     continue
-                if space.peak(batch.activations) * space.waste <= space.room:
+                if space.peak(batch.activations) * space.waste[mine.checkpointing] <= space.room:
                     best = distance, mine._replace(**_zero_of(zero))
     if best:
         return Fix(f"{way_of(best[1])} would fit", patch_of(plan, best[1], one.setup))

@@ -10,23 +10,22 @@ from dstui.adopt.script_options import options_of
 from dstui.check.auto_values import fill_auto
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
+from dstui.forecast.corrections import Scale
 from dstui.forecast.memory import (
     BUILD,
     CPU_PROCESS,
     CUDA_CONTEXT,
-    FRAGMENTED,
     GPU_PROCESS,
-    GUESSED,
     INSIDE,
-    UNSURE,
     WASTED,
     Needs,
     Room,
+    fragmented,
     nccl_bytes,
     needs,
     together,
 )
-from dstui.forecast.model import Counts, ModelFacts, counts
+from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
 from dstui.forecast.speed import Speed, speed, traffic, work
@@ -91,6 +90,8 @@ class Forecast:
     """Of several models the setup of each by its name; empty where there is one."""
     unknown: tuple[str, ...] = ()
     """What had to be assumed, in sentences."""
+    corrected: str = ""
+    """By how much runs of this model on this machine have corrected the figures; empty where none have."""
     problem: str = ""
     """Why there is no forecast; empty where there is one."""
 
@@ -139,6 +140,7 @@ class Forecast:
             "step_seconds": s and s.step,
             "tokens_per_second": s and s.tokens,
             "bound_by": s and s.bound_by,
+            "corrected": self.corrected or None,
             "unknown": list(self.unknown),
             "problem": self.problem or None,
         }
@@ -227,7 +229,14 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
         reported += [*mine.notes, *notes]
-        found.append(Modelled(name=name, facts=mine, model=model, setup=setup._replace(training=plan.trains(name))))
+        found.append(
+            Modelled(
+                name=name,
+                facts=mine,
+                model=model,
+                setup=setup._replace(training=plan.trains(name), cores_bound=plan.cluster.cpu_binding is not None),
+            )
+        )
     return found, reported
 
 
@@ -243,12 +252,15 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         a = batch_of(one, n)
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = max(unsure, GUESSED if one.facts.guess else UNSURE if one.facts.architecture is None else 1.0)
+        unsure = max(unsure, one.facts.widening)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = together(rows)
     gpu, host = of_gpu(whole.gpu, first.setup, room, unsure), of_host(whole, first.setup, room)
-    gpu, host = (gpu, scaled(host, rates.memory_scale)) if room.on_cpu else (scaled(gpu, rates.memory_scale), host)
+    done, settings = rates.correction, first.setup.settings
+    gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
+    of_node = done.memory if room.on_cpu else done.host
+    host = scaled(host, of_node, done.spread(of_node, settings))
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
     disk = sum(of_disk.values())
     nvme = Need(parts=of_disk, bytes=disk or None, range=(disk, int(disk * 1.05)), capacity=room.nvme)
@@ -260,7 +272,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         trainable=trained,
         checkpoint=int(whole.checkpoint),
         allocated=int(whole.gpu.peak) if not room.on_cpu else None,
-        speed=_slowest(speeds, rates.step_scale),
+        speed=_slowest(speeds, done.step.scale) or _measured_speed(first.setup, rates),
+        corrected=str(done),
         setup=first.setup,
         setups={one.name: one.setup for one in models} if len(models) > 1 else {},
         unknown=tuple(dict.fromkeys(reported)),
@@ -272,35 +285,8 @@ def batch_of(one: Modelled, n: Counts) -> Activations:
     shape = one.facts.shape
     assert shape is not None
     lora = one.model.lora if one.model else None
-    adapted = float(_adapted(one.facts, one.model)) if lora else 0.0
+    adapted = float(adapted_elements(one.facts, one.model)) if lora else 0.0
     return activations(one.setup, shape, frozen=n.trained < n.params / 20, adapted=adapted)
-
-
-def _adapted(facts: ModelFacts, model: Model | None) -> float:
-    """Return the elements per token and layer that LoRA keeps.
-
-    They are the input of each adapted layer (shared by layers that read the same tensor; the attention's output is kept anyway), twice
-    and a mask with dropout.
-    """
-    lora, arch = model.lora if model else None, facts.architecture
-    if lora is None:
-        return 0.0
-    key = ("adapted", lora)
-    if key not in facts.memo:
-        facts.memo[key] = 0.0
-        if arch is not None:
-            groups = [set(group) for group in arch.groups]
-            met, total = set[int](), 0.0
-            for t in arch.targets(lora.target_modules):
-                group = next((number for number, names in enumerate(groups) if t.module in names), None)
-                layers = t.times / max(arch.shape.layers, 1)
-                if group is None or group not in met:
-                    total += t.shape[1] * min(layers, 1)
-                    met |= {group} if group is not None else set()
-                total += (t.shape[1] * 1.5 if lora.dropout else 0) * min(layers, 1) + 2 * lora.r
-            facts.memo[key] = total
-    found: float = facts.memo[key]
-    return found
 
 
 def idle_of(one: Modelled) -> int:
@@ -318,6 +304,12 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
     idle = idle_of(one)
     different = max(setup.ranks // (setup.tensor_parallel * setup.sequence_parallel), 1) * setup.sequence_parallel
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
+
+
+def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:
+    """Return the speed of the same settings as it was measured here, where none can be forecast: ranks on CPUs."""
+    seconds = rates.correction.seconds.get(setup.settings)
+    return Speed(seconds, setup.samples * setup.sequence / seconds, "what runs took here") if seconds else None
 
 
 def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
@@ -338,7 +330,7 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> N
     parts = round_parts({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
     moments = {moment: int(size + more) for moment, size in room.moments.items()}
     fixed = more - around["allocator"]
-    low, high = peak * INSIDE / wide + fixed, peak * FRAGMENTED[setup.stage] * wide + fixed
+    low, high = peak * INSIDE / wide + fixed, peak * fragmented(setup) * wide + fixed
     return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
 
 
@@ -368,14 +360,14 @@ def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
     )
 
 
-def scaled(need: Need, scale: float) -> Need:
-    """Scale a need by the ratio that runs of this model have measured, with a narrower range."""
-    if scale == 1.0 or need.bytes is None:
+def scaled(need: Need, part: Scale, spread: float) -> Need:
+    """Return a need as runs of this model have taken it: what was measured is known more narrowly, the more so the less they differ."""
+    if part.scale == 1.0 or need.bytes is None:
         return need
-    total = need.bytes * scale
-    moments = {moment: int(size * scale) for moment, size in need.moments.items()}
-    parts = round_parts({part: size * scale for part, size in need.parts.items()}, total)
-    return replace(need, parts=parts, moments=moments, bytes=int(total), range=(int(total * 0.95), int(total * 1.05)))
+    total = need.bytes * part.scale
+    moments = {moment: int(size * part.scale) for moment, size in need.moments.items()}
+    parts = round_parts({name: size * part.scale for name, size in need.parts.items()}, total)
+    return replace(need, parts=parts, moments=moments, bytes=int(total), range=(int(total * max(1 - spread, 0)), int(total * (1 + spread))))
 
 
 def round_parts(parts: Mapping[str, float], total: float) -> dict[str, int]:

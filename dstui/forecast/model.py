@@ -13,6 +13,8 @@ from dstui.plan.model import Lora, Model
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
 """Bytes of a weight: bitsandbytes' int8 has a scale a row; nf4 has an 8-bit scale for 64 weights, and one of 32 bits for 256 of these."""
+UNSURE, GUESSED = 1.15, 1.3
+"""How much wider the range is where the model's shape is a stand-in, and where its size is a guess too."""
 STAND_IN = "the model's shape is not known: activations are those of a LLaMA-like decoder of its size (model.source would tell)"
 
 
@@ -41,6 +43,11 @@ class ModelFacts:
         if self.architecture:
             return self.architecture.shape
         return self.guess or (stand_in(self.params) if self.params else None)
+
+    @property
+    def widening(self) -> float:
+        """The factor by which a range is wider where the shape is a stand-in, or the size is a guess."""
+        return GUESSED if self.guess else UNSURE if self.architecture is None else 1.0
 
     @property
     def hidden(self) -> int | None:
@@ -205,3 +212,30 @@ def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
         return 0.95 * of_linear + 0.05 * 2
     linear = sum(t.size * t.times for t in arch.linears)
     return (linear * of_linear + (arch.params - linear) * 2) / arch.params
+
+
+def adapted_elements(facts: ModelFacts, model: Model | None) -> float:
+    """Return the elements per token and layer that LoRA keeps.
+
+    They are the input of each adapted layer (shared by layers that read the same tensor; the attention's output is kept anyway), twice
+    and a mask with dropout.
+    """
+    lora, arch = model.lora if model else None, facts.architecture
+    if lora is None:
+        return 0.0
+    key = ("adapted", lora)
+    if key not in facts.memo:
+        facts.memo[key] = 0.0
+        if arch is not None:
+            groups = [set(group) for group in arch.groups]
+            met, total = set[int](), 0.0
+            for t in arch.targets(lora.target_modules):
+                group = next((number for number, names in enumerate(groups) if t.module in names), None)
+                layers = t.times / max(arch.shape.layers, 1)
+                if group is None or group not in met:
+                    total += t.shape[1] * min(layers, 1)
+                    met |= {group} if group is not None else set()
+                total += (t.shape[1] * 1.5 if lora.dropout else 0) * min(layers, 1) + 2 * lora.r
+            facts.memo[key] = total
+    found: float = facts.memo[key]
+    return found

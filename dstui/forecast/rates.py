@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from dstui.forecast.corrections import NO_CORRECTION, Correction, correction_of, is_number
 from dstui.forecast.hardware import Chip, chip_of, named_chip
 from dstui.machine.snapshot import Gpu, Machine, known
 
@@ -78,9 +79,7 @@ class Rates:
     """Parameters that the CPUs of a node update."""
     nvme_read: float = NVME_READ
     nvme_write: float = NVME_WRITE
-    memory_scale: float = 1.0
-    step_scale: float = 1.0
-    """What runs of this model took on this machine, as multiples of what was forecast."""
+    correction: Correction = NO_CORRECTION
     measured: tuple[str, ...] = ()
     """What of it was measured on this machine."""
     unknown: tuple[str, ...] = ()
@@ -165,30 +164,18 @@ def _between(machine: Machine, reported: list[str]) -> float:
     return NETWORK * NETWORK_SHARE
 
 
-SCALES: Mapping[str, tuple[float, float]] = {"memory_scale": (0.6, 1.6), "step_scale": (0.25, 4.0)}
-"""The corrections that are applied. A run further off was another case, such as a tiny model in processes a hundred times its size; the
-forecast then says that it was left out."""
-OF_SCALE = {"memory_scale": "memory", "step_scale": "time of a step"}
-
-
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
-    """Return the rates with measured values in place of the constants, ignoring implausible ones."""
-    names = {f.name for f in fields(Rates)} - {"measured", "unknown", *SCALES}
-    good = {
-        name: float(value)
-        for name, value in measured.items()
-        if name in names and isinstance(value, (int, float)) and not isinstance(value, bool) and 1e3 < value < 1e18
-    }
-    ignored: list[str] = []
-    for name, (low, high) in SCALES.items():
-        value = measured.get(name)
-        if not isinstance(value, (int, float)):
-            continue
-        if low < value < high:
-            good[name] = float(value)
-        else:
-            words = f"runs of this model took {value:.3g} times the {OF_SCALE[name]} of the forecast"
-            ignored.append(f"{words}: a correction beyond {low} to {high} is not applied, so the figures are those without it")
-    if not good and not ignored:
+    """Return the rates with what `--calibrate` and runs have measured in place of the constants; other values are left aside."""
+    names = {f.name for f in fields(Rates)} - {"measured", "unknown", "correction"}
+    good = {name: float(value) for name, value in measured.items() if name in names and is_number(value) and 1e3 < value < 1e18}
+    correction = correction_of(measured)
+    if not good and correction == NO_CORRECTION:
         return rates
-    return replace(rates, **good, measured=tuple(sorted(good)), unknown=(*rates.unknown, *ignored))
+    far = correction.far
+    return replace(
+        rates,
+        **good,
+        correction=correction,
+        measured=tuple(sorted(good)),
+        unknown=(*rates.unknown, far) if far else rates.unknown,
+    )

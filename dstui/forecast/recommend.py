@@ -13,11 +13,11 @@ from typing import Any
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import ON_CPUS, Choice
 from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host, rates_for
-from dstui.forecast.memory import needs
+from dstui.forecast.memory import BUILD, needs
 from dstui.forecast.model import ModelFacts, counts
 from dstui.forecast.patch import Patch, patch_of
+from dstui.forecast.plan_search import BUCKETS, LIKE, PREFETCH, REUSE, SUB_GROUPS, Candidate, search
 from dstui.forecast.rates import Rates
-from dstui.forecast.search import BUCKETS, LIKE, PREFETCH, REUSE, SUB_GROUPS, Candidate, search
 from dstui.forecast.setup import Setup
 from dstui.forecast.speed import Speed
 from dstui.forecast.states import states
@@ -111,7 +111,7 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
         return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if room.gpu is None and not (room.on_cpu and room.host):
         return RankedPlans(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
-    one, smaller = models[0], room.shrunk(rates.memory_scale)
+    one, smaller = models[0], room.shrunk(rates.correction.memory.scale)
     found = search(plan, one, smaller, rates)
     rows = best_at([_row(plan, one, c, room, rates) for c in _ranked(found.best)])
     return RankedPlans(
@@ -163,7 +163,7 @@ def _cheapest(one: Modelled, room: Capacity) -> str:
 def _ranked(found: Sequence[Candidate]) -> list[Candidate]:
     """Return those that surely fit, the fastest first, of those that are alike the simplest; each stage and place once.
 
-    The last row is the one of most head-room, where no other is.
+    The one of most head-room is among them.
     """
     fastest = max((c.tokens for c in found), default=0.0)
 
@@ -177,7 +177,7 @@ def _ranked(found: Sequence[Candidate]) -> list[Candidate]:
     ranked = list(ways.values())
     shown = ranked[:ROWS]
     roomiest = min((c for c in found if c.sure), key=lambda c: c.peak, default=None)
-    return shown if roomiest is None or roomiest in shown else [*shown[: ROWS - 1], roomiest]
+    return shown if roomiest is None or roomiest in shown else sorted([*shown[: ROWS - 1], roomiest], key=order)
 
 
 def _row(plan: Plan, one: Modelled, c: Candidate, room: Capacity, rates: Rates) -> RankedPlan:
@@ -245,6 +245,12 @@ def frugal_setup(one: Modelled) -> Setup:
 def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
     """Yield what would make it fit: more GPUs, a shorter sequence, LoRA, more RAM; each only where it is enough."""
     frugal = frugal_setup(one)
+    loading = forecast_of(one, frugal, room, Rates())
+    if loading.host.verdict == "too big" and loading.host.peak == BUILD:
+        spared = forecast_of(one, frugal._replace(built_partitioned=True), room, Rates())
+        if spared.verdict in ("fits", "tight"):
+            whole = f"every rank loads it whole now: {(loading.host.bytes or 0) / 2**30:.0f} GiB of RAM"
+            yield f"the model built under deepspeed.zero.Init at ZeRO-3, with activation checkpointing ({whole})"
     least = Choice(3, "cpu", "cpu").of(frugal) if frugal.optimizer in ON_CPUS else frugal
     per_node = room.ranks_per_node
     for nodes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128):

@@ -114,6 +114,13 @@ class Setup(NamedTuple):
         return self.micro_batch * max(self.sequence // self.sequence_parallel, 1)
 
     @property
+    def settings(self) -> str:
+        """A short text that tells runs of one model apart: ZeRO, the batch and what is recomputed."""
+        zero = f"{self.stage} {self.optimizer_offload} {self.param_offload} {self.precision}"
+        again = "again" if self.checkpointing else "kept"
+        return f"{zero} {self.micro_batch}x{self.accumulation} {self.sequence}/{self.sequence_parallel} {again} {self.ranks}/{self.nodes}"
+
+    @property
     def samples(self) -> int:
         """The samples of one optimizer step on all ranks."""
         return self.micro_batch * self.accumulation * max(self.ranks // (self.tensor_parallel * self.sequence_parallel), 1)
@@ -231,9 +238,6 @@ def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int
 
 
 TRAINERS_OPTIMIZERS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "paged_adamw", "paged_adamw_32bit"), "torch_adamw"
-    ),
     **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"), "adamw8bit"),
     **dict.fromkeys(("lion_32bit", "paged_lion_32bit"), "lion"),
     "adafactor": "adafactor",
@@ -241,7 +245,10 @@ TRAINERS_OPTIMIZERS: Mapping[str, str] = {
     "sgd": "sgd",
     "rmsprop": "rmsprop",
 }
-"""`--optim` of the Trainer (OptimizerNames of transformers/training_args.py) -> the name by which its states are counted."""
+"""`--optim` of the Trainer (OptimizerNames of transformers/training_args.py) -> the name by which its states are counted.
+
+The others are taken for AdamW with states in 32 bits, which is assumed anyway: as DeepSpeed's own where they are offloaded.
+"""
 
 
 def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[str, str]) -> Mapping[str, Any]:

@@ -34,6 +34,8 @@ HOP_SECONDS = 3.2e-6
 """What a collective waits for each further rank of its ring, which no compute hides."""
 HIDDEN = 0.75
 """Of the lesser of compute and communication, what runs beside the greater one where overlap_comm is on."""
+BOUND = 1.3
+"""How much faster the CPUs' optimizer is where each rank has cores of its own (deepspeed.ai, SuperOffload: --bind_cores_to_rank)."""
 COLLECTIVE_SECONDS = 40e-6
 """What a collective takes besides its bytes: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
 
@@ -184,7 +186,8 @@ def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple
         return copies, moved / (rates.memory * 0.7), (name, "the optimizer on the GPU")
     if setup.stage != 0:
         copies += lp * mine / rates.host_link
-    on_cpu = mine * per_node / rates.cpu_adam + lp * mine / rates.host_link
+    adam = rates.cpu_adam * (BOUND if setup.cores_bound else 1)
+    on_cpu = mine * per_node / adam + lp * mine / rates.host_link
     if setup.optimizer_offload == "cpu":
         return copies, on_cpu, (name, "the optimizer on the CPUs")
     held = 4 + optimizer_bytes(setup)

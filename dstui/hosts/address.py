@@ -28,22 +28,22 @@ def ssh_name(host: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an IP address, which nobody has to resolve."""
+    """Return whether a text is an IP address, which nobody has to resolve."""
     return next(_addresses([text]), None) is not None
 
 
 def is_loopback(text: str) -> bool:
-    """Whether a text is an address by which every host finds itself."""
+    """Return whether a text is an address by which every host finds itself."""
     return is_address(text) and ipaddress.ip_address(text.partition("%")[0]).is_loopback
 
 
 def means_itself(name: str) -> bool:
-    """Whether every host means itself by this name or address."""
+    """Return whether every host means itself by this name or address."""
     return name == "localhost" or is_loopback(name)
 
 
 def _addresses(words: Sequence[str]) -> Iterator[str]:
-    """Those of the words that are addresses: a shell may print others."""
+    """Yield those of the words that are addresses: a shell may print others."""
     for word in words:
         try:
             ipaddress.ip_address(word)
@@ -53,7 +53,7 @@ def _addresses(words: Sequence[str]) -> Iterator[str]:
 
 
 def _lines(command: Sequence[str]) -> list[str]:
-    """What a command prints; nothing where it fails."""
+    """Return what a command prints; nothing where it fails."""
     try:
         ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -78,7 +78,7 @@ Process = Tuple[int, int]
 
 
 def say(what: str, data: bytes = b"", **facts: Any) -> bool:
-    """One frame; whether anybody took it. Whose reader takes nothing for a minute ends."""
+    """Return one frame; whether anybody took it. Whose reader takes nothing for a minute ends."""
     frame = memoryview(json.dumps({**facts, "is": what, "size": len(data)}).encode() + b"\n" + data)
     signal.alarm(STUCK)
     try:
@@ -90,7 +90,7 @@ def say(what: str, data: bytes = b"", **facts: Any) -> bool:
 
 
 def ticks_of(pid: int) -> Optional[int]:
-    """When a process started, in clock ticks since boot; None where it is gone or a zombie."""
+    """Return when a process started, in clock ticks since boot; None where it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -100,7 +100,7 @@ def ticks_of(pid: int) -> Optional[int]:
 
 
 def command_of(pid: int) -> str:
-    """A process' command line as one text."""
+    """Return a process' command line as one text."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
@@ -134,7 +134,7 @@ def send(process: Process, number: int) -> None:
 
 
 def own_place(order: Dict[str, Any]) -> str:
-    """Where the job's folder is on this host, or is to be made: on the temporary disk that TMPDIR names, else in /tmp.
+    """Return where the job's folder is on this host, or is to be made: on the temporary disk that TMPDIR names, else in /tmp.
 
     Older versions of dstui gave it the same path on every host.
     """
@@ -194,7 +194,7 @@ def own_folder(path: str, make: bool) -> bool:
 
 
 def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
-    """A descriptor of a regular file; OSError for anything else."""
+    """Return a descriptor of a regular file; OSError for anything else."""
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -224,7 +224,7 @@ def write_plain(path: str, data: bytes, mode: int = 0o600) -> None:
 
 
 def lacks(needs: Dict[str, Any]) -> List[str]:
-    """What the job needs and this host does not have: sentences."""
+    """Return what the job needs and this host does not have: sentences."""
     found = []
     cwd, python, port = (needs.get(key) for key in ("cwd", "python", "port"))
     script = os.path.join(cwd or "/", needs.get("script") or "")
@@ -247,7 +247,7 @@ def lacks(needs: Dict[str, Any]) -> List[str]:
 
 
 def lacks_module(python: str, module: str, env: Dict[str, str]) -> List[str]:
-    """Whether the job's interpreter lacks what launches there. It is not imported, which may take seconds."""
+    """Return whether the job's interpreter lacks what launches there. It is not imported, which may take seconds."""
     ask = f"import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec({module!r}) is None))"
     try:
         ended = subprocess.run([python, "-c", ask], cwd="/", env={**os.environ, **env}, capture_output=True, timeout=ANSWERS, check=False)
@@ -277,7 +277,7 @@ class Gauge:
         os.close(theirs)
 
     def newest(self) -> bytes:
-        """The newest of the lines that have come; b"" where none has."""
+        """Return the newest of the lines that have come; b"" where none has."""
         if self.process is None:
             return b""
         try:
@@ -332,20 +332,20 @@ class Agent:
             self.gauge = Gauge(order["gauge"], os.path.join(self.folder, GAUGE))
 
     def put(self, what: str, data: bytes = b"", **facts: Any) -> None:
-        """One frame. Where nobody is left to take it, what was begun is still ended."""
+        """Write one frame. Where nobody is left to take it, what was begun is still ended."""
         self.deaf = self.deaf or not say(what, data, **facts)
 
     def here(self, text: str) -> str:
-        """A text with the path of the folder on this host in the place of what the job calls it."""
+        """Return a text with the path of the folder on this host in the place of what the job calls it."""
         return text.replace(self.called, self.folder)
 
     def prepare(self) -> None:
-        """The folders of an attempt."""
+        """Make the folders of an attempt."""
         for part in ("logs", "ranks"):
             os.makedirs(os.path.join(self.folder, self.place(part)), 0o700, exist_ok=True)
 
     def place(self, name: str) -> str:
-        """A file or folder of this attempt, relative to the job's folder."""
+        """Return a file or folder of this attempt, relative to the job's folder."""
         return name if self.attempt == 1 else f"attempts/{self.attempt}/{name}"
 
     def run(self) -> None:
@@ -371,7 +371,7 @@ class Agent:
             time.sleep(IDLE)
 
     def obey(self, order: Dict[str, Any]) -> None:
-        """One order."""
+        """Follow one order."""
         if order["do"] == "start":
             self.start(order)
         elif order["do"] == "stop":
@@ -385,7 +385,7 @@ class Agent:
             self.done = True
 
     def start(self, order: Dict[str, Any]) -> None:
-        """The host's command, if it has one, once for each attempt, by a keeper that outlives us."""
+        """Start the host's command, if it has one, once for each attempt, by a keeper that outlives us."""
         self.attempt = order["attempt"]
         self.prepare()
         if order["argv"] is None:
@@ -403,7 +403,7 @@ class Agent:
                 os._exit(0)
 
     def turn(self) -> bool:
-        """One look at everything; whether anything has moved."""
+        """Return one look at everything; whether anything has moved."""
         signal.alarm(STUCK)
         now = time.monotonic()
         if now >= self.beat_at:
@@ -423,11 +423,11 @@ class Agent:
         return self.tell_end() or moved
 
     def log_of(self, record: str) -> str:
-        """The log of the rank whose record this is."""
+        """Return the log of the rank whose record this is."""
         return record.replace("ranks/", "logs/").replace(".json", ".log")
 
     def read_records(self) -> None:
-        """Which ranks have begun, ended, or are gone without a word. A rank's end goes home after its last line."""
+        """Send which ranks have begun, ended, or are gone without a word. A rank's end goes home after its last line."""
         for name in self.names("ranks"):
             path = os.path.join(self.folder, name)
             try:
@@ -464,7 +464,7 @@ class Agent:
         self.waiting[name] = (data, after)
 
     def names(self, part: str) -> List[str]:
-        """The files of the ranks in a folder of this attempt."""
+        """Return the files of the ranks in a folder of this attempt."""
         try:
             found = os.listdir(os.path.join(self.folder, self.place(part)))
         except OSError:
@@ -472,7 +472,7 @@ class Agent:
         return [self.place(f"{part}/{name}") for name in found if RANK_FILE.fullmatch(name)]
 
     def send_logs(self) -> bool:
-        """What the logs have more than is at home, a piece of each in turn; whether there was any."""
+        """Return what the logs have more than is at home, a piece of each in turn; whether there was any."""
         moved, budget = False, BUDGET
         growing = [*self.names("logs"), *[name for name in self.names("engine") if name.endswith(".jsonl")], "launcher.log"]
         while growing and budget > 0:
@@ -489,7 +489,7 @@ class Agent:
         return moved
 
     def send_states(self) -> None:
-        """What the hook of each rank says that it does now, where that has changed."""
+        """Send what the hook of each rank says that it does now, where that has changed."""
         for name in self.names("engine"):
             data = read_plain(os.path.join(self.folder, name), 0, LARGEST_STATE) if name.endswith(".json") else b""
             if data and self.states.get(name) != data:
@@ -497,14 +497,14 @@ class Agent:
                 self.put("state", data, file=name)
 
     def size(self, name: str) -> int:
-        """Bytes of a file; 0 where there is none."""
+        """Return bytes of a file; 0 where there is none."""
         try:
             return os.lstat(os.path.join(self.folder, name)).st_size
         except OSError:
             return 0
 
     def tell_end(self) -> bool:
-        """The end of the host's own command, once."""
+        """Return the end of the host's own command, once."""
         if self.attempt in self.reported:
             return False
         data = read_plain(os.path.join(self.folder, f"ended-{self.attempt}"), 0, LARGEST_RECORD)
@@ -534,11 +534,11 @@ class Agent:
         self.put("swept", left=[f"{pid} {command_of(pid)[:120]}" for pid, _ in sorted(left)])
 
     def members(self) -> Set[Process]:
-        """Everything of the job on this host."""
+        """Return everything of the job on this host."""
         return tagged(self.tag)
 
     def rank_pids(self) -> Set[Any]:
-        """The pids that the records of the living ranks name."""
+        """Return the pids that the records of the living ranks name."""
         return {facts.get("pid") for _, facts in self.records.values() if facts.get("exit_code") is None}
 
     def until_gone(self, members: Callable[[], Set[Process]], seconds: float, number: int = 0) -> Set[Process]:
@@ -561,7 +561,7 @@ class Agent:
             pass
 
     def remove_buffers(self) -> None:
-        """What DeepSpeed leaves in memory: only that of this job's own meetings."""
+        """Remove what DeepSpeed leaves in memory: only that of this job's own meetings."""
         for _, facts in self.records.values():
             master = facts.get("master")
             if isinstance(master, list) and len(master) == 2 and all(isinstance(part, str) and "/" not in part for part in master):

@@ -30,25 +30,25 @@ LONGEST_COMPLAINT = 1 << 12
 
 @cache
 def source() -> bytes:
-    """The agent's program, with its length before it."""
+    """Return the agent's program, with its length before it."""
     text = Path(agent.__file__).read_bytes() + b"\n\nmain()\n"
     return b"%d\n" % len(text) + text
 
 
 def boot_command(*pythons: str) -> list[str]:
-    """The words that run an agent by the first of these interpreters that is there."""
+    """Return the words that run an agent by the first of these interpreters that is there."""
     run = 'command -v "$python" >/dev/null 2>&1 && exec "$python" -u -I -S -c "$0"'
     search = f'cd / && for python; do {run}; done; echo "no Python here" >&2; exit 127'
     return ["sh", "-c", search, BOOT, *pythons]
 
 
 def agent_by_ssh(host: str, python: str) -> list[str]:
-    """An agent on another host, over ssh."""
+    """Return an agent on another host, over ssh."""
     return ssh_command(host, boot_command(python, "python3"))
 
 
 def agent_here(_host: str, python: str) -> list[str]:
-    """An agent on this host."""
+    """Return an agent on this host."""
     return boot_command(python, "python3")
 
 
@@ -92,7 +92,7 @@ class Connection:
             self.unsent.clear()  # its end shows in what it says
 
     def read(self) -> Iterator[AgentFrame]:
-        """What has come. Raises FrameError."""
+        """Yield what has come. Raises FrameError."""
         data = self._take(self.output)
         if data == b"":
             self.ended = True
@@ -100,7 +100,7 @@ class Connection:
             yield from self._frames.feed(data)
 
     def read_errors(self) -> bool:
-        """What ssh and the shell there complain of, of which the end is kept; False where there will be no more."""
+        """Return what ssh and the shell there complain of, of which the end is kept; False where there will be no more."""
         data = self._take(self.errors)
         self._complaint = (self._complaint + (data or b""))[-LONGEST_COMPLAINT:]
         return data != b""
@@ -125,7 +125,7 @@ class Connection:
 
     @staticmethod
     def _take(fd: int) -> bytes | None:
-        """What can be read now; b"" at the end, None where there is nothing yet."""
+        """Return what can be read now; b"" at the end, None where there is nothing yet."""
         try:
             return os.read(fd, MOST_READ)
         except BlockingIOError:

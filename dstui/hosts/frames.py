@@ -77,7 +77,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
 
 
 def _safe(value: Any) -> Any:
-    """A fact as it may stand in a sentence of dstui's: a carriage return in it would fold the words before it away."""
+    """Return a fact as it may stand in a sentence of dstui's: a carriage return in it would fold the words before it away."""
     if isinstance(value, list):
         return [_safe(each) for each in value]
     return sanitise(value) if isinstance(value, str) else value
@@ -91,7 +91,7 @@ class AgentFrames:
         self._ready = False
 
     def feed(self, data: bytes) -> Iterator[AgentFrame]:
-        """The frames that these bytes complete. Raises FrameError."""
+        """Yield the frames that these bytes complete. Raises FrameError."""
         self._rest += data
         if not self._ready:
             before, mark, rest = self._rest.partition(READY)
@@ -107,7 +107,7 @@ class AgentFrames:
         del self._rest[:at]
 
     def _frame(self, at: int) -> tuple[AgentFrame, int] | None:
-        """The frame that begins there and where the next one does; None where it is not whole yet."""
+        """Return the frame that begins there and where the next one does; None where it is not whole yet."""
         end = self._rest.find(b"\n", at)
         if end < 0 or end - at > LONGEST_HEAD:
             if max(end, len(self._rest)) - at > LONGEST_HEAD:

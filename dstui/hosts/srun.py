@@ -19,12 +19,12 @@ ANSWERS = 30.0
 
 
 def allocation_name(tag: str) -> str:
-    """What the allocations that a job makes for itself are called in squeue."""
+    """Return what the allocations that a job makes for itself are called in squeue."""
     return f"dstui-{tag}"
 
 
 def agent_by_srun(host: str, python: str, *, tag: str, allocation: str) -> list[str]:
-    """An agent on a host, beside whatever else runs there. `allocation`: SLURM's number of it; "" where the job makes its own."""
+    """Return an agent on a host, beside whatever else runs there. `allocation`: SLURM's number of it; "" where the job makes its own."""
     # The ranks of a step use all CPUs of the job.
     step = ["--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", f"--nodelist={host}", *UNBUFFERED, *boot_command(python, "python3")]
     if allocation:

@@ -29,7 +29,7 @@ SSH_OPTIONS = {
 
 
 def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CONNECT_SECONDS) -> list[str]:
-    """A command on another host: no password, no question, nothing forwarded, and an end also where the network has gone.
+    """Return a command on another host: no password, no question, nothing forwarded, and an end also where the network has gone.
 
     A login there may set SSH_AUTH_SOCK too: the command runs without it.
     """
@@ -45,7 +45,7 @@ def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CON
 
 
 def python_command(*candidates: str) -> list[str]:
-    """The words that run standard input by the first of these interpreters that is there, in a folder from which nothing is imported."""
+    """Return the words that run standard input by the first of these interpreters that exists, where nothing else can be imported."""
     run = " ".join(('exec "$python"', *child_python.options(candidates[0]), "-"))
     search = f'cd / && for python; do command -v "$python" >/dev/null 2>&1 && {run}; done; echo "no Python here" >&2; exit 127'
     return ["sh", "-c", search, "sh", *candidates]
@@ -116,7 +116,7 @@ SIGNS = (
 
 
 def failure(host: str, reported: str) -> Failure:
-    """What the standard error of ssh or srun means; its own last words where that is not known."""
+    """Return what the standard error of ssh or srun means; its own last words where that is not known."""
     for sign in SIGNS:
         if re.search(sign.text, reported, re.M):
             return Failure(sign.id, sign.problem, sign.fix.format(host=shlex.quote(host)))
@@ -125,7 +125,7 @@ def failure(host: str, reported: str) -> Failure:
 
 
 def late(host: str, seconds: float) -> Failure:
-    """What it means that a host took the connection and then said nothing."""
+    """Return what it means that a host took the connection and then said nothing."""
     fix = (
         f"try: ssh {shlex.quote(host)} true. A home folder on a dead file system, or a shell that waits in its start files, hangs like this"
     )

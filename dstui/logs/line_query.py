@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any
 
+from dstui.logs.decode import decode, is_plain
 from dstui.logs.levels import ALL, ERROR, WARNING
+from dstui.logs.newlines import lines_of
 from dstui.logs.time_parsing import parse_moment
 from dstui.plan.patterns import Expression, compile_pattern
 
@@ -21,6 +23,8 @@ RANKS = re.compile(r"r(\d{1,7})(?:-(\d{1,7}))?((?:,\d{1,7}(?:-\d{1,7})?)*)")
 ESCAPED = re.compile(r"\\.")
 ENDS = re.compile(r"\\[Az]|\(\?")
 """What means something else in many lines than in one."""
+SIMPLE = re.compile(r"(?:[\w .|$^+*?=:/%@,;<>()!~&-]|\\[bdwS.()|+*?$^/\[\]{}-])*(?<!\(\?)")
+"""Expressions without classes that hold a newline: no match goes from one line to the next."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,26 @@ class Texts:
     unwanted: tuple[Expression, ...] = ()
     needed: tuple[Expression, ...] = ()
     """The wanted ones, to be matched in the bytes of many lines at once."""
+    refused: tuple[Expression, ...] = ()
+    """The unwanted ones, for the same."""
+    in_one_line: bool = False
+    """Whether each match of `needed` and `refused` lies in one line."""
 
     def match(self, line: str) -> bool:
         """Return whether a line is shown."""
         return all(each.search(line) for each in self.wanted) and not any(each.search(line) for each in self.unwanted)
+
+    def matching(self, lines: list[bytes]) -> list[int]:
+        """Return the numbers of the lines that are shown: of plain ones by a pass over all of them, five times as fast as one by one."""
+        text = b"\n".join(lines)
+        if not self.in_one_line or not is_plain(text):
+            return [n for n, line in enumerate(lines) if self.match(decode(line))]
+        shown = set(range(len(lines)))
+        for each in self.needed:
+            shown &= {*lines_of(text, [match.start() for match in each.finditer(text)])}
+        for each in self.refused:
+            shown -= {*lines_of(text, [match.start() for match in each.finditer(text)])}
+        return sorted(shown)
 
     def may_match(self, lines: bytes) -> bool:
         """Return False where none of these lines can match, as written without colours and carriage returns."""
@@ -92,7 +112,10 @@ def parse_line_query(text: str, latest: float) -> LineQuery:
             parts["unwanted" if negated else "wanted"].append(word)
     wanted, unwanted = parts.pop("wanted"), parts.pop("unwanted")
     matching, refused = tuple(map(_expression, wanted)), tuple(map(_expression, unwanted))
-    texts = Texts(matching, refused, tuple(_in_many_lines(word) for word in wanted if not ENDS.search(word)))
+    needed = tuple(_in_many_lines(word) for word in wanted if not ENDS.search(word))
+    banned = tuple(map(_in_many_lines, unwanted))
+    simple = all(map(SIMPLE.fullmatch, (*wanted, *unwanted))) and not any(each.search(b"") for each in (*needed, *banned))
+    texts = Texts(matching, refused, needed, banned, simple)
     chosen = {name: tuple(some) for name, some in parts.items()}
     return LineQuery(text.strip(), texts if wanted or unwanted else None, **chosen, least=least, since=since)
 

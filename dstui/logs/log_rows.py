@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import isfinite, isnan, nan
 from time import monotonic, time
 from typing import NamedTuple
@@ -28,6 +28,10 @@ BLOCK = 256 * 1024
 """Bytes of logs in a block."""
 KEPT = 8
 """Blocks whose rows are kept."""
+KEPT_MATCHES = 20_000
+"""Rows that are kept of a log in which few lines pass: a screen of them comes from many blocks."""
+NARROW = 4
+"""A block of a log that is filtered by what is typed is so many times smaller: its lines are looked at one by one."""
 MEMORY = 64 << 20
 """Bytes that blocks may take in all: a gigabyte of logs where 64 ranks write a line each second, tens where they write much."""
 BEHIND = 2 << 20
@@ -115,8 +119,15 @@ class BlockRows:
         """Add the next lines."""
         self.rows.add(moment, batches)
         rows, new = self.rows, range(self._filtered, len(self.rows))
-        every = self._levels.least == ALL and self._only is None and isnan(self._cutoff)
-        self.picked += new if every else [n for n in new if self._keep(rows.log[n], rows.raw[n], rows.time[n])]
+        found: Iterable[int] = new
+        if self._levels.least != ALL:
+            found = [n for n in found if self._levels.keep(rows.log[n], rows.raw[n])]  # all of them, since a traceback belongs together
+        if not isnan(self._cutoff):
+            found = [n for n in found if rows.time[n] >= self._cutoff]
+        if self._only is not None:
+            found = [*found]
+            found = [found[n] for n in self._only.matching([rows.raw[n] for n in found])]
+        self.picked += found
         self._filtered = len(rows)
 
     @property
@@ -124,10 +135,12 @@ class BlockRows:
         """The number of lines that do not pass."""
         return self.rows.lines - sum(self.rows.log_mask[n].bit_count() for n in self.picked)
 
-    def _keep(self, log: int, raw: bytes, moment: float) -> bool:
-        """Return whether a line is shown. Its level is always computed, since the lines of a traceback belong together."""
-        late = isnan(self._cutoff) or moment >= self._cutoff
-        return self._levels.keep(log, raw) and late and (self._only is None or self._only.match(decode(raw)))
+    def compact(self) -> None:
+        """Forget the rows that do not pass. No lines can be added afterwards."""
+        rows = self.rows
+        rows.raw, rows.time = [rows.raw[n] for n in self.picked], [rows.time[n] for n in self.picked]
+        rows.log, rows.log_mask = [rows.log[n] for n in self.picked], [rows.log_mask[n] for n in self.picked]
+        self.picked = list(range(len(rows)))
 
 
 class LogRows:
@@ -154,6 +167,7 @@ class LogRows:
         self._open: BlockRows | None = None  # its rows, where they are not just its lines
         self._coming: deque[Slice] = deque()
         self._kept: OrderedDict[int, BlockRows] = OrderedDict()
+        self._narrow = only is not None or not isnan(cutoff)
         self._live = ""
         self._last: tuple[LogBlock, bytes] | None = None
 
@@ -249,10 +263,11 @@ class LogRows:
         if self._back is None:
             return False
         block, chunks, size = LogBlock(dedup=self.dedup), [], 0
+        most = BLOCK // NARROW if self._narrow else BLOCK
         for chunk in self._back or ():
             chunks.append(chunk)
             size += chunk.size
-            if size >= BLOCK:
+            if size >= most:
                 break
         else:
             self._back = None
@@ -393,13 +408,15 @@ class LogRows:
 
     def _keep(self, number: int, shown: BlockRows) -> None:
         self._kept[number] = shown
-        if len(self._kept) > KEPT:
+        while len(self._kept) > KEPT and not (self._narrow and sum(len(kept.rows) for kept in self._kept.values()) <= KEPT_MATCHES):
             self._kept.popitem(last=False)
 
     def _show(self, block: LogBlock) -> BlockRows:
         shown = self._new_rows(block)
         for moment, parts in block.chunks():
             shown.add(moment, self._batches(parts))
+        if self._narrow:
+            shown.compact()
         return shown
 
     def _new_rows(self, block: LogBlock) -> BlockRows:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 from dstui.machine.assemble import machine_from
-from dstui.machine.child import run_lookup
+from dstui.machine.child import Line, run_lookup
 from dstui.machine.snapshot import Machine
 
 
@@ -15,8 +15,18 @@ def probe(deadline: float = 5.0, *, python: str = sys.executable, serials: bool 
 
     `python` is the interpreter whose packages are looked at; serial numbers are left out unless asked for.
     """
-    with ThreadPoolExecutor(3) as pool:
-        nvml = pool.submit(run_lookup, "nvml", deadline, *(["--serials"] if serials else []))
-        host = pool.submit(run_lookup, "host", deadline)
-        software = pool.submit(run_lookup, "software", deadline, python=python)
-        return machine_from(nvml.result(), host.result(), software.result(), "this machine")
+    found: dict[str, list[Line]] = {}
+
+    def ask(program: str, *args: str, python: str = sys.executable) -> None:
+        found[program] = run_lookup(program, deadline, *args, python=python)
+
+    threads = [  # concurrent.futures would import logging, for a twentieth of the start of dstui
+        Thread(target=ask, args=("nvml", *(["--serials"] if serials else []))),
+        Thread(target=ask, args=("host",)),
+        Thread(target=ask, args=("software",), kwargs={"python": python}),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return machine_from(found["nvml"], found["host"], found["software"], "this machine")

@@ -63,6 +63,11 @@ class Finding:
     column: int | None = None
     fix: Fix | None = None
 
+    @property
+    def instruction(self) -> str:
+        """What to do, as a line below the message; "" without a fix."""
+        return f"\n    do: {self.fix.text}" if self.fix else ""
+
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui check --json` documents."""
         fix = self.fix and {

@@ -13,11 +13,9 @@ from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import render_code
 from dstui.render.config_files import config_name, with_paths
 from dstui.render.jsontext import json_text
-from dstui.render.kubernetes import render_kubernetes
 from dstui.render.launch import RenderError, place_workdir
 from dstui.render.launch_script import FOLDER, render_launch_script
 from dstui.render.quoting import FILES, OPEN, quote_word, refuse_unset, shell_variables
-from dstui.render.sbatch import render_in_allocation, render_sbatch
 from dstui.render.spec import BIND
 from dstui.render.target import Target
 
@@ -84,7 +82,12 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     nameless = spec.launcher == "slurm" and not spec.named
-    launch = render_in_allocation(plan, spec, _texts(plan)) if nameless else render_launch_script(spec, ds_config_path)
+    if nameless:
+        from dstui.render.sbatch import render_in_allocation
+
+        launch = render_in_allocation(plan, spec, _texts(plan))
+    else:
+        launch = render_launch_script(spec, ds_config_path)
     files.append(Artifact("launch.sh", launch, "the command that starts the ranks", executable=True, private=True))
     return tuple(files)
 
@@ -103,6 +106,8 @@ def command_artifact(plan: Plan) -> Artifact:
 
 def slurm_artifact(target: Target) -> Artifact:
     """Render job.sbatch. Raises RenderError."""
+    from dstui.render.sbatch import render_sbatch  # most launches are none of SLURM's
+
     made = render_sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
     notes = (*made.notes, *_left_out(target))
     return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
@@ -110,6 +115,8 @@ def slurm_artifact(target: Target) -> Artifact:
 
 def kubernetes_artifact(target: Target) -> Artifact:
     """Render job.yaml. Raises RenderError."""
+    from dstui.render.kubernetes import render_kubernetes
+
     made = render_kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
     return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
 

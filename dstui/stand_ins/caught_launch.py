@@ -78,7 +78,7 @@ def _follow_held(name: str, words: Sequence[str]) -> None:
 
 
 def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[str]]:
-    """The Plan of a launch, whose words are all known. Raises NoLaunch, ConfigError, PlanError, FileProblem."""
+    """Return the Plan of a launch, whose words are all known. Raises NoLaunch, ConfigError, PlanError, FileProblem."""
     line = command_line(launch, launch.folder)
     facts = script_facts(launch.folder, None if line.module else line.script, line.script if line.module else None)
     made = plan_of_command(line, line.script, file_reader(Path(launch.folder)), facts if isinstance(facts, ScriptFacts) else None)
@@ -94,7 +94,7 @@ def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[
 
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """What the script has exported: a Plan that replays the launch needs it. A variable of several lines cannot stand there."""
+    """Return what the script has exported: a Plan that replays the launch needs it. A variable of several lines cannot stand there."""
     return {
         name: value.replace("${", "$${")
         for name, value in now.items()
@@ -107,7 +107,7 @@ def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
 
 
 def _interpreter(launcher: str) -> str:
-    """The interpreter that a launcher's first line names, else the Python beside it."""
+    """Return the interpreter that a launcher's first line names, else the Python beside it."""
     with open(launcher, "rb") as file:  # noqa: PTH123
         first = file.readline(512).decode("utf-8", "replace")
     if first.startswith("#!") and "python" in first and " " not in (path := first[2:].strip()):
@@ -164,6 +164,8 @@ def _started(plan: Plan, session: RunSession) -> int:
         except LaunchError as error:
             say(str(error))
             return 1
-        code = headless.follow(folder, asked=asked, plain=True)
+        from dstui.headless.following import follow  # while the job starts
+
+        code = follow(folder, asked=asked, plain=True)
         own = plan.cluster.launcher in SAY_ONE and 0 < code < SIGNALLED
         return 1 if own else code

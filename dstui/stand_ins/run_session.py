@@ -128,5 +128,5 @@ class RunSession:
 
 
 def _function(name: str) -> str:
-    """The variable by which bash hands a function on."""
+    """Return the variable by which bash hands a function on."""
     return f"BASH_FUNC_{name}%%"

@@ -98,7 +98,7 @@ class DstuiApp(TerminalApp):
     # The screens
 
     def get_default_screen(self) -> MainScreen:
-        """The screen of the first frame; that of a mode in MODES would load the CSS a second time."""
+        """Return the screen of the first frame; that of a mode in MODES would load the CSS a second time."""
         if self.job is None:
             return self.plan_screen
         self.run_screen.attach(self.job)
@@ -165,7 +165,7 @@ class DstuiApp(TerminalApp):
         self.call_after_refresh(self._second_frame)
 
     async def _second_frame(self) -> None:
-        """What nobody misses in the first frame: consequences, probing, the question what to start from."""
+        """Mount the rest of the forms, start the services, and ask what to start from."""
         gc.freeze()
         gc.set_threshold(*COLLECT)
         gc.enable()
@@ -204,7 +204,7 @@ class DstuiApp(TerminalApp):
             self.reference.stop_child()
 
     def receipt(self) -> list[str]:
-        """What was done, for the terminal that is left behind."""
+        """Return what was done, for the terminal that is left behind."""
         kept = self.return_code != 0 and not self.session.state.saved
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
@@ -221,7 +221,7 @@ class DstuiApp(TerminalApp):
     def _gpus_refreshed(self, event: messages.GpusRefreshed) -> None:
         from dstui.machine.live import update_states
 
-        if (machine := self.session.state.machine) is not None:
+        if (machine := self.session.state.machine) is not None and not machine.recorded:
             self.session.machine_probed(update_states(machine, event.states))
 
     def _follow_gpus(self) -> None:
@@ -262,7 +262,7 @@ class DstuiApp(TerminalApp):
     # What the keys do
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether an action of the app may act now: what lies over the screens has its own keys, and so has a line that is being typed."""
+        """Return whether an action of the app may act now: a dialog has keys of its own, and so has a line that is being typed."""
         if action not in OF_THE_APP or not self.screen_stack:
             return True
         top = self.screen_stack[-1]
@@ -318,11 +318,3 @@ class DstuiApp(TerminalApp):
         from dstui.tui.commands import Palette
 
         self.push_screen(Palette())
-
-    def search_themes(self) -> None:
-        """The palette of colours."""
-        from textual.theme import ThemeProvider
-
-        from dstui.tui.commands import Palette
-
-        self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
@@ -22,7 +22,7 @@ LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", 
 
 
 class Performer(Protocol):
-    """What the palette asks of the app."""
+    """The part of the app that the palette calls."""
 
     session: Session
 
@@ -31,7 +31,6 @@ class Performer(Protocol):
     def show_step(self, step: Step) -> None: ...
     async def perform(self, key: KeyHint) -> None: ...
     def show_code(self) -> None: ...
-    def action_change_theme(self) -> None: ...
 
 
 class Command(NamedTuple):
@@ -80,17 +79,17 @@ class Palette(CommandPalette, Over[None]):
 
 
 class Commands(Provider):
-    """What can be done. One palette has one of these, and does one thing: Enter may come twice in one write."""
+    """The commands. One palette has one of these, and does one thing: Enter may come twice in one write."""
 
     _done = False
 
     async def discover(self) -> Hits:
-        """All of it, before anything is typed."""
+        """Return all of it, before anything is typed."""
         for command in self._commands():
             yield DiscoveryHit(Content(command.name), partial(self._once, command), command.name, command.help)
 
     async def search(self, query: str) -> Hits:
-        """What has the letters in its name."""
+        """Return what has the letters in its name."""
         matcher = self.matcher(query)
         for command in self._commands():
             if (score := matcher.match(command.name)) > 0:
@@ -112,7 +111,7 @@ class Commands(Provider):
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
         yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
-        yield Command("Theme", "Other colours, which are remembered.", app.action_change_theme)
+        yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         yield Command(
             "Screenshot",
             "Write what is on the screen to a picture (SVG) in the current folder.",
@@ -121,9 +120,16 @@ class Commands(Provider):
 
 
 def actions(pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object]) -> Iterator[Command]:
-    """Every action, once, with the words that it has in this pane, those of the pane first."""
+    """Yield every action, once, with the words that it has in this pane, those of the pane first."""
     listed: set[str] = set()
     for key in sorted(keys, key=lambda key: pane not in key.where):
         if key.name and key.name not in LEFT_OUT and key.action not in listed:
             listed.add(key.action)
             yield Command(f"{key.label.capitalize()} ({key.shown})", key.help, partial(perform, key))
+
+
+def search_themes(app: App[Any]) -> None:
+    """Open a palette of the themes."""
+    from textual.theme import ThemeProvider
+
+    app.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))

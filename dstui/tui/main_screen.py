@@ -83,22 +83,22 @@ class MainScreen(Screen[None]):
 
     @property
     def on_top(self) -> bool:
-        """Whether it is seen, and no dialog lies over it."""
+        """Return whether it is seen, and no dialog lies over it."""
         return self.app.screen_stack[-1:] == [self]
 
     @property
     def typing(self) -> bool:
-        """Whether letters are text now."""
+        """Return whether letters are text now."""
         return isinstance(self.focused, Input)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Whether an action may act now: a dialog has keys of its own, and so has a line that is being typed."""
+        """Return whether an action may act now: a dialog has keys of its own, and so has a line that is being typed."""
         if action not in ACTIONS:
             return True
         return self.on_top and (action in WHILE_TYPING if self.typing else self.can(action))
 
     def can(self, action: str) -> bool:
-        """Whether an action does something now: by the pane that it belongs to, and by what there is to act on."""
+        """Return whether an action does something now: by the pane that it belongs to, and by what there is to act on."""
         return self.step.pane in PANES.get(action, ()) and (action not in self.needs or bool(self.needs[action]()))
 
     def show_keys(self) -> None:

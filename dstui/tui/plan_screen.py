@@ -49,7 +49,7 @@ class PlanScreen(MainScreen):
         """The field that was asked for last."""
         self.last_form = self.step
         """Where escape leads back to."""
-        self.tab_line, self.step_list = TabLine(), StepList()
+        self.tab_line, self.step_list = TabLine(self.show_tab), StepList(go)
         self.form, self.hint, self.preview, self.checks, self.memory = Form(session), Hint(), Preview(), Checks(), Memory()
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
@@ -66,7 +66,7 @@ class PlanScreen(MainScreen):
     # What is on the screen
 
     def compose(self) -> ComposeResult:
-        """What the first frame shows; the rest is mounted after it."""
+        """Yield the parts of the first frame; the rest is mounted after it."""
         yield self.title_bar
         yield self.step_line
         yield self.tab_line
@@ -84,7 +84,7 @@ class PlanScreen(MainScreen):
         self.show_step(self.step, self._wanted)
 
     async def mount_second(self) -> None:
-        """What nobody misses in the first frame, once. Whoever leaves at once takes the places for it away."""
+        """Mount the parts that the first frame does without, once, unless the screen is being removed already."""
         if self.side.is_attached and self.middle.is_attached and not self.preview.is_attached:
             await gather(self.side.mount(self.preview, self.checks), self.middle.mount(self.memory, before=self.hint))
             self.show_parts()
@@ -108,7 +108,7 @@ class PlanScreen(MainScreen):
 
     @on(RowList.Moved, "#form-rows")
     def draw_cursor(self) -> None:
-        """What depends on where the cursor is."""
+        """Draw the parts that depend on the cursor."""
         if self.step.pane == "form":
             self.hint.show(*self.form.at(self.form.rows.cursor), self.session.state)
         self.show_keys()
@@ -138,21 +138,11 @@ class PlanScreen(MainScreen):
             self.form.show_step(step, self.session.state, path)
             self.show_tab("form")
         else:
-            self._show_review(path)
+            self.review = self.review or _mount_review(self.body)
+            self.review.open(self.session.state.plan, path)
+            self.show_parts()
         if self.app.is_running:
             self.draw()
-
-    def _show_review(self, name: str = "") -> None:
-        if self.review is None:
-            from dstui.tui.forms.review import Review
-
-            self.review = Review()
-            self.body.mount(self.review)
-        if name:
-            self.review.names.cursor = name
-        self.review.names.focus()
-        self.show_parts()
-        self.review.find_last_run(self.session.state.plan)
 
     def show_tab(self, tab: str) -> None:
         """On a narrow screen, which of the three is seen; everywhere, which has the focus."""
@@ -173,22 +163,14 @@ class PlanScreen(MainScreen):
         else:
             self.show_step(found[0], found[1].path)
 
-    @on(RowList.Chosen, "#steps")
-    def _step_chosen(self, event: RowList.Chosen) -> None:
-        self.go(next(s for s in STEPS if s.id == event.key))
-
     @on(PathChosen)
     def _path_chosen(self, event: PathChosen) -> None:
         self.jump(event.path)
 
-    @on(TabLine.TabPicked)
-    def _tab_picked(self, event: TabLine.TabPicked) -> None:
-        self.show_tab(event.tab)
-
     # What the keys do
 
     def action_set_row(self) -> None:
-        """What Enter does on a row of the form."""
+        """Set, open or go to the row under the cursor."""
         self.form.rows.action_choose()
 
     @on(Form.Onward)
@@ -235,13 +217,16 @@ class PlanScreen(MainScreen):
 
         FillingHoles(self.app, self.session).ask(name)
 
-    def action_recommend(self) -> None:
-        """The plans that fit, the best first."""
+    def action_recommend(self, elsewhere: int = 0) -> None:
+        """The plans that fit, the best first; `elsewhere`: on a machine that is named first."""
         self.form.close()
-        self.forecasting.recommend()
+        if elsewhere:
+            self.forecasting.plan_elsewhere()
+        else:
+            self.forecasting.recommend()
 
     def action_breakdown(self) -> None:
-        """What fills the memory, part by part."""
+        """Show what fills the memory, part by part."""
         self.forecasting.break_down()
 
     def action_find(self) -> None:
@@ -260,7 +245,7 @@ class PlanScreen(MainScreen):
             say(self.app, "l once more launches this.")
 
     def action_probe(self) -> None:
-        """What DeepSpeed makes of this Plan, by its own ranks."""
+        """Show what DeepSpeed makes of this Plan, by its own ranks."""
         self.launching.probe()
 
     def action_write(self) -> None:
@@ -300,3 +285,12 @@ class PlanScreen(MainScreen):
             self.review.names.focus()
         else:
             self.show_step(self.last_form)
+
+
+def _mount_review(body: Horizontal) -> Review:
+    """Return the review, mounted when it is first seen."""
+    from dstui.tui.forms.review import Review
+
+    review = Review()
+    body.mount(review)
+    return review

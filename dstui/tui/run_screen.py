@@ -217,7 +217,7 @@ class RunScreen(MainScreen):
         self._of_job(self.launching.stop)
 
     def action_stacks(self) -> None:
-        """Where each rank is in its code."""
+        """Show where each rank is in its code."""
         self._of_job(self.reporting.read_stacks)
 
     def action_bundle(self) -> None:

@@ -86,7 +86,7 @@ class TerminalApp(App[int]):
         self._close_messages_no_wait()
 
     async def on_event(self, event: events.Event) -> None:
-        """What is typed after the end is for nobody, nor is a click on what has gone already."""
+        """Drop what is typed after the end, and clicks on widgets that are gone."""
         if self.leaving and isinstance(event, (events.InputEvent, events.Paste)):
             return
         if not (isinstance(event, events.MouseEvent) and _has_gone(self, event)):
@@ -94,7 +94,7 @@ class TerminalApp(App[int]):
 
 
 def _has_gone(app: TerminalApp, event: events.MouseEvent) -> bool:
-    """Whether what is seen at this place was removed since the last frame, which Textual does not expect."""
+    """Return whether what is seen at this place was removed since the last frame, which Textual does not expect."""
     with suppress(NoWidget):
         return app.get_widget_at(event.x, event.y)[0].parent is None
     return False
@@ -125,7 +125,7 @@ def _report(tracebacks: list[str]) -> None:
 
 
 def _write(text: str) -> Path:
-    """A file for the owner alone: a message of an exception may hold anything. Raises OSError."""
+    """Return a file for the owner alone: a message of an exception may hold anything. Raises OSError."""
     from platformdirs import user_state_path
 
     folder = user_state_path("dstui") / "faults"
@@ -139,7 +139,7 @@ def _write(text: str) -> Path:
 
 
 def _about() -> str:
-    """What a bug report needs beside the traceback."""
+    """Return what a bug report needs beside the traceback."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("dstui", "textual"))
     terminal = " ".join(f"{name}={os.environ.get(name, '')}" for name in ("TERM", "LANG", "LC_ALL", "TMUX", "SSH_TTY"))
     return f"{versions}, Python {platform.python_version()}, {platform.platform()}\n{terminal}\n"

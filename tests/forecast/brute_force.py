@@ -1,6 +1,6 @@
 """The search against every plan, each judged by a whole forecast: `python tests/forecast/brute_force.py` prints 20 problems.
 
-What is varied here is written apart from `dstui.forecast.search`, so that a dimension or a combination that the search leaves out shows.
+What is varied here is written apart from `dstui.forecast.plan_search`, so that a dimension or a combination that the search leaves out shows.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from targets import EIGHT_H100, GB, facts, plan
 
+from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import Forecast, forecast
 from dstui.forecast.hardware import named_machine
 from dstui.forecast.model import facts_of_config, facts_of_params
@@ -141,3 +142,14 @@ def test_ram_with_offloaded_weights_is_what_pefts_guide_measured(name: str) -> N
     need = forecast(given, facts_of_config(config), named_machine("1xA100-80", ram=64 << 30)).host
     assert need.bytes and need.bytes / 1e9 == pytest.approx(measured, rel=0.15)
     assert need.peak == "load and build" and set(need.moments) >= {"load and build", "initialize", "train"}
+
+
+def test_an_optimizer_on_cores_that_nobody_has_alone_is_advised_to_bind_them() -> None:
+    given = plan(LLAMA, stage=3, deepspeed__zero_optimization__offload_optimizer={"device": "cpu"})
+    (advice,) = [f for f in findings_of(given, facts(LLAMA), EIGHT_H100) if f.code == "FC005"]
+    assert advice.severity == "info" and advice.fix and advice.fix.patch
+    bound = given.patch(advice.fix.patch)
+    assert bound.cluster.cpu_binding == "deepspeed"
+    assert not any(f.code == "FC005" for f in findings_of(bound, facts(LLAMA), EIGHT_H100))
+    before, after = (forecast(one, facts(LLAMA), EIGHT_H100).speed for one in (given, bound))
+    assert before and after and after.tokens > before.tokens

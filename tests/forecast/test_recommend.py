@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -179,3 +180,12 @@ def test_ram_and_disks_that_are_too_small_are_findings_of_their_own() -> None:
     nvme = {"device": "nvme", "nvme_path": "/local_nvme"}
     big = plan("meta-llama/Llama-3.1-405B", stage=3, deepspeed__zero_optimization__offload_optimizer=nvme)
     assert "FC003" in {finding.code for finding in findings_of(big, facts("meta-llama/Llama-3.1-405B"), EIGHT_H100)}
+
+
+def test_where_only_loading_needs_too_much_ram_the_way_out_is_to_load_less() -> None:
+    small = replace(FOUR_A100, host=replace(FOUR_A100.host, memory_total=48 * GB, memory_available=48 * GB))
+    model = "meta-llama/Llama-3.1-8B"
+    given = plan(model, stage=2)
+    assert "deepspeed.zero.Init" in recommend(given, facts(model), small).ways[0]
+    (finding,) = [f for f in findings_of(given, facts(model), small) if f.code == "FC002"]
+    assert "every rank loads the model whole" in finding.why

@@ -92,16 +92,46 @@ def test_recommended_plans_and_fixes_fit_by_what_was_measured() -> None:
         assert forecast(given.patch(found.fix.patch), facts(), EIGHT_H100, measured={"memory_scale": scale}).fits
 
 
-def test_a_measurement_far_off_is_shown_and_not_believed(tmp_path: Path) -> None:
+def test_a_measurement_far_off_corrects_and_is_told(tmp_path: Path) -> None:
     before = forecast(SEVEN, facts(), EIGHT_H100)
     assert before.gpu.bytes
     taken = keep(ended(tmp_path / "job", SEVEN, EIGHT_H100, gpu0=before.gpu.bytes // 4))
     assert taken is not None
     assert "-75% of the forecast" in str(taken)
-    measured = read_measured(model_key(SEVEN)).of(EIGHT_H100)
-    after = forecast(SEVEN, facts(), EIGHT_H100, measured=measured)
-    assert after.gpu.bytes == before.gpu.bytes
+    after = forecast(SEVEN, facts(), EIGHT_H100, measured=read_measured(model_key(SEVEN)).of(EIGHT_H100))
+    assert after.gpu.bytes == pytest.approx(before.gpu.bytes / 4, rel=1e-6)
     assert any("0.25 times the memory of the forecast" in sentence for sentence in after.unknown)
+    assert "corrected by 1 run here: memory -75%" in after.corrected
+
+
+def test_the_correction_is_by_part_with_its_scatter_and_wider_for_settings_that_did_not_run() -> None:
+    settings = forecast(SEVEN, facts(), EIGHT_H100).setup
+    assert settings
+    for number, (memory, step) in enumerate(((0.85, 1.2), (0.88, 1.3), (0.91, 1.1))):
+        run = Taken(run=f"r{number}", memory_scale=memory, step_scale=step, host_scale=1.5, step_seconds=2.0, settings=settings.settings)
+        remember(SEVEN, EIGHT_H100, run)
+    measured = read_measured(model_key(SEVEN)).of(EIGHT_H100)
+    plain, learnt = forecast(SEVEN, facts(), EIGHT_H100), forecast(SEVEN, facts(), EIGHT_H100, measured=measured)
+    assert learnt.corrected.startswith("corrected by 3 runs here: memory -12% (they differ by 3%), RAM +50%, time of a step +20%")
+    assert plain.gpu.bytes and plain.host.bytes and plain.speed and learnt.speed
+    assert learnt.gpu.bytes == pytest.approx(0.88 * plain.gpu.bytes, rel=1e-6)
+    assert learnt.host.bytes == pytest.approx(1.5 * plain.host.bytes, rel=1e-6)
+    assert learnt.speed.step == pytest.approx(1.2 * plain.speed.step)
+    other = plan(stage=2, micro=4, model__activation_checkpointing=True)
+    wider = forecast(other, facts(), EIGHT_H100, measured=measured)
+    assert wider.gpu.bytes and learnt.gpu.bytes
+    assert wider.gpu.range[1] / wider.gpu.bytes > learnt.gpu.range[1] / learnt.gpu.bytes
+
+
+def test_ranks_on_cpus_are_as_fast_as_they_were() -> None:
+    small = plan(stage=2, model="openai-community/gpt2", sequence=128)
+    known = facts("openai-community/gpt2")
+    before = forecast(small, known, NO_GPU)
+    assert before.setup and before.speed is None
+    remember(small, NO_GPU, Taken(run="r", step_seconds=4.0, settings=before.setup.settings))
+    after = forecast(small, known, NO_GPU, measured=read_measured(model_key(small)).of(NO_GPU))
+    assert after.speed and (after.speed.step, after.speed.bound_by) == (4.0, "what runs took here")
+    assert after.speed.tokens == before.setup.samples * 128 / 4
 
 
 def test_what_is_kept_is_bounded_and_broken_files_are_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ def shows(text: str, line: str) -> bool:
     """Whether a filter shows a line; the bytes of many lines are never refused where one of them is shown."""
     texts = parse_line_query(text, NOON).texts
     shown = texts is None or texts.match(line)
+    assert texts is None or texts.matching([b"before", line.encode(), b"after"]).count(1) == shown
     assert texts is None or not shown or texts.may_match(b"before\n" + line.encode() + b"\nafter\n")
     return shown
 

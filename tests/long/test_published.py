@@ -155,7 +155,7 @@ def test_verdicts_on_what_fitted_and_what_did_not() -> None:
     print(f"{len(ROWS)} rows, {len(wrong)} wrong, {tight} called tight; wrong:")
     print("\n".join(wrong))
     assert len(wrong) <= len(ROWS) // 15
-    assert sum("we say fits" in line for line in wrong) <= 3
+    assert not [line for line in wrong if "we say fits" in line]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))

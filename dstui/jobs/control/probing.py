@@ -45,7 +45,7 @@ class Probed:
         return not self.problem and not any(engine.different for engine in self.engines)
 
     def lines(self) -> list[str]:
-        """For a person."""
+        """Return for a person."""
         found = []
         for engine in self.engines:
             found += [*([f"{engine.made.name}:"] if engine.made.name else []), *lines(engine)]
@@ -92,7 +92,7 @@ def _wait(folder: JobFolder, until: float) -> bool:
 
 
 def _why(folder: JobFolder, deadline: float, late: bool) -> str:
-    """Why deepspeed.initialize was not reached, or not by all."""
+    """Return why deepspeed.initialize was not reached, or not by all."""
     status = folder.read_status()
     ranks = sorted(status.ranks) if status else []
     alone = [report for rank in ranks for report in read_all(folder.engine(rank), 1 << 16) if isinstance(report, LoneOptimizer)]

@@ -101,7 +101,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
 
 
 def _without_holes(target: Target) -> Target:
-    """The target with the holes of its Plan filled from the environment. Raises LaunchError with those that stay open."""
+    """Return the target with the holes of its Plan filled from the environment. Raises LaunchError with those that stay open."""
     try:
         plan = fill_holes(target.plan, os.environ)
     except PlanError as error:
@@ -112,7 +112,7 @@ def _without_holes(target: Target) -> Target:
 
 
 def check(spec: LaunchSpec) -> None:
-    """What would make every launch fail, found before anything is written. Raises LaunchError."""
+    """Refuse what would make every launch fail, before anything is written. Raises LaunchError."""
     if not spec.local:
         return _check_launcher(spec)
     workdir = Path(spec.workdir)

@@ -87,7 +87,7 @@ def _stop_elsewhere(folder: JobFolder, status: JobStatus, tag: str, exit_code: i
 
 
 def _sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:
-    """What may be left on the hosts of a job that has ended."""
+    """Return what may be left on the hosts of a job that has ended."""
     if all(host.state == "ended" for host in status.hosts.values()):
         return []
     from dstui.jobs.control.sweep import sweep  # most jobs have no other hosts

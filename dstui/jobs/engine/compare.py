@@ -51,7 +51,7 @@ def differences(planned: Mapping[str, Any], made: EngineMade) -> list[Difference
 
 
 def is_another(planned: Mapping[str, Any], made: EngineMade, different: list[Difference], rendered: tuple[str, ...]) -> bool:
-    """Whether the run has another configuration altogether, rather than the Plan's with some values changed.
+    """Return whether the run has another configuration altogether, rather than the Plan's with some values changed.
 
     `rendered`: names of the files that were rendered from the Plan.
     """
@@ -62,7 +62,7 @@ def is_another(planned: Mapping[str, Any], made: EngineMade, different: list[Dif
 
 
 def sentence(made: EngineMade, different: list[Difference], *, another: bool) -> str:
-    """What to say of these differences."""
+    """Return what to say of these differences."""
     where = f" ({made.own or made.caller})" if made.caller else ""
     shown = [d for d in different if not d.missing] + [d for d in different if d.missing]
     more = f", and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
@@ -74,7 +74,7 @@ def sentence(made: EngineMade, different: list[Difference], *, another: bool) ->
 
 
 def _resolved(made: EngineMade) -> dict[str, Any]:
-    """What the engine itself says, whatever its configuration holds."""
+    """Return what the engine itself says, whatever its configuration holds."""
     found: dict[str, Any] = dict(zip(BATCH, made.batch, strict=False))
     if made.stage is not None:
         found["zero_optimization.stage"] = made.stage
@@ -92,7 +92,7 @@ def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
 
 
 def _same(planned: Any, found: Any) -> bool:
-    """Whether two values mean the same: 5e8 is 500000000, and a number may be written as a text."""
+    """Return whether two values mean the same: 5e8 is 500000000, and a number may be written as a text."""
     if isinstance(planned, bool) or isinstance(found, bool):
         return bool(planned == found)
     try:

@@ -26,7 +26,7 @@ is_model = whole(1, 1 << 16)
 
 
 def is_value(value: Any) -> bool:
-    """A number of a training: it may be NaN or infinite."""
+    """Return a number of a training: it may be NaN or infinite."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -249,7 +249,7 @@ KINDS: Mapping[str, type] = {
 
 
 def parse(line: bytes) -> Report | None:
-    """A line as a value; None where it is of a kind that is not known here, half-written, or makes no sense."""
+    """Return a line as a value; None where it is of a kind that is not known here, half-written, or makes no sense."""
     found = json_object(line)
     name = found.get("is")
     kind = KINDS.get(name) if isinstance(name, str) else None
@@ -284,7 +284,7 @@ class EngineLines:
         self._rest = b""
 
     def read(self, budget: int = CHUNK) -> list[Report]:
-        """What further bytes say, at most so many; empty where nothing is new."""
+        """Return what further bytes say, at most so many; empty where nothing is new."""
         try:
             if self._fd < 0:
                 self._fd = open_regular(self.path)
@@ -307,7 +307,7 @@ class EngineLines:
 
 
 def read_all(path: Path, most: int = 1 << 30) -> Iterator[Report]:
-    """Every line that a rank has written by now."""
+    """Yield every line that a rank has written by now."""
     lines = EngineLines(path)
     try:
         while lines.at < most:

@@ -47,12 +47,12 @@ class RankNow:
         return f"{where}{steps}"
 
     def seconds(self, until: float | None = None) -> float:
-        """How long the phase has lasted."""
+        """Return how long the phase has lasted."""
         return max((until or time.time()) - self.since, 0.0)
 
 
 def read_now(path: Path) -> RankNow | None:
-    """The record as it is; None where there is none, or none that makes sense."""
+    """Return the record as it is; None where there is none, or none that makes sense."""
     found = read_json(path)
     if not sound(found, FORM) or any(found.get(key) is None for key in ("pid", "phase", "since")):
         return None

@@ -36,7 +36,7 @@ class Resolved:
 
 
 def resolve(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> Resolved:
-    """An engine beside the configurations that the Plan rendered, by the names of their files."""
+    """Return an engine beside the configurations that the Plan rendered, by the names of their files."""
     name = model_name(planned, made)
     config = planned.get(f"ds_config_{name}.json" if name else "ds_config.json", {})
     different = differences(config, made)
@@ -44,7 +44,7 @@ def resolve(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> Resol
 
 
 def model_name(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> str:
-    """The name in the Plan of an engine's model, by its file, else by its configuration; empty where the Plan has one model."""
+    """Return the name in the Plan of an engine's model, by its file, else by its configuration; empty where the Plan has one model."""
     named = {file.removeprefix("ds_config_").removesuffix(".json"): config for file, config in planned.items() if file != "ds_config.json"}
     if not named or made.name in named:
         return made.name
@@ -52,12 +52,12 @@ def model_name(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> st
 
 
 def read_planned(folder: JobFolder) -> dict[str, Mapping[str, Any]]:
-    """The configurations that were rendered for a run, by the names of their files."""
+    """Return the configurations that were rendered for a run, by the names of their files."""
     return {path.name: read_json(path) for path in folder.ds_configs}
 
 
 def read_resolved(folder: JobFolder) -> list[Resolved]:
-    """The engines of the first rank that made any, in the last attempt; empty where none was made, or nothing was observed."""
+    """Return the engines of the first rank that made any, in the last attempt; empty where none was made, or nothing was observed."""
     status = folder.read_status()
     attempt, ranks = (status.attempt, sorted(status.ranks)) if status else (1, [0])
     planned = read_planned(folder)
@@ -69,7 +69,7 @@ def read_resolved(folder: JobFolder) -> list[Resolved]:
 
 
 def lines(resolved: Resolved) -> list[str]:
-    """One engine for a person: who made it, its counts, and the configuration."""
+    """Return one engine for a person: who made it, its counts, and the configuration."""
     made = resolved.made
     versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
     found = [f"made at {made.own or made.caller or 'an unknown line'} ({versions})"]

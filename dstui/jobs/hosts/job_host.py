@@ -80,7 +80,7 @@ class JobHost:
         return self.connection is not None and self.greeted
 
     def unreachable_for(self, now: float) -> float:
-        """For how many seconds it has been unreachable, as far as this supervisor knows. `now`: by the monotonic clock."""
+        """Return for how many seconds it has been unreachable, as far as this supervisor knows. `now`: by the monotonic clock."""
         return now - self.changed if self.status.state == "unreachable" else 0.0
 
     @property
@@ -109,7 +109,7 @@ class JobHost:
             self.drop(f"{self.command[0]} cannot be started: {error.strerror}")
 
     def tell(self, order: Mapping[str, Any]) -> None:
-        """An order, once for each connection."""
+        """Send an order, once for each connection."""
         key = str(order)
         if self.connection and key not in self.orders:
             self.orders.append(key)
@@ -176,7 +176,7 @@ class JobHost:
             self.drop(f"no sign of life for {patience:.0f} s")
 
     def drop(self, problem: str) -> None:
-        """The connection is lost; another one is tried later. `problem`: why, where ssh does not say it."""
+        """Give up the connection; another one is tried later. `problem`: why, where ssh does not say it."""
         complaint = ""
         if self.connection:
             lasted = time.monotonic() - self.began

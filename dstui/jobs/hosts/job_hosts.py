@@ -86,7 +86,7 @@ class JobHosts:
         return [] if late else [host for host in self.living if host.left == () and host.reached]
 
     def take_news(self) -> list[tuple[JobHost, HostState, str]]:
-        """What has become of which host since the last time: its state, and a sentence, or "" where there is nothing to say."""
+        """Return what has become of which host since the last time: its state, and a sentence, or "" where there is nothing to say."""
         found = [(host, state, text) for host in self.hosts.values() for state, text in host.news]
         for host in self.hosts.values():
             host.news.clear()

@@ -50,7 +50,7 @@ class Mirror:
         return found
 
     def log(self, host: str, name: str, at: int, data: bytes) -> None:
-        """Bytes of a log from `at` on. FrameError for what does not fit; OSError where it cannot be written."""
+        """Write bytes of a log from `at` on. Raises FrameError for what does not fit, OSError where it cannot be written."""
         if name == LAUNCHER:
             return self._launcher_lines(host, at, data)
         attempt, rank, kind = self._place(host, name)
@@ -63,7 +63,7 @@ class Mirror:
         _write_at(path, at, data)
 
     def record(self, host: str, name: str, data: bytes, skew: float) -> None:
-        """What a rank's shim has written, with the host's name in the Plan, and times by the clock here; or what its hook has.
+        """Keep what a rank's shim or hook has written, with the host's name in the Plan and times by the clock here.
 
         `skew`: the host's clock less ours, in seconds. Raises FrameError and OSError as `log`.
         """
@@ -79,12 +79,12 @@ class Mirror:
         self.folder.write_json(self.folder.record(rank, attempt), facts | {"host": host})
 
     def _state(self, path: Path, found: dict[str, Any]) -> None:
-        """What the hook of a rank says that the rank does now."""
+        """Keep what the hook of a rank says that the rank does now."""
         path.parent.mkdir(0o700, exist_ok=True)
         self.folder.write_json(path, found)
 
     def gpus(self, host: str, data: bytes) -> None:
-        """What NVML says now of a host's GPUs (dstui/machine/nvml.py --watch). OSError where it cannot be written."""
+        """Keep what NVML says now of a host's GPUs (dstui/machine/nvml.py --watch). Raises OSError where it cannot be written."""
         match json_object(b'{"line": %b}' % data).get("line"), self.ranks(host):
             case ["sample", [*states]], [first, *_]:
                 file = self.folder.gpus(first)
@@ -103,7 +103,7 @@ class Mirror:
         return found
 
     def ranks(self, host: str) -> list[int]:
-        """The ranks that run on a host."""
+        """Return the ranks that run on a host."""
         return [rank for rank, owner in self.owners.items() if owner == host]
 
     def _place(self, host: str, name: str) -> tuple[int, int, str]:
@@ -116,7 +116,7 @@ class Mirror:
         return attempt, rank, kind
 
     def _launcher(self, host: str) -> tuple[int, bytes]:
-        """How much of a host's launcher's output is here. After another supervisor its own lines in launcher.log tell."""
+        """Return how much of a host's launcher's output is here. After another supervisor its own lines in launcher.log tell."""
         if host not in self._launchers:
             mark, size = f"{host}: ".encode(), 0
             with suppress(OSError):

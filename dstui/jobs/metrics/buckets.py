@@ -40,7 +40,7 @@ class Buckets:
         self._faults: dict[tuple[int, str], int] = {}  # bucket and kind -> first step
 
     def add(self, step: int, value: float) -> None:
-        """One value more."""
+        """Add one value."""
         self.last, place = value, step // self.width
         if not math.isfinite(value):
             kind = str(value)
@@ -80,7 +80,7 @@ class Buckets:
 
 
 def smoothed(values: Iterable[float], weight: float) -> list[float]:
-    """An exponential moving average as TensorBoard draws it: without the pull towards zero at the beginning. 0 smooths nothing."""
+    """Return an exponential moving average as TensorBoard draws it: without the pull towards zero at the beginning. 0 smooths nothing."""
     mean, rest, smooth = 0.0, 1.0, []
     for value in values:
         mean, rest = weight * mean + (1 - weight) * value, rest * weight

@@ -30,7 +30,7 @@ class EngineMetrics:
         self._first: int | None = None
 
     def read(self, view: RankView, budget: int = CHUNK) -> list[Metric]:
-        """The numbers of further steps, noted in the rank's view; empty where nothing is new."""
+        """Return the numbers of further steps, noted in the rank's view; empty where nothing is new."""
         metrics: list[Metric] = []
         before = -1
         while not metrics and self._lines.at != before:
@@ -53,7 +53,7 @@ class EngineMetrics:
         self._lines.close()
 
     def _measured(self, view: RankView, step: EngineStep) -> list[Metric]:
-        """The numbers of one step. The first model that steps has the plain names, unless the Plan names its models."""
+        """Return the numbers of one step. The first model that steps has the plain names, unless the Plan names its models."""
         if self._first is None:
             self._first = step.model
         leads = step.model == self._first

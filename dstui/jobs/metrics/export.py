@@ -38,7 +38,7 @@ def export(folder: JobFolder, form: Form, to: Writes, only: Collection[int] = ()
 
 
 def metrics(folder: JobFolder, only: Collection[int] = ()) -> Iterator[tuple[int, Metric]]:
-    """Each number that the logs of a run tell, with the attempt that it is from."""
+    """Yield each number that the logs of a run tell, with the attempt that it is from."""
     measure = Measure.of(folder)
     for (attempt, rank), path in logs_of(folder).items():
         if not only or rank in only:
@@ -72,7 +72,7 @@ def _csv(rows: Iterator[tuple[int, Metric]], to: Writes) -> int:
 
 
 def _json(rows: Iterator[tuple[int, Metric]], name: str, to: Writes) -> int:
-    """One row after another: a long run has more of them than should be held at once.
+    """Return one row after another: a long run has more of them than should be held at once.
 
     Only here it is said how many steps there will be (`steps`), and which steps are only a counter of lines (`counted`).
     """

@@ -16,7 +16,7 @@ PARENTHESES = str.maketrans({"\1": "(", "\2": ")"})
 
 
 def hints_of(spellings: Iterable[str]) -> tuple[str, ...]:
-    """A few texts, of which every text that one of these regular expressions matches holds at least one.
+    """Return a few texts, of which every text that one of these regular expressions matches holds at least one.
 
     The expressions are those of `line_patterns.Pattern`: literal text, `(?:a|b)` (not nested), `?` behind a character or a group, sets
     and classes of characters, and look-arounds of literal text.
@@ -30,7 +30,7 @@ def hints_of(spellings: Iterable[str]) -> tuple[str, ...]:
 
 
 def _choices(spelling: str) -> list[set[str]]:
-    """For each part that is in every match: the texts of which that part is one."""
+    """Return for each part that is in every match: the texts of which that part is one."""
     text = spelling.replace(r"\(", "\1").replace(r"\)", "\2")
     text = LOOKAROUND.sub(lambda found: found[1] if found[0].startswith("(?<=") else "\0", text)
     runs = VARIABLE.sub("\0", GROUP.sub("\0", text)).split("\0")

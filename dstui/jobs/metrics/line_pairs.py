@@ -108,7 +108,7 @@ def _named(entries: Iterator[tuple[str, str]] | list[tuple[str, str]], known: Ca
 
 
 def _metric(name: str, text: str, known: Callable[[str], str | None]) -> Iterator[tuple[str, float]]:
-    """What one entry says: mostly one number, none where it is no number."""
+    """Yield what one entry says: mostly one number, none where it is no number."""
     lower = name.lower()
     if lower == STEP_OF and (fraction := FRACTION.fullmatch(text)):
         yield from (("step", float(fraction[1])), ("steps", float(fraction[2])))

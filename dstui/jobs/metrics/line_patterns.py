@@ -181,7 +181,7 @@ LONGEST_NAME = 40
 
 
 def scan(line: str) -> dict[str, float]:
-    """The metrics of one line by name; of several numbers for one name, the first. NaN and infinity are numbers too.
+    """Return the metrics of one line by name; of several numbers for one name, the first. NaN and infinity are numbers too.
 
     Among them `step`, and `steps` where the line says how many there will be.
     """
@@ -194,7 +194,7 @@ def scan(line: str) -> dict[str, float]:
 
 
 def _in_words(line: str, lower: str) -> dict[str, float]:
-    """The metrics of a line, or the beginning of one, that is no list of numbers."""
+    """Return the metrics of a line, or the beginning of one, that is no list of numbers."""
     found: dict[str, float] = {}
     bar, other = _bar(lower)
     if bar is not None:
@@ -221,12 +221,12 @@ def _in_words(line: str, lower: str) -> dict[str, float]:
 
 
 def _place_of(total: re.Match[str]) -> dict[str, float]:
-    """The step that a line tells, how many there will be, and the epoch whose steps they are."""
+    """Return the step that a line tells, how many there will be, and the epoch whose steps they are."""
     return {name: _number(text) for name, text in total.groupdict().items() if text is not None and name in PLACES}
 
 
 def _bar(lower: str) -> tuple[re.Match[str] | None, bool]:
-    """The training's progress bar on a line, or that it is the bar of something else."""
+    """Return the training's progress bar on a line, or that it is the bar of something else."""
     bar = BAR.search(lower) if "%|" in lower else None
     if bar is None:
         return RICH.search(lower) if "━" in lower else None, False
@@ -261,7 +261,7 @@ class Bar(NamedTuple):
 
 
 def bar_of(line: str) -> Bar | None:
-    """The training's progress bar on a line; None where there is none."""
+    """Return the training's progress bar on a line; None where there is none."""
     if "%|" not in line and "━" not in line:
         return None
     lower = line.lower()
@@ -294,19 +294,19 @@ def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], 
 
 @cache
 def _pattern(word: str) -> Pattern:
-    """The metric that a line calls so."""
+    """Return the metric that a line calls so."""
     spellings = ((pattern, AROUND.sub("", known)) for pattern in PATTERNS for known in (*pattern.words, *pattern.units))
     return next(pattern for pattern, known in spellings if re.fullmatch(known, word))
 
 
 def _of_something(match: re.Match[str], number: re.Match[str], lower: str) -> bool:
-    """Whether a whole number counts something else: `accuracy: 9890/10000`, `a loss 3 times lower`."""
+    """Return whether a whole number counts something else: `accuracy: 9890/10000`, `a loss 3 times lower`."""
     bare = not any(sign in match[0] for sign in ":=")
     return lower.startswith("/", number.end()) or (bare and PROSE.match(lower, number.end()) is not None)
 
 
 def _plausible(found: dict[str, float], lower: str) -> dict[str, float]:
-    """What was found, as what it is: nothing in a dump of settings, an evaluation's loss where the line speaks of one."""
+    """Return what was found, as what it is: nothing in a dump of settings, an evaluation's loss where the line speaks of one."""
     if SETTINGS.search(lower) or (len(found) == 1 and next(iter(found)) in SETTING and ALONE.match(lower)):
         return {}
     if "loss" in found and WHOLE_RUN.match(lower):
@@ -369,7 +369,7 @@ class Own:
         return self._patterns.keys()
 
     def scan(self, line: str) -> dict[str, float]:
-        """What these patterns find in a line; a text that is no number is nothing."""
+        """Return what these patterns find in a line; a text that is no number is nothing."""
         found: dict[str, float] = {}
         if not self._patterns:
             return found

@@ -100,7 +100,7 @@ class Measure:
 
     @classmethod
     def of(cls, folder: JobFolder) -> Measure:
-        """What the Plan of this job wants to have measured; nothing where its folder is older or broken."""
+        """Return what the Plan of this job wants to have measured; nothing where its folder is older or broken."""
         launch = folder.read_launch()
         return cls(launch.metrics if launch else {})
 
@@ -115,7 +115,7 @@ class Measure:
         return self._own.names
 
     def notices(self) -> list[str]:
-        """What there is to say since the last call: patterns that are not looked for any more."""
+        """Return what there is to say since the last call: patterns that are not looked for any more."""
         reported, self._own.reported = self._own.reported, []
         return reported
 
@@ -125,7 +125,7 @@ class Measure:
             drawn(view, state)
 
     def __call__(self, view: RankView, rank: int, line: str, bar: str = "") -> list[Metric]:
-        """The measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
+        """Return the measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
         if bar:
             self.glance(view, bar)
         found = _with_own(self._scan(line), self._own.scan(line))
@@ -154,7 +154,7 @@ class Measure:
         return metrics
 
     def _other_loss(self, found: Mapping[str, float]) -> str | None:
-        """The name under which a line tells the training's loss; None where the Plan has numbers of its own for several models."""
+        """Return the name under which a line tells the training's loss; None where the Plan has numbers of its own for several models."""
         if not any("loss" in name for name in found) or any(name.endswith("loss") for name in self._own.names):
             return None
         others = (name for name in found if name.endswith("_loss") and not PART.fullmatch(name))
@@ -185,7 +185,7 @@ class Measure:
 
 
 def _keep_engine_step(view: RankView, step: int) -> None:
-    """The engine counts the steps; lines say how many there will be, maybe in micro-batches."""
+    """Count the steps as the engine does; lines say how many there will be, maybe in micro-batches."""
     if view.step is not None and view.worded and step > 1 and view.micro_steps > 1:
         by_micro_batch = abs(view.step - step * view.micro_steps) < abs(view.step - step)
         view.unit = view.micro_steps if by_micro_batch else 1

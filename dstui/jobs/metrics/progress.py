@@ -39,7 +39,7 @@ class Standing(Protocol):
 
 
 def reported(view: Standing, step: int, steps: int | None) -> None:
-    """A line says its step in words, and maybe how many there will be. An evaluation's are fewer."""
+    """Note the step that a line says in words, and maybe how many there will be. An evaluation's are fewer."""
     if steps is not None and view.steps is not None and steps < view.steps and (view.counted or view.proven):
         return
     view.worded, view.step = True, step
@@ -50,14 +50,14 @@ def reported(view: Standing, step: int, steps: int | None) -> None:
 
 
 def steps_before(view: Standing, epoch: int, steps: int) -> int:
-    """How many steps the epochs before this one had, where each has so many: steps must not begin anew with each epoch."""
+    """Return how many steps the epochs before this one had, where each has so many: steps must not begin anew with each epoch."""
     if view.first_epoch is None or epoch < view.first_epoch:
         view.first_epoch = epoch
     return min(epoch - view.first_epoch, MOST_EPOCHS) * steps
 
 
 def drawn(view: Standing, bar: Bar) -> None:
-    """A progress bar shows another state."""
+    """Note another state of a progress bar."""
     if not bar.total:
         return
     view.bar = bar = _in_all(view, bar)
@@ -70,7 +70,7 @@ def drawn(view: Standing, bar: Bar) -> None:
 
 
 def loss_over(view: Standing, bar: Bar) -> None:
-    """A loss was told over this bar."""
+    """Note that a loss was printed over this bar."""
     if bar.total and not view.worded:
         bar = _in_all(view, bar)
         if bar.total == view.steps or not view.proven or _next_epoch(bar, view) or _longer(bar, view):
@@ -79,7 +79,7 @@ def loss_over(view: Standing, bar: Bar) -> None:
 
 
 def _in_all(view: Standing, bar: Bar) -> Bar:
-    """A bar of an epoch's steps with those of the epochs before it."""
+    """Return a bar of an epoch's steps with those of the epochs before it."""
     if bar.epoch is None:
         return bar
     before = steps_before(view, bar.epoch, bar.total)
@@ -95,14 +95,14 @@ def _next_epoch(bar: Bar, view: Standing) -> bool:
 
 
 def _longer(bar: Bar, view: Standing) -> bool:
-    """Whether it is longer than the bar that was taken until now: in steps, or, where that one has ended, in time."""
+    """Return whether it is longer than the bar that was taken until now: in steps, or, where that one has ended, in time."""
     assert view.steps is not None
     ended = view.step is not None and view.step >= view.steps
     return bar.clock > view.clock if ended else bar.total > view.steps and bar.clock >= view.clock
 
 
 def _agrees(bar: Bar, step: int) -> bool:
-    """Whether it may count the same steps. Before anything is done, every bar agrees with the first words."""
+    """Return whether it may count the same steps. Before anything is done, every bar agrees with the first words."""
     return bar.done > 0 and step <= bar.total and abs(bar.done - step) <= max(LAG[0], step // LAG[1])
 
 

@@ -81,7 +81,7 @@ class MetricSeries:
         return found or self._flush()
 
     def _flush(self) -> bool:
-        """The last lines without an end, once, when the job has ended. False where it lives."""
+        """Return the last lines without an end, once, when the job has ended. False where it lives."""
         if self._flushed or not self.folder.has_ended:
             return False
         self._flushed = True
@@ -133,7 +133,7 @@ class MetricSeries:
         return sum(log.taken for log in logs), sum(log.size for log in logs)
 
     def names(self) -> dict[str, float | None]:
-        """The metrics that were found, dstui's own first, and the newest value of each, of the first rank that tells it."""
+        """Return the metrics that were found, dstui's own first, and the newest value of each, of the first rank that tells it."""
         with self._lock:
             keys = sorted(self._series, key=lambda key: (key[0], key[1] is not None, -(key[1] or 0)))  # what comes later counts
             latest = {key[2]: self._series[key].last for key in keys}
@@ -141,12 +141,12 @@ class MetricSeries:
         return dict(sorted(latest.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
     def tellers(self, name: str) -> list[int]:
-        """The ranks that tell a metric."""
+        """Return the ranks that tell a metric."""
         with self._lock:
             return sorted(self._tellers.get(name, ()))
 
     def curves(self, name: str, *, each: bool = False) -> list[Curve]:
-        """A metric over the steps, an attempt after the other; `each`: of every rank that is kept, instead of all together."""
+        """Return a metric over the steps, an attempt after the other; `each`: of every rank that is kept, instead of all together."""
         with self._lock:
             keys = sorted((a, -1 if r is None else r) for a, r, n in self._series if n == name and (r is None) != each)
             found = [(a, None if r < 0 else r) for a, r in keys]
@@ -163,7 +163,7 @@ class _Log:
         self._gap, self._until = 0, 0
 
     def leave_out(self, stride: int) -> None:
-        """Of what is there now, read one piece of so many; what comes later is read whole."""
+        """Read one piece of so many of what is there now; what comes later is read in full."""
         self._gap, self._until = CHUNK * (stride - 1), self.size
 
     @property
@@ -174,7 +174,7 @@ class _Log:
             return self.taken
 
     def read(self, measure: Measure) -> list[Metric] | None:
-        """The metrics of the next piece; None where there is none."""
+        """Return the metrics of the next piece; None where there is none."""
         if metrics := self.engine.read(self.view, CHUNK):
             return metrics
         self.view.engine_step = None  # lines that are read later say themselves to which step they belong
@@ -188,7 +188,7 @@ class _Log:
         return [*measured(lines, self.view, self.rank, measure)]
 
     def last(self, measure: Measure) -> list[Metric]:
-        """The metrics of a last line without an end, of a job that has ended."""
+        """Return the metrics of a last line without an end, of a job that has ended."""
         return [*measured(self.tail.flush(), self.view, self.rank, measure)]
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class _Log:
 
 
 def measured(lines: list[str], view: RankView, rank: int, measure: Measure) -> Iterator[Metric]:
-    """The metrics of further lines; what a progress bar repeats of one step is told once."""
+    """Yield the metrics of further lines; what a progress bar repeats of one step is told once."""
     for line in lines:
         for metric in measure(view, rank, line):
             if "%|" not in line or view.reported.get(metric.name) != (metric.step, metric.value):
@@ -207,7 +207,7 @@ def measured(lines: list[str], view: RankView, rank: int, measure: Measure) -> I
 
 
 def logs_of(folder: JobFolder) -> dict[tuple[int, int], Path]:
-    """The logs of all attempts by attempt and rank, in order."""
+    """Return the logs of all attempts by attempt and rank, in order."""
     attempts = [int(path.name) for path in folder.attempt(2).parent.glob("*") if path.name.isdecimal()]
     found = {}
     for attempt in (1, *sorted(attempts)):

@@ -55,20 +55,20 @@ def name_rank() -> int | None:
 
 
 def take_environment(path: str) -> None:
-    """What the ranks are to find in their environment, as a file of the job's owner has it: no launcher carries all of it."""
+    """Set the environment of the ranks from a file of the job's owner: no launcher carries all of it."""
     with os.fdopen(open_regular(path, os.O_RDONLY, 0), "rb") as file:
         found = json.loads(file.read())
     os.environ.update({name: value for name, value in found.items() if name not in OF_THE_LAUNCHER or name not in os.environ})
 
 
 def command_of(words: list[str], local_rank: list[str]) -> list[str]:
-    """The rank's own command: --local_rank stands where a launcher would have put it, before the script's arguments."""
+    """Return the rank's own command: --local_rank stands where a launcher would have put it, before the script's arguments."""
     target = 2 if words[0] == "-m" else 1
     return [sys.executable, "-u", *words[:target], *local_rank, *words[target:]]
 
 
 def at_home(words: list[str], rank: int | None) -> list[str]:
-    """The words with this host's own folder of the job where one command for several hosts names the same path on all of them."""
+    """Return the words with this host's own folder of the job where one command for several hosts names the same path on all of them."""
     shared = os.path.dirname(sys.argv[0])  # noqa: PTH120 - pathlib would double the import time
     try:
         own = os.readlink(f"{shared}/{rank}")  # noqa: PTH115
@@ -108,8 +108,9 @@ def become_rank(command: list[str], log: int) -> None:
 
 
 def wait_for(pid: int, launcher: int, heard: dict[str, object]) -> int:
-    """Sleep until the rank has ended; its exit status, 128+n for signal n. `heard` gets the signal of a stranger and who sent it,
-    and at the end the most memory that the rank has held, in bytes.
+    """Sleep until the rank has ended, and return its exit status, 128+n for signal n.
+
+    `heard` gets the signal of a stranger and who sent it, and at the end the most memory that the rank has held, in bytes.
 
     A signal from the living launcher has gone to the rank too (launchers signal the whole tree or process group), so that only others
     are passed on: a second SIGTERM would interrupt a script that saves a checkpoint in its handler. Once the launcher is dead, the rank
@@ -135,7 +136,7 @@ def wait_for(pid: int, launcher: int, heard: dict[str, object]) -> int:
 
 
 def sender(pid: int, orphaned: bool) -> str:
-    """Who sent a signal: what a person can make something of."""
+    """Return who sent a signal: what a person can make something of."""
     if orphaned:
         return ", for its launcher had died"
     try:
@@ -163,7 +164,7 @@ def record(path: str, facts: dict[str, object]) -> None:
 
 
 def open_regular(path: str, flags: int, mode: int) -> int:
-    """A regular file, whatever has been put in its place; its folder is made again where it was deleted."""
+    """Return a regular file, whatever has been put in its place; its folder is made again where it was deleted."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         fd = os.open(path, flags, mode)
@@ -181,7 +182,7 @@ def open_regular(path: str, flags: int, mode: int) -> int:
 
 
 def open_log(path: str) -> int:
-    """The rank's log; where it cannot be opened, the launcher's own output takes the lines."""
+    """Return the rank's log; where it cannot be opened, the launcher's own output takes the lines."""
     try:
         return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
@@ -190,7 +191,7 @@ def open_log(path: str) -> int:
 
 
 def boot() -> str:
-    """What tells this start of the machine from all others."""
+    """Return what tells this start of the machine from all others."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
             return file.read().strip()
@@ -205,7 +206,7 @@ def started_at() -> int:
 
 
 def limits() -> dict[str, int]:
-    """Bytes by the command that sets the limit; only those that are set."""
+    """Return bytes by the command that sets the limit; only those that are set."""
     soft = {name: resource.getrlimit(number)[0] for name, number in LIMITS.items()}
     return {name: most for name, most in soft.items() if most != resource.RLIM_INFINITY}
 

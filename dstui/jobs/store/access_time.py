@@ -27,13 +27,13 @@ def watch(path: Path) -> None:
 
 
 def all_read(paths: Iterable[Path]) -> bool | None:
-    """Whether each of these was read; None where nobody can tell, or there is none."""
+    """Return whether each of these was read; None where nobody can tell, or there is none."""
     found = [was_read(path) for path in paths]
     return False if False in found else None if None in found or not found else True
 
 
 def was_read(path: Path) -> bool | None:
-    """Whether somebody has read a file that is watched; None where nobody can tell."""
+    """Return whether somebody has read a file that is watched; None where nobody can tell."""
     with suppress(OSError):
         accessed = path.stat().st_atime_ns
         return None if accessed == UNKNOWN else accessed != UNREAD

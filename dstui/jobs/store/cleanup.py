@@ -35,7 +35,7 @@ def remove_buffers(masters: Iterable[tuple[str, str]], folder: Path = SHM) -> li
 
 
 def build_root(env: Mapping[str, str]) -> Path:
-    """Where torch builds extensions for a process with this environment."""
+    """Return where torch builds extensions for a process with this environment."""
     given = env.get("TORCH_EXTENSIONS_DIR")
     if given:
         return Path(given)
@@ -64,7 +64,7 @@ class OpBuilds:
     _unheld: set[Path] = field(default_factory=set)
 
     def poll(self, ranks: Mapping[int, int]) -> list[BuildNews]:
-        """What has begun or ended since the last look; `ranks` are the pids of the living ranks on this host."""
+        """Return what has begun or ended since the last look; `ranks` are the pids of the living ranks on this host."""
         locks = {*self.root.glob("*/lock"), *self.root.glob("*/*/lock")}
         news = [BuildNews(self._ended(lock), str(lock.parent), lasts=False) for lock in self._reported - locks]
         self._reported &= locks
@@ -77,7 +77,7 @@ class OpBuilds:
         return news
 
     def _begun(self, lock: Path, ranks: Mapping[int, int]) -> str:
-        """What is going on under a lock; "" where nothing is compiled, or that is not known yet."""
+        """Return what is going on under a lock; "" where nothing is compiled, or that is not known yet."""
         op, file = lock.parent.name, lock.resolve()
         rank = next((rank for rank, pid in ranks.items() if opened(pid, file)), None)
         others = holders(file) if rank is None else set()

@@ -14,7 +14,7 @@ LONGEST = 100
 
 
 def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
-    """A new, empty job folder: `run_dir` itself, else dstui_runs/NAME-YYYYMMDD-HHMMSS (-2 and so on) in the current folder.
+    """Return a new, empty job folder: `run_dir` itself, else dstui_runs/NAME-YYYYMMDD-HHMMSS (-2 and so on) in the current folder.
 
     It is its owner's alone, for it will hold environments and arguments. FileProblem where that is not possible; a folder that holds
     anything is refused.

@@ -93,7 +93,7 @@ class JobFolder:
         return sorted(self.path.glob("ds_config*.json"))
 
     def attempt(self, number: int) -> Path:
-        """Where the logs and records of one attempt lie."""
+        """Return where the logs and records of one attempt lie."""
         return self.path if number == 1 else self.path / "attempts" / str(number)
 
     def prepare(self, attempt: int) -> None:
@@ -117,19 +117,19 @@ class JobFolder:
         return False
 
     def log(self, rank: int, attempt: int = 1) -> Path:
-        """The output of one rank."""
+        """Return the output of one rank."""
         return self.attempt(attempt) / "logs" / f"rank_{rank}.log"
 
     def record(self, rank: int, attempt: int = 1) -> Path:
-        """What the shim of one rank says about it."""
+        """Return what the shim of one rank says about it."""
         return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
 
     def engine(self, rank: int, attempt: int = 1, kind: str = "jsonl") -> Path:
-        """What the hook of one rank reports: `jsonl` all that its engine did, `json` what it does now, `stacks` its Python stacks."""
+        """Return the file of a rank's hook: `jsonl` all that its engine did, `json` what it does now, `stacks` its Python stacks."""
         return self.attempt(attempt) / "engine" / f"rank_{rank}.{kind}"
 
     def gpus(self, rank: int) -> Path:
-        """What the GPUs of the host do whose first rank this is."""
+        """Return what the GPUs of the host do whose first rank this is."""
         return self.path / "gpus" / f"rank_{rank}.json"
 
     def read_status(self) -> JobStatus | None:
@@ -156,7 +156,7 @@ class JobFolder:
         return asked if sound(asked, STOP) else {}
 
     def read_events(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-        """What events.jsonl says from a byte on: the bytes of each line, and its event, empty where it makes no sense."""
+        """Yield what events.jsonl says from a byte on: the bytes of each line, and its event, empty where it makes no sense."""
         data = b""
         with suppress(OSError):
             data = read_regular(self.events_file, start, MOST_EVENTS)
@@ -168,7 +168,7 @@ class JobFolder:
             yield len(rest), {}
 
     def numbered_events(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The events of events.jsonl with the number of their line, from 1; lines that make no sense are passed over."""
+        """Return the events of events.jsonl with the number of their line, from 1; lines that make no sense are passed over."""
         return ((number, event) for number, (_, event) in enumerate(self.read_events(), 1) if event)
 
     def keep_reserve(self, status: JobStatus) -> None:
@@ -205,7 +205,7 @@ class JobFolder:
         replace_regular(path, json.dumps(found, indent=1).encode() + b"\n")
 
     def append_event(self, time: float, event: str, **facts: Any) -> None:
-        """One line of events.jsonl. OSError where it cannot be written."""
+        """Append a line to events.jsonl. Raises OSError where it cannot be written."""
         self._guard()
         append_regular(self.events_file, json.dumps({"t": round(time, 3), "event": event, **facts}).encode() + b"\n")
 
@@ -219,7 +219,7 @@ class JobFolder:
             os.close(fd)
 
     def silence(self, now: float) -> float | None:
-        """Seconds since the last heartbeat; None where there was none: an older dstui looks after the job."""
+        """Return seconds since the last heartbeat; None where there was none: an older dstui looks after the job."""
         with suppress(OSError):
             return max(now - self.heartbeat_file.lstat().st_mtime, 0.0)
         return None
@@ -256,7 +256,7 @@ class JobFolder:
         return False
 
     def _opened_lock(self) -> int | None:
-        """The file of the lock, made where it is missing; on a read-only disk as it is."""
+        """Return the file of the lock, made where it is missing; on a read-only disk as it is."""
         for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
             with suppress(OSError):
                 self._guard()

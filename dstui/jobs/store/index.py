@@ -50,7 +50,7 @@ class KnownRun:
 
 
 def known() -> list[KnownRun]:
-    """The runs that are still there, oldest first."""
+    """Return the runs that are still there, oldest first."""
     found: dict[Path, Entry | None] = {Path(entry.folder): entry for entry in entries()}
     with suppress(OSError):
         lying = (Path(os.path.realpath(path)) for path in sorted((Path.cwd() / RUNS_FOLDER).iterdir()))
@@ -65,7 +65,7 @@ def _started(folder: JobFolder) -> str:
 
 
 def folders() -> list[JobFolder]:
-    """The runs that are still there, oldest first."""
+    """Return the runs that are still there, oldest first."""
     return [run.folder for run in known()]
 
 
@@ -75,12 +75,12 @@ def runs() -> list[tuple[JobFolder, JobStatus]]:
 
 
 def is_job(folder: JobFolder) -> bool:
-    """Whether a folder is a job's; its status may be lost."""
+    """Return whether a folder is a job's; its status may be lost."""
     return is_file(folder.status_file) or is_file(folder.launch_file)
 
 
 def find(name: str = "") -> JobFolder:
-    """A run by its folder, its Plan's name (the newest run of it), its own name or an unambiguous beginning of that.
+    """Return a run by its folder, its Plan's name (the newest run of it), its own name or an unambiguous beginning of that.
 
     Without one, the newest run of the current folder. LookupError says what is wrong.
     """
@@ -103,7 +103,7 @@ def _newest_here(found: Sequence[KnownRun]) -> JobFolder:
 
 
 def _newest(found: Sequence[KnownRun]) -> JobFolder:
-    """Of several runs the one that was started last; what others have put into the folder does not come before one's own."""
+    """Return of several runs the one that was started last; what others have put into the folder does not come before one's own."""
     return ([run for run in found if run.entry] or found)[-1].folder
 
 
@@ -125,7 +125,7 @@ def _named(name: str, found: Sequence[KnownRun]) -> JobFolder:
 
 
 def _why_not(name: str) -> str:
-    """Why a folder cannot be looked into, where that is it."""
+    """Return why a folder cannot be looked into, where that is it."""
     try:
         os.scandir(name).close()
     except (OSError, ValueError) as error:

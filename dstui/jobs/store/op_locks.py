@@ -30,12 +30,15 @@ MOST = 20
 
 
 def folder_of(plan: Plan) -> Path:
-    """Where the ranks of a Plan on this host find and build ops."""
+    """Return where the ranks of a Plan on this host find and build ops."""
     return build_root({**os.environ, **{name: str(value) for name, value in plan.cluster.env.items()}})
 
 
 def stale_locks(root: Path) -> tuple[Path, ...]:
-    """The locks of one's own under a folder of builds that no process here holds, at most `MOST`. Blocks as long as the disk does."""
+    """Return the locks of one's own under a folder of builds that no process here holds, at most `MOST`.
+
+    Blocks as long as the disk does.
+    """
     found = sorted({*root.glob("*/lock"), *root.glob("*/*/lock")})[:MOST]
     return tuple(lock for lock in found if _is_stale(lock))
 
@@ -49,7 +52,7 @@ def _is_stale(lock: Path) -> bool:
 
 
 def _settled(lock: Path) -> float:
-    """Seconds after which a lock in this place may be called stale."""
+    """Return seconds after which a lock in this place may be called stale."""
     import psutil  # which most sessions and launches, without any lock, start without
 
     here = lock.resolve()
@@ -59,7 +62,7 @@ def _settled(lock: Path) -> float:
 
 
 def lock_findings(locks: Iterable[Path]) -> Iterator[Finding]:
-    """A warning for each; the fix takes it away."""
+    """Yield a warning for each; the fix takes it away."""
     for lock in locks:
         yield Finding(
             "OP001",

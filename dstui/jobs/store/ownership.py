@@ -54,7 +54,7 @@ _of_this_process: list[Entry] = []
 
 
 def index_file() -> Path:
-    """Where the index lies."""
+    """Return where the index lies."""
     from platformdirs import user_state_path
 
     return user_state_path("dstui") / "runs.jsonl"
@@ -83,7 +83,7 @@ def remember(folder: JobFolder, name: str, started: float | None, tag: str) -> s
 
 
 def entries() -> list[Entry]:
-    """The runs of this user, oldest first."""
+    """Return the runs of this user, oldest first."""
     return [*_written(index_file()), *_of_this_process]
 
 
@@ -91,7 +91,7 @@ _read: tuple[object, list[Entry]] = (None, [])
 
 
 def _written(file: Path) -> list[Entry]:
-    """The index as it stands. It is asked many times a second, and read only where it has changed."""
+    """Return the index as it stands. It is asked many times a second, and read only where it has changed."""
     global _read  # noqa: PLW0603 - what a function remembers
     try:
         found = file.lstat()
@@ -110,7 +110,7 @@ def _entry(found: Mapping[str, Any]) -> Entry | None:
 
 
 def own_tag(folder: JobFolder, status: JobStatus | None) -> str:
-    """The tag of the job in a folder that is this user's own. `status`: what the folder says, None where it says nothing.
+    """Return the tag of the job in a folder that is this user's own. `status`: what the folder says, None where it says nothing.
 
     Raises NotOwn where the index does not know this folder with this tag, where others could have written what decides, or where a newer
     dstui has written it.
@@ -136,14 +136,14 @@ def own_tag(folder: JobFolder, status: JobStatus | None) -> str:
 
 
 def is_own(folder: JobFolder, status: JobStatus | None) -> bool:
-    """Whether the job in a folder is this user's own."""
+    """Return whether the job in a folder is this user's own."""
     with suppress(NotOwn):
         return bool(own_tag(folder, status))
     return False
 
 
 def whose(folder: JobFolder) -> int:
-    """The user that a job folder belongs to; this one where that cannot be seen."""
+    """Return the user that a job folder belongs to; this one where that cannot be seen."""
     try:
         return folder.path.stat().st_uid
     except OSError:
@@ -151,7 +151,7 @@ def whose(folder: JobFolder) -> int:
 
 
 def _strange(folder: JobFolder) -> str:
-    """Who else could have written what decides about a job; "" where nobody could."""
+    """Return who else could have written what decides about a job; "" where nobody could."""
     for path in (folder.path, *(folder.path / name for name in DECIDING)):
         try:
             found = Path(os.path.realpath(path) if path == folder.path else path).lstat()
@@ -170,13 +170,13 @@ def _strange(folder: JobFolder) -> str:
 
 
 def _is_mine(file: Path) -> bool:
-    """Whether nobody else can have written a file."""
+    """Return whether nobody else can have written a file."""
     found = file.lstat()
     return found.st_uid == os.geteuid() and not found.st_mode & OF_OTHERS
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two paths are one folder, mounted twice."""
+    """Return whether two paths are one folder, mounted twice."""
     with suppress(OSError):
         return os.path.samefile(one, other)  # noqa: PTH121 - two texts
     return False

@@ -39,7 +39,7 @@ class Change:
 
 
 def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
-    """What to write differently to come from one Plan to the other, in the order of the second."""
+    """Return what to write differently to come from one Plan to the other, in the order of the second."""
     return tuple(_mappings(before.data, after.data, ""))
 
 
@@ -57,7 +57,10 @@ def _mappings(before: Mapping[str, Any], after: Mapping[str, Any], parent: str) 
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values mean the same: 5e8 and 500000000 do, true and 1 do not. The order of a list counts, that of keys does not."""
+    """Return whether two values mean the same: 5e8 and 500000000 do, true and 1 do not.
+
+    The order of a list counts, that of keys does not.
+    """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -66,7 +69,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def plan_of(folder: JobFolder) -> Plan:
-    """The Plan that a run was started from, its paths relative to where it lay then. Raises FileProblem or PlanError."""
+    """Return the Plan that a run was started from, its paths relative to where it lay then. Raises FileProblem or PlanError."""
     path = folder.path / "plan.yaml"
     launch = folder.read_launch()
     base = (launch and (launch.base or launch.workdir)) or str(folder.path)  # older ones have no "base"
@@ -74,12 +77,12 @@ def plan_of(folder: JobFolder) -> Plan:
 
 
 def same_document(one: Plan, other: Plan) -> bool:
-    """Whether two Plans are one document, perhaps edited in between: of the same name, in the same place."""
+    """Return whether two Plans are one document, perhaps edited in between: of the same name, in the same place."""
     return (name_of(one), one.base) == (name_of(other), other.base)
 
 
 def name_of(plan: Plan) -> str:
-    """What a Plan is called: its name, else what it trains."""
+    """Return what a Plan is called: its name, else what it trains."""
     return plan.name or plan.job.script or plan.job.module or "".join(plan.job.command[:1])
 
 
@@ -93,7 +96,7 @@ def project_of(plan: Plan, begun_in: str) -> tuple[str, str, str]:
 
 
 def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]:
-    """For each run, oldest first, what changed since the run of the same project before it.
+    """Yield for each run, oldest first, what changed since the run of the same project before it.
 
     None for the first of a project, and where a Plan cannot be read (any more).
     """
@@ -111,7 +114,7 @@ def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]
 
 
 def last_run(plan: Plan, folders: Sequence[JobFolder]) -> tuple[JobFolder, Plan] | None:
-    """The latest run of the same project, and its Plan; None where there is none that can be read. `folders`: oldest first."""
+    """Return the latest run of the same project, and its Plan; None where there is none that can be read. `folders`: oldest first."""
     project = project_of(plan, str(Path.cwd()))
     for folder in reversed(folders):
         with suppress(FileProblem, PlanError):
@@ -121,5 +124,5 @@ def last_run(plan: Plan, folders: Sequence[JobFolder]) -> tuple[JobFolder, Plan]
 
 
 def _text(value: Any) -> str:
-    """A value in one line: a scalar as YAML has it, the rest as JSON."""
+    """Return a value in one line: a scalar as YAML has it, the rest as JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (Mapping, list)) else yaml_scalar(value)

@@ -65,37 +65,37 @@ class Process:
         return os.fsencode(" ".join(self.words())).decode("utf-8", "replace").strip()
 
     def describe(self) -> str:
-        """Pid and command line, for a person."""
+        """Return pid and command line, for a person."""
         return f"{self.pid} {self.command()[:120] or '(no command line)'}"
 
 
 def _handle(pid: int) -> int | None:
-    """A descriptor that stays this process', whoever gets its pid; None where it is gone, or kernel or Python are too old for that."""
+    """Return a pidfd, so that a reused pid is never signalled; None where the process is gone, or kernel or Python are too old."""
     with suppress(OSError, AttributeError):
         return os.pidfd_open(pid)
     return None
 
 
 def find(pid: int) -> Process | None:
-    """The process with this pid, or None where it is gone or a zombie."""
+    """Return the process with this pid, or None where it is gone or a zombie."""
     facts = _stat(pid)
     return Process(pid, facts[1]) if facts else None
 
 
 def tagged(tag: str) -> set[Process]:
-    """The processes of this user that carry the tag."""
+    """Return the processes of this user that carry the tag."""
     return {process for pid in _pids() if carries(pid, TAG, tag) and (process := find(pid))}
 
 
 def carries(pid: int, name: str, tag: str) -> bool:
-    """Whether a process says in its environment that it is of a job; False where that cannot be read, as of another user's."""
+    """Return whether a process says in its environment that it is of a job; False where that cannot be read, as of another user's."""
     with suppress(OSError):
         return f"{name}={tag}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return False
 
 
 def user_of(pid: int) -> int | None:
-    """The user whom a process belongs to; None where it is gone."""
+    """Return the user whom a process belongs to; None where it is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}").stat().st_uid
     return None
@@ -103,19 +103,19 @@ def user_of(pid: int) -> int | None:
 
 @cache
 def boot() -> str:
-    """What tells this start of the machine from all others: pids and start times begin anew with each."""
+    """Return what tells this start of the machine from all others: pids and start times begin anew with each."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
 
 
 def processes_visible(uid: int) -> bool:
-    """Whether the processes of a user can be seen from here: /proc may be mounted so that only one's own can."""
+    """Return whether the processes of a user can be seen from here: /proc may be mounted so that only one's own can."""
     return uid == os.geteuid() or Path("/proc/1/stat").exists()
 
 
 def descendants(root: int) -> set[Process]:
-    """Everything below a process. Below a child subreaper that includes what its descendants have orphaned."""
+    """Return everything below a process. Below a child subreaper that includes what its descendants have orphaned."""
     children: dict[int, list[Process]] = {}
     for pid in _pids():
         if facts := _stat(pid):
@@ -129,7 +129,7 @@ def descendants(root: int) -> set[Process]:
 
 
 def compiles(root: int) -> bool:
-    """Whether a process has something compiled: there is a ninja below it that has started a compiler."""
+    """Return whether a process has something compiled: there is a ninja below it that has started a compiler."""
     below = descendants(root)
     ninjas = {process.pid for process in below if _name(process.pid) == "ninja"}
     # The ninja of PyPI was a script once, which starts the real one.
@@ -137,7 +137,7 @@ def compiles(root: int) -> bool:
 
 
 def holders(path: Path) -> set[int]:
-    """The pids that have a file open or mapped, as far as this user may see."""
+    """Return the pids that have a file open or mapped, as far as this user may see."""
     name, found = str(path), set()
     mapped = f" {name}\n".encode()
     for pid in _pids():
@@ -148,7 +148,7 @@ def holders(path: Path) -> set[int]:
 
 
 def opened(pid: int, path: Path) -> bool:
-    """Whether one process has a file open."""
+    """Return whether one process has a file open."""
     with suppress(OSError):
         return _opens(pid, str(path))
     return False
@@ -177,7 +177,7 @@ def _pids() -> list[int]:
 
 
 def _name(pid: int) -> str:
-    """The name of a process, which is that of its program; "" where it is gone."""
+    """Return the name of a process, which is that of its program; "" where it is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
     return ""
@@ -194,6 +194,6 @@ def _stat(pid: int) -> tuple[int, int] | None:
 
 
 def started(process: Process) -> float:
-    """When a process started, in seconds since the epoch."""
+    """Return when a process started, in seconds since the epoch."""
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - uptime + process.ticks / os.sysconf("SC_CLK_TCK")

@@ -72,7 +72,7 @@ class Ranks:
 
     @classmethod
     def expected(cls, folder: JobFolder, hosts: Mapping[int, str], attempt: int = 1, tag: str | None = None) -> Ranks:
-        """The ranks that the launch plan names, none of them started yet."""
+        """Return the ranks that the launch plan names, none of them started yet."""
         return cls(folder, attempt, {rank: Rank(host) for rank, host in sorted(hosts.items())}, tag)
 
     def update(self, now: float) -> list[int]:
@@ -118,7 +118,7 @@ class Ranks:
             rank.state, rank.exit_code, rank.ended = "lost", KILLED, found["lost"]
 
     def _begin(self, rank: Rank, found: Mapping[str, Any]) -> None:
-        """A rank has started: who it is, which no later record changes."""
+        """Note who a rank is that has started; no later record changes that."""
         rank.state, rank.host, rank.pid = "started", str(found.get("host")), found["pid"]
         shim, ticks = found.get("shim"), found.get("ticks")
         this_boot = found.get("boot") in (boot(), None)
@@ -147,7 +147,7 @@ class Ranks:
         }
 
     def _followed(self, number: int, first: int) -> bool:
-        """Whether a rank was ended since another had failed: by a signal that launchers send to the rest, not by the same as that one."""
+        """Return whether a rank was ended because another had failed: by a signal of the launcher, not by the same as that one."""
         cause, code = self.ranks[first].exit_code, self.ranks[number].exit_code
         return number != first and self.ranks[number].over and code in (TERMINATED, KILLED) and cause not in (code, TERMINATED)
 
@@ -181,7 +181,7 @@ class Ranks:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What a shim has written of its rank; empty where it is missing, half-written or makes no sense."""
+    """Return what a shim has written of its rank; empty where it is missing, half-written or makes no sense."""
     found = read_json(path)
     return found if sound(found, SHIM) else {}
 
@@ -192,7 +192,7 @@ def hosts_of_ranks(status: JobStatus | None) -> dict[int, str]:
 
 
 def rank_label(rank: int | None, hosts: Mapping[int, str], width: int = 0) -> str:
-    """What stands before a rank's line: `[1]`, of a job on several hosts `[1 h2]`; a dash for the launcher's own.
+    """Return what stands before a rank's line: `[1]`, of a job on several hosts `[1 h2]`; a dash for the launcher's own.
 
     `hosts`: rank -> host, empty where all ranks are on this one.
     """

@@ -30,27 +30,27 @@ LONGEST_TEXT = 1 << 20
 
 
 def sound(record: Mapping[str, Any], form: Mapping[str, Form]) -> bool:
-    """Whether a record has this form."""
+    """Return whether a record has this form."""
     return all((value := record.get(key)) is None or will_do(value) for key, will_do in form.items())
 
 
 def rank_number(text: str) -> int | None:
-    """The rank, or attempt, that these digits name; None where they name none."""
+    """Return the rank, or attempt, that these digits name; None where they name none."""
     return int(text) if re.fullmatch(r"[0-9]{1,5}", text) and int(text) < MAX_RANKS else None
 
 
 def whole(least: int, most: int) -> Form:
-    """A whole number in these bounds; true and false are none."""
+    """Return a whole number in these bounds; true and false are none."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def is_number(value: Any) -> bool:
-    """A number that a clock may show."""
+    """Return a number that a clock may show."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LATEST and isfinite(value)
 
 
 def is_text(value: Any) -> bool:
-    """A text of bearable length, which a system call takes."""
+    """Return a text of bearable length, which a system call takes."""
     return isinstance(value, str) and len(value) <= LONGEST_TEXT and "\0" not in value
 
 
@@ -72,7 +72,7 @@ is_tick = whole(0, 1 << 62)
 
 
 def record(**form: Form) -> Form:
-    """An object of this form."""
+    """Return an object of this form."""
     return lambda value: isinstance(value, dict) and sound(value, form)
 
 

@@ -64,7 +64,7 @@ class ProcessRecord:
 
     @classmethod
     def of(cls, process: Process) -> ProcessRecord:
-        """A process of this host."""
+        """Return a process of this host."""
         return cls(process.pid, os.uname().nodename, format_iso(started(process)), process.ticks, boot())
 
     @classmethod
@@ -180,7 +180,7 @@ class JobStatus:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> JobStatus | None:
-        """None where it has no state, or another form than STATUS."""
+        """Return none where it has no state, or another form than STATUS."""
         return cls(**_status_values(found), source=found) if found.get("state") and sound(found, STATUS) else None
 
     def as_json(self) -> dict[str, Any]:
@@ -196,7 +196,7 @@ TIMES = ("started", "ended", "next_attempt")
 
 
 def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of JobStatus that status.json holds."""
+    """Return the fields of JobStatus that status.json holds."""
     return {
         "state": found["state"],
         "tag": found.get("tag"),
@@ -213,7 +213,7 @@ def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(name: str, value: Any) -> Any:
-    """One field as JSON has it."""
+    """Return one field as JSON has it."""
     if name == "ranks":
         return {str(number): rank.as_json() for number, rank in sorted(value.items())}
     if name == "hosts":
@@ -325,7 +325,7 @@ class LaunchRecord:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> LaunchRecord | None:
-        """None where it is empty, of a later version, or has another form than LAUNCH."""
+        """Return none where it is empty, of a later version, or has another form than LAUNCH."""
         if not found or (found.get("version") or VERSION) != VERSION or not sound(found, LAUNCH):
             return None
         values = {name: value for name, value in found.items() if name in LAUNCH and value is not None}

@@ -25,7 +25,7 @@ HEARTBEAT, SILENT = 10.0, 60.0
 
 
 def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: Iterable[str] = ()) -> JobStatus:
-    """The status of a job that is about to start.
+    """Return the status of a job that is about to start.
 
     `hosts`: rank -> host; `owner`: the process with which the job ends; `others`: the hosts of a job that is not of this one alone.
     """
@@ -36,23 +36,23 @@ def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: I
 
 
 def supervisor_of(status: JobStatus | None, tag: str) -> Process | None:
-    """The supervisor that a status names, where it lives and says itself that it looks after this job: only then is it signalled."""
+    """Return the supervisor that a status names, where it lives and says itself that it looks after this job: only then is it signalled."""
     named = status.supervisor.here if status and status.supervisor else None
     return named if named and named.alive and carries(named.pid, SUPERVISES, tag) else None
 
 
 def here(status: JobStatus) -> bool:
-    """Whether the job's supervisor is, or was, on this host: only there can anybody tell whether its processes live."""
+    """Return whether the job's supervisor is, or was, on this host: only there can anybody tell whether its processes live."""
     return status.supervisor is None or status.supervisor.host in (None, os.uname().nodename)
 
 
 def supervisor_host(status: JobStatus) -> str:
-    """The host from which the job is looked after, safe to show."""
+    """Return the host from which the job is looked after, safe to show."""
     return sanitise((status.supervisor.host if status.supervisor else None) or "another host")
 
 
 def unheard(folder: JobFolder, status: JobStatus) -> float | None:
-    """Seconds since the supervisor of a job on another host gave its last sign of life, where it should have given one since."""
+    """Return seconds since the supervisor of a job on another host gave its last sign of life, where it should have given one since."""
     silence = None if status.final or here(status) else folder.silence(time.time())
     return silence if silence is not None and silence > SILENT else None
 
@@ -68,7 +68,7 @@ def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
 
 
 def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
-    """That nobody may look after a job on another host any more, and what to do, in a sentence; "" where that is not so."""
+    """Return that nobody may look after a job on another host any more, and what to do, in a sentence; "" where that is not so."""
     if status.unheard is None:
         return ""
     since = f"no sign of life from {supervisor_host(status)} for {status.unheard // 60:.0f} min"
@@ -76,7 +76,7 @@ def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
 
 
 def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
-    """The ranks that a status names, as their records have them now, or it itself where those are gone."""
+    """Return the ranks that a status names, as their records have them now, or it itself where those are gone."""
     reported = status.ranks if status else {}
     hosts = {number: rank.host for number, rank in reported.items()}
     ranks = Ranks.expected(folder, hosts, status.attempt if status else 1, status.tag if status else None)
@@ -87,17 +87,17 @@ def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
 
 
 def unconfirmed(status: JobStatus) -> list[str]:
-    """The hosts of a job that has ended of which nobody has confirmed that nothing is left there; safe to show."""
+    """Return the hosts of a job that has ended of which nobody has confirmed that nothing is left there; safe to show."""
     return [sanitise(name) for name, host in status.hosts.items() if host.state != "ended"] if status.final else []
 
 
 def asked_for(folder: JobFolder) -> int | None:
-    """The exit status that somebody who asked for the end of the job wants it to have."""
+    """Return the exit status that somebody who asked for the end of the job wants it to have."""
     return folder.read_stop().get("exit_code")
 
 
 def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True) -> JobStatus:
-    """The final status of a job that has ended.
+    """Return the final status of a job that has ended.
 
     `asked`: the exit status that a stop asked for, None where the job ended by itself. `watched`: somebody saw it end.
     """
@@ -113,7 +113,7 @@ def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bo
 
 
 def finish(folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True) -> JobStatus:
-    """The same, written where that is possible; what DeepSpeed left on this host is removed. Only for a job of one's own."""
+    """Return the same, written where that is possible; what DeepSpeed left on this host is removed. Only for a job of one's own."""
     removed = remove_buffers(rank.master for rank in ranks.ranks.values() if rank.master)
     status = concluded(status, ranks, asked, watched=watched)
     now = time.time()
@@ -129,7 +129,7 @@ def finish(folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None
 
 
 def rebuilt(folder: JobFolder) -> JobStatus | None:
-    """A status from what else lies in the folder, where status.json is gone, half-written or of another version.
+    """Return a status from what else lies in the folder, where status.json is gone, half-written or of another version.
 
     None where no rank has left a record, by which its processes could be found.
     """
@@ -180,7 +180,7 @@ def current_status(folder: JobFolder) -> JobStatus | None:
 
 
 def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
-    """What there is to see of a job that is somebody else's, or a copy: nothing is written, and what cannot be seen is not claimed.
+    """Return what there is to see of a job that is somebody else's, or a copy: nothing is written, and what cannot be seen is not claimed.
 
     Where its supervisor should be seen and is not at work, the job has ended if all its ranks have, and else it is lost: nobody can say.
     """
@@ -191,7 +191,7 @@ def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
 
 
 def _attends(supervisor: Process, folder: JobFolder) -> bool:
-    """Whether a process was started as the supervisor of this very folder, not of one that this is a copy of."""
+    """Return whether a process was started as the supervisor of this very folder, not of one that this is a copy of."""
     words = supervisor.words()
     at = next((place for place, word in enumerate(words) if word in SUPERVISORS), len(words))
     with suppress(OSError, IndexError):

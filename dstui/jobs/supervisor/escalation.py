@@ -61,6 +61,6 @@ def until_gone(members: Members, seconds: float, tick: Callable[[], object] = no
 
 
 def rank_processes(ranks: Ranks, members: set[Process]) -> list[Process]:
-    """The living ranks themselves (not their shims): whom to ask first. Only `members` of the job, whomever their records name."""
+    """Return the living ranks themselves (not their shims): whom to ask first. Only `members` of the job, whomever their records name."""
     living = (ranks.ranks[number].pid for number in ranks.living if not ranks.unseen)
     return [process for pid in living if pid and (process := find(pid)) in members and process]

@@ -73,7 +73,7 @@ class FarHosts(ThisHost):
         return 0.0
 
     def _hear_hosts(self) -> None:
-        """What has become of the hosts: an event each, and status.json."""
+        """Write an event for each host whose state has changed, and note it in the status."""
         for host, state, text in self.cluster.take_news():
             self.job.event("host", host=host.name, state=state, text=text)
             self._cut = self._cut or state == "unreachable"
@@ -84,7 +84,7 @@ class FarHosts(ThisHost):
             self.job.unwritten = True
 
     def _vanished(self, host: JobHost) -> None:
-        """A host that has lost the job's folder has lost the job: it was started anew."""
+        """Give up the ranks of a host that has lost the job's folder, as after a reboot."""
         lost = self.mirror.lose(host.name, time.time())
         host.code = host.code if host.code is not None else 1
         self.job.note(f"{host.name} has nothing of the job any more ({ranks_in_words(lost)}): was it started anew?")
@@ -104,7 +104,7 @@ class FarHosts(ThisHost):
             self._to_launch = False
 
     def _refuse(self) -> None:
-        """Nothing is started where one host cannot take part."""
+        """Start nothing, and say which host cannot take part."""
         self._refused = True
         for host in self.cluster.lacking or self.cluster.unreached:
             for problem in host.lacks or (host.why,):
@@ -137,14 +137,14 @@ class FarHosts(ThisHost):
         )
 
     def _orphans(self) -> bool:
-        """Whether the one launcher of all hosts was ended before the ranks, which is to end the job, whether or not it takes them along.
+        """Return whether the one launcher of all hosts ended before the ranks: that ends the job, even where it leaves them behind.
 
         One whose hosts cannot be reached ends too; the ranks go on there, and may.
         """
         return self.launcher_gone and bool(self.job.ranks.living) and not self.plan.each_host_starts and not self._cut
 
     def _without_launcher(self) -> list[int]:
-        """The ranks that have not started and whose host's launcher has ended."""
+        """Return the ranks that have not started and whose host's launcher has ended."""
         ended = {host.name for host in self.cluster.hosts.values() if host.code is not None}
         return [number for number in self.job.ranks.waiting if self.job.ranks.ranks[number].host in ended]
 

@@ -39,12 +39,12 @@ LONGEST_NAME = 200
 
 
 def folder_name(tag: str, host: str) -> str:
-    """What that folder is called on a host: hosts may share a disk."""
+    """Return what that folder is called on a host: hosts may share a disk."""
     return f"dstui-{tag}-{re.sub(r'[^A-Za-z0-9._-]', '-', host)[:LONGEST_NAME]}"
 
 
 def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
-    """The hosts of a job, none of them connected yet."""
+    """Return the hosts of a job, none of them connected yet."""
     assert record.cluster is not None
     names = record.cluster.hosts
     by_srun = partial(agent_by_srun, tag=mirror.tag, allocation=record.cluster.allocation)
@@ -55,7 +55,7 @@ def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHo
 
 
 def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
-    """The same hosts, and the supervisor's where ranks or their launcher may run there, reached from another host than the supervisor's."""
+    """Return the hosts of a job as reached from another host than the supervisor's; its own too, where something may run there."""
     cluster, home = record.cluster, (status.supervisor.host if status.supervisor else None) or "localhost"
     names = list(cluster.hosts) if cluster else []
     if not cluster or not cluster.each_host_starts:
@@ -85,7 +85,7 @@ def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -
 
 
 def opening(record: LaunchRecord, mirror: Mirror, job_host: JobHost, makes: bool) -> dict[str, Any]:
-    """What the agent of a host is told first. `makes`: something is about to be started there."""
+    """Return what the agent of a host is told first. `makes`: something is about to be started there."""
     cluster, host = record.cluster, job_host.name
     assert cluster is not None
     first = host == next(iter(cluster.hosts), None)
@@ -112,7 +112,7 @@ def opening(record: LaunchRecord, mirror: Mirror, job_host: JobHost, makes: bool
 
 @cache
 def gauge() -> dict[str, str]:
-    """The program that tells what the GPUs of a host do, with the one file of pynvml, so that nothing has to be installed there."""
+    """Return the program that tells what the GPUs of a host do, with the one file of pynvml, so that nothing has to be installed there."""
     pynvml = find_spec("pynvml")
     files = {GAUGE: NVML, **({"pynvml.py": Path(pynvml.origin)} if pynvml and pynvml.origin else {})}
     return {name: path.read_text() for name, path in files.items()}
@@ -128,7 +128,7 @@ def _files(folder: JobFolder, host: HostLaunch) -> dict[str, str]:
 
 
 def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[str] = ()) -> dict[str, Any]:
-    """How a host begins the attempt: with its own launcher, where it has one; `more`: what is appended to the script's arguments then."""
+    """Return how a host begins the attempt: with its own launcher, where it has one. `more`: what the script's arguments get then."""
     assert record.cluster is not None
     launch = record.cluster.hosts[host]
     ranks = [*rank_command(record, mirror.folder, mirror.tag, mirror.attempt), *more]
@@ -137,6 +137,6 @@ def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[
 
 
 def far_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What is added to a host's own environment, beside what the Plan says."""
+    """Return what is added to a host's own environment, beside what the Plan says."""
     own = {name: value for name, value in os.environ.items() if name.startswith(TRAVELS) or name in SECRETS}
     return {**own, "PYTHONUNBUFFERED": "1", **env}

@@ -30,7 +30,7 @@ def far_folder(tag: str) -> str:
 
 
 def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
-    """The launcher with the shim as its script; `more`: what a further attempt appends to the script's arguments."""
+    """Return the launcher with the shim as its script; `more`: what a further attempt appends to the script's arguments."""
     options = list(record.options)
     if not any(option.split("=")[0] == PORT_OPTION for option in options):
         options += [PORT_OPTION, str(free_port())]
@@ -38,7 +38,10 @@ def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1,
 
 
 def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int) -> list[str]:
-    """What a launcher takes for the script: the shim, with the script and its arguments behind it. Paths are those where the ranks run."""
+    """Return what a launcher takes for the script: the shim, with the script and its arguments behind it.
+
+    Paths are those where the ranks run.
+    """
     shim, hook, there, env = str(SHIM), str(HOOK.parent), str(folder.attempt(attempt)), list[str]()
     if record.cluster:
         far = JobFolder(record.cluster.folder)
@@ -50,7 +53,7 @@ def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int
 
 
 def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, str]:
-    """The launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter.
+    """Return the launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter.
 
     A launcher of several hosts hands on what it likes: the tag goes by its file, and to the ranks everything else by one of ours.
     """
@@ -68,7 +71,7 @@ def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, 
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that nobody listens on now."""
     for _ in range(100):
         port = PORTS[int.from_bytes(os.urandom(4), "big") % len(PORTS)]
         with suppress(OSError), socket.socket() as probe:

@@ -47,7 +47,7 @@ PREFIX = "DSTUI_"
 
 
 def facts_of(folder: JobFolder, status: JobStatus, ranks: Ranks) -> dict[str, Any]:
-    """What there is to tell of a job that has ended; null where nobody knows."""
+    """Return what there is to tell of a job that has ended; null where nobody knows."""
     began, ended = status.started, status.ended
     state, code = status.state, status.exit_code
     first = ranks.first_failure if state == "failed" else None  # what a stop has ended did not fail
@@ -69,7 +69,7 @@ def facts_of(folder: JobFolder, status: JobStatus, ranks: Ranks) -> dict[str, An
 
 
 def last_loss(ranks: Ranks) -> float | None:
-    """The last loss that the first rank with one has printed; None where that is no number (any more)."""
+    """Return the last loss that the first rank with one has printed; None where that is no number (any more)."""
     for number in sorted(ranks.ranks):
         log = LogFile(ranks.folder.log(number, ranks.attempt))
         losses = [found["loss"] for line in log.tail(LAST_LINES) if "loss" in (found := scan(line))]
@@ -80,7 +80,7 @@ def last_loss(ranks: Ranks) -> float | None:
 
 
 def announce(launch: LaunchRecord | None, folder: JobFolder, status: JobStatus, ranks: Ranks) -> str | None:
-    """What the supervisor does last: notify whom launch.json names, if anybody. A sentence where that failed, for events.jsonl."""
+    """Return what the supervisor does last: notify whom launch.json names, if anybody. A sentence where that failed, for events.jsonl."""
     if launch is None or not launch.on_end:
         return None
     return notify(launch.on_end, facts_of(folder, status, ranks), launch.workdir or str(folder.path))
@@ -114,7 +114,7 @@ def notify(target: str, facts: Mapping[str, Any], workdir: str, deadline: float 
 
 
 def _execute(command: str, facts: Mapping[str, Any], workdir: str, deadline: float) -> str | None:
-    """A command for the shell, in a session of its own, with the facts in its environment."""
+    """Return a command for the shell, in a session of its own, with the facts in its environment."""
     reported = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()}
     env = {name: value for name, value in os.environ.items() if name != SUPERVISES}
     with TemporaryFile() as output:  # not a pipe: what the command leaves in the background would hold it open
@@ -149,7 +149,7 @@ def _unblocked() -> None:
 
 
 def _post(url: str, facts: Mapping[str, Any], deadline: float) -> str | None:
-    """A POST of the facts. The thread is left behind at the deadline: names that do not resolve know no other end."""
+    """Return a POST of the facts. The thread is left behind at the deadline: names that do not resolve know no other end."""
     result: list[str | None] = []
     thread = threading.Thread(target=lambda: result.append(_answer(url, facts, deadline)), daemon=True)
     thread.start()

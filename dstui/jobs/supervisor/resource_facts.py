@@ -30,7 +30,7 @@ LEAST = ("memory_available", "shm_free", "disk_free")
 
 
 def cgroup_of(pid: int | str, proc: Path = PROC, root: Path = CGROUPS) -> Path | None:
-    """The folder of the cgroup that counts the memory of a process, or the nearest one above it that can be seen here."""
+    """Return the folder of the cgroup that counts the memory of a process, or the nearest one above it that can be seen here."""
     for line in _text(proc / str(pid) / "cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         base = root if number == "0" and not controllers else root / "memory" if "memory" in controllers.split(",") else None
@@ -46,12 +46,12 @@ def cgroup_of(pid: int | str, proc: Path = PROC, root: Path = CGROUPS) -> Path |
 
 
 def kills_in(cgroup: Path) -> int | None:
-    """How many processes of a cgroup the kernel has killed for want of memory."""
+    """Return how many processes of a cgroup the kernel has killed for want of memory."""
     return next((found for name in KILLS if (found := _count(_text(cgroup / name), "oom_kill")) is not None), None)
 
 
 def resources(cgroup: Path | None, places: Iterable[Path], proc: Path = PROC, shm: Path = SHM) -> dict[str, Any]:
-    """This moment: bytes and counts; what cannot be read here is left out."""
+    """Return the bytes and counts of this moment; what cannot be read here is left out."""
     found: dict[str, Any] = {"host_oom_kill": _count(_text(proc / "vmstat"), "oom_kill")}
     if cgroup is not None:
         found |= {"cgroup": str(cgroup), "oom_kill": kills_in(cgroup)}
@@ -79,7 +79,7 @@ class ResourceFacts:
         return found
 
     def full_disk(self) -> Path | None:
-        """The first of the places on whose disk nothing more can be written; one that is read-only has no room by nature."""
+        """Return the first of the places on whose disk nothing more can be written; one that is read-only has no room by nature."""
         for place in self.places:
             with suppress(OSError):
                 found = os.statvfs(place)
@@ -88,13 +88,13 @@ class ResourceFacts:
         return None
 
     def began(self, rank: int, pid: int) -> None:
-        """A rank has started: a scheduler may have put it into a cgroup of its own."""
+        """Note the cgroup of a rank that has started: a scheduler may have given it one of its own."""
         group = cgroup_of(pid)
         if group is not None and group != self._own:
             self._groups[rank] = (group, kills_in(group))
 
     def ended(self, ranks: Iterable[int]) -> dict[str, Any]:
-        """The moment at which the end of ranks was noticed."""
+        """Return the moment at which the end of ranks was noticed."""
         found = {"ranks": sorted(ranks), **self.now(), "least": self._least}
         groups = {rank: self._groups[rank] for rank in found["ranks"] if rank in self._groups}
         killed = {str(rank): (kills_in(group) or 0) - (before or 0) for rank, (group, before) in groups.items()}
@@ -102,7 +102,7 @@ class ResourceFacts:
 
 
 def least(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The smaller of two looks at what runs out."""
+    """Return the smaller of two looks at what runs out."""
     found = {what: min(before.get(what, now[what]), now[what]) for what in LEAST[:2] if what in now}
     disks = now.get("disk_free", {})
     return {**found, "disk_free": {place: min(before.get("disk_free", {}).get(place, free), free) for place, free in disks.items()}}
@@ -125,7 +125,7 @@ def _count(text: str, name: str) -> int | None:
 
 
 def _space(place: Path) -> tuple[int | None, int | None]:
-    """Bytes in all, and free for this user."""
+    """Return bytes in all, and free for this user."""
     try:
         found = os.statvfs(place)
     except OSError:

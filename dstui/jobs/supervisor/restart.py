@@ -18,7 +18,7 @@ PASSED_OVER = ("dstui_runs", "node_modules", "__pycache__", "wandb", "site-packa
 
 
 def restart_arguments(launch: LaunchRecord, since: float) -> tuple[list[str], str]:
-    """The arguments that a new attempt appends, and a word on what it starts from.
+    """Return the arguments that a new attempt appends, and a word on what it starts from.
 
     Only a checkpoint that this job has written, since `since` (seconds since the epoch), is one to go on from; without any, arguments that
     name it are left out, all of them.
@@ -33,20 +33,20 @@ def restart_arguments(launch: LaunchRecord, since: float) -> tuple[list[str], st
 
 
 def places(launch: LaunchRecord) -> list[Path]:
-    """Where a job's checkpoints may lie: its working directory, and the folders that its arguments name."""
+    """Return where a job's checkpoints may lie: its working directory, and the folders that its arguments name."""
     workdir = Path(launch.workdir)
     values = [word.rpartition("=")[2] for word in launch.args]
     return [workdir, *(path for value in values if value and (path := workdir / value).is_dir())]
 
 
 def latest_checkpoint(roots: Iterable[Path], since: float) -> Path | None:
-    """The folder that was completed last, at or after `since`; None where there is none."""
+    """Return the folder that was completed last, at or after `since`; None where there is none."""
     found = [(mark.stat().st_mtime, mark.parent) for root in roots for mark in _marks(root, DEPTH)]
     return max(((time, path) for time, path in found if time >= since), default=(0.0, None))[1]
 
 
 def _marks(folder: Path, depth: int) -> Iterator[Path]:
-    """The files that say that a folder is a checkpoint."""
+    """Yield the files that say that a folder is a checkpoint."""
     entries: list[os.DirEntry[str]] = []
     with suppress(OSError):
         entries = list(os.scandir(folder))

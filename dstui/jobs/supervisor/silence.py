@@ -24,7 +24,7 @@ class SilenceWatch:
     """Tells once that all living ranks have been silent for too long, and once that they go on."""
 
     def __init__(self, folder: JobFolder, allowed: float | None) -> None:
-        """`allowed`: seconds without a line of any rank."""
+        """Take the seconds without a line of any rank that are allowed."""
         self.folder = folder
         self.allowed = allowed or ALLOWED
         self._since: float | None = None
@@ -47,7 +47,7 @@ class SilenceWatch:
         return "silence", {"since": round(last, 3), **self._hang(ranks, now)}
 
     def _last_line(self, ranks: Ranks) -> float | None:
-        """When any living rank last wrote something; None where none lives or has written."""
+        """Return when any living rank last wrote something; None where none lives or has written."""
         times = []
         for number in ranks.living:
             with suppress(OSError):
@@ -58,7 +58,7 @@ class SilenceWatch:
         return max(times, default=None)
 
     def _hang(self, ranks: Ranks, now: float) -> dict[str, Any]:
-        """Who waits for whom, by the steps at the ends of the logs."""
+        """Return who waits for whom, by the steps at the ends of the logs."""
         from dstui.jobs.metrics.measurements import Measure  # a job that never falls silent needs neither
         from dstui.jobs.watch.hangs import verdict
 
@@ -86,5 +86,5 @@ class SilenceWatch:
 
 
 def _lines(data: bytes) -> Iterable[str]:
-    """The lines of the end of a log; each state of a progress bar is one too."""
+    """Return the lines of the end of a log; each state of a progress bar is one too."""
     return data.decode("utf-8", "replace").replace("\r", "\n").split("\n")

@@ -85,7 +85,7 @@ class SupervisedJob:
         self._since.clear()
 
     def every(self, what: str, seconds: float) -> bool:
-        """True at most once in so many seconds."""
+        """Return True at most once in so many seconds."""
         now = time.monotonic()
         if now - self._since.get(what, 0.0) < seconds:
             return False
@@ -93,14 +93,14 @@ class SupervisedJob:
         return True
 
     def lasting(self, what: str, holds: bool) -> float:
-        """For how many seconds something has held without a break."""
+        """Return for how many seconds something has held without a break."""
         if not holds:
             self._since.pop(what, None)
             return 0.0
         return time.monotonic() - self._since.setdefault(what, time.monotonic())
 
     def rank_event(self, number: int, rank: Rank) -> None:
-        """One line for a rank that has started, ended or got lost."""
+        """Write an event for a rank that has started, ended or got lost."""
         self.event("rank", rank=number, host=rank.host, state=rank.state, exit_code=rank.exit_code)
 
     def note_full_disk(self, place: Path | None) -> None:
@@ -110,22 +110,22 @@ class SupervisedJob:
             self.unwritten = True
 
     def note(self, text: str, *, stops: bool = False) -> None:
-        """One line for a person; `stops`: it says why the job is stopped."""
+        """Write a notice for a person; `stops`: it says why the job is stopped."""
         self.event("notice", text=text, **({"stops": True} if stops else {}))
 
     def event(self, event: str, **facts: Any) -> None:
-        """A line of events.jsonl; a full disk must not end the supervision."""
+        """Append a line to events.jsonl; a full disk must not end the supervision."""
         try:
             self.folder.append_event(time.time(), event, **facts)
         except OSError as error:
             self._meet(error)
 
     def note_in_status(self, **changes: Any) -> None:
-        """Change fields of the status; `write` puts it on the disk."""
+        """Change fields of the status; `write` writes it."""
         self.status = replace(self.status, **changes)
 
     def write(self) -> None:
-        """status.json; where that fails now, at the next look."""
+        """Write status.json; where that fails, `unwritten` has it tried again."""
         self.note_in_status(ranks=self.ranks.statuses())
         try:
             self.folder.write_status(self.status)
@@ -135,13 +135,13 @@ class SupervisedJob:
             self.unwritten = True
 
     def _meet(self, error: OSError) -> None:
-        """A record could not be written: a full disk is noted, and must not end the supervision."""
+        """Note a full disk where a record could not be written; it must not end the supervision."""
         if error.errno in FULL:
             self.note_full_disk(self.folder.path)
 
 
 def default_signals() -> None:
-    """In the launcher: nothing blocked, nothing ignored, whatever the shell that dstui came from had set (nohup, `&`)."""
+    """Reset all signals in the launcher, whatever the shell that dstui came from had set (nohup, `&`)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

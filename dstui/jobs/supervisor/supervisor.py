@@ -56,7 +56,7 @@ class Supervisor:
         self._named_late = False
 
     def run(self) -> None:
-        """Until the job has ended and nothing of it is left."""
+        """Supervise the job until it has ended and nothing of it is left."""
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the launcher orphans becomes our child: it is seen, and reaped
         me = find(os.getpid())
         self.job.note_in_status(supervisor=ProcessRecord.of(me) if me else None)
@@ -82,7 +82,7 @@ class Supervisor:
         return min(POLL * max(len(self.job.ranks.ranks) / FEW, 1.0), LONGEST_POLL)
 
     def sleep(self) -> None:
-        """Until the next look, a dead child or a signal."""
+        """Sleep until the next look, a dead child or a signal."""
         self.hear_signals(self.hosts.wait(self.pause))
 
     def hear_signals(self, pause: float) -> None:
@@ -119,7 +119,7 @@ class Supervisor:
             self.job.write()
 
     def hear_requests(self) -> None:
-        """Whether somebody asks for the job's end: a stop.json, or the end of the process that the job belongs to."""
+        """Note that somebody asks for the job's end: a stop.json, or the end of the process that the job belongs to."""
         if self.job.asked is None:
             self.job.asked = asked_for(self.folder)
         if self.job.asked is None and self.owner and not self.owner.alive:
@@ -127,7 +127,7 @@ class Supervisor:
             self.job.asked = OWNER_GONE
 
     def note_builds(self) -> None:
-        """Which ranks compile an op of DeepSpeed, or wait for one that does."""
+        """Write which ranks compile an op of DeepSpeed, or wait for one that does."""
         if self.job.ranks.unseen:
             return  # they build on hosts of their own
         for news in self.builds.poll({number: self.job.ranks.ranks[number].pid or 0 for number in self.job.ranks.living}):
@@ -149,7 +149,7 @@ class Supervisor:
             self.job.note("the job folder was deleted while the job runs: what the ranks have written, and will write, is lost")
 
     def note_facts(self, changed: Sequence[int]) -> None:
-        """What may explain an end: written down when a rank has ended, its least looked for all the time."""
+        """Write what may explain an end when a rank has ended; the least of it is looked for all the time."""
         ranks = self.job.ranks.ranks
         for number in changed:
             here = ranks[number].host == os.uname().nodename and not self.job.ranks.unseen
@@ -215,7 +215,7 @@ class Supervisor:
         return True
 
     def begin(self, attempt: int, more: Sequence[str]) -> None:
-        """The ranks anew, in a folder of their own."""
+        """Start the ranks anew, in a folder of their own."""
         self.folder.prepare(attempt)
         hosts = {number: rank.host for number, rank in self.job.ranks.ranks.items()}
         self.job.ranks = Ranks.expected(self.folder, hosts, attempt, self.job.tag)

@@ -35,7 +35,7 @@ class EngineNotices:
         self._stragglers: set[int] = set()
 
     def take(self, rank: int, report: Report) -> list[Notice]:
-        """What a report of a rank gives to say at once."""
+        """Return what a report of a rank gives to say at once."""
         if isinstance(report, LoneOptimizer):
             self._alone[rank] = report
             self._since = self._since or time.monotonic()
@@ -48,7 +48,7 @@ class EngineNotices:
         return []
 
     def due(self, living: Collection[int]) -> list[Notice]:
-        """What there is to say of the ranks that step without an engine, once it is clear how many they are."""
+        """Return what there is to say of the ranks that step without an engine, once it is clear how many they are."""
         alone = {rank: report for rank, report in self._alone.items() if rank not in self._made}
         if not alone or self._since is None or self._made:
             return []
@@ -70,7 +70,7 @@ class EngineNotices:
         return self._once(Notice(f"{text}that of the others {usual:.2g} s; they wait for it", code=STRAGGLER))
 
     def compare(self, made: EngineMade) -> Notice | None:
-        """How the configuration of an engine differs from the Plan's."""
+        """Return how the configuration of an engine differs from the Plan's."""
         if self._planned is None:
             self._planned = read_planned(self._folder)
         resolved = resolve(self._planned, made)
@@ -84,7 +84,7 @@ class EngineNotices:
 
 
 def lone_sentence(alone: list[LoneOptimizer]) -> str:
-    """That optimizers step without DeepSpeed."""
+    """Return that optimizers step without DeepSpeed."""
     first, count = alone[0], len(alone)
     where = first.own or first.caller
     who = f"{count} ranks" if count > 1 else "1 rank"

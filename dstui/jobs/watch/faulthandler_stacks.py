@@ -28,14 +28,14 @@ FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
 
 
 def dump_by_hook(rank: Process, now: RankNow | None, stacks: Path, deadline: float) -> list[dict[str, Any]]:
-    """The threads of a rank of one's own job, by the hook in it, in py-spy's form; none where there is no hook."""
+    """Return the threads of a rank of one's own job, by the hook in it, in py-spy's form; none where there is no hook."""
     if now is None or now.signal is None or now.pid != rank.pid or not _handles(rank.pid, now.signal):
         return []
     return _dump(rank, now.signal, stacks, deadline)
 
 
 def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, Any]]:
-    """The same, where the Plan allowed it; none where it did not, or nothing came in `deadline` seconds."""
+    """Return the same, where the Plan allowed it; none where it did not, or nothing came in `deadline` seconds."""
     number = _allowed(rank.pid)
     return _dump(rank, number, log, deadline) if number is not None and _handles(rank.pid, number) else []
 
@@ -55,7 +55,7 @@ def _dump(rank: Process, number: int, path: Path, deadline: float) -> list[dict[
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """What faulthandler writes, in py-spy's form."""
+    """Return what faulthandler writes, in py-spy's form."""
     threads: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = []
     for line in text.splitlines():
@@ -73,7 +73,7 @@ def parse(text: str) -> list[dict[str, Any]]:
 
 
 def _allowed(pid: int) -> signal.Signals | None:
-    """The signal that the environment of a rank names."""
+    """Return the signal that the environment of a rank names."""
     with suppress(OSError, KeyError, StopIteration):
         variables = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
         return signal.Signals[next(v.partition("=")[2] for v in variables if v.startswith(f"{ALLOWED}="))]
@@ -81,7 +81,7 @@ def _allowed(pid: int) -> signal.Signals | None:
 
 
 def _handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal, by the kernel."""
+    """Return whether a process has a handler for a signal, by the kernel."""
     with suppress(OSError, ValueError, StopIteration):
         caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
         return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

@@ -141,7 +141,7 @@ class Follower:
         return max(self.progress[1] - done, 0) * (now - then) / (done - before) if done > before else None
 
     def poll(self, budget: int = BUDGET) -> list[Event]:
-        """What is new. An `Exited` is the last event ever."""
+        """Return what is new. An `Exited` is the last event ever."""
         if self._end_reported:
             self._read_status()  # a host that could not be asked at the end may have been since
             return []
@@ -262,7 +262,7 @@ class Follower:
         return events
 
     def _read_engines(self) -> list[Event]:
-        """What the engines of the ranks report: before their lines, which are left out where they tell the same."""
+        """Return what the engines of the ranks report: before their lines, which are left out where they tell the same."""
         events: list[Event] = []
         deadline, ranks = time.monotonic() + SPELL / 2, sorted(self._engines)
         for _ in ranks:
@@ -331,7 +331,7 @@ class Follower:
         return [*self._emit(rank, view.live), *self.measure(view, rank, view.live)]
 
     def _note_pace(self) -> None:
-        """When which step was done, once a second at most; a step that goes back is another count."""
+        """Note when which step was done, once a second at most; a step that goes back is another count."""
         if not self.progress:
             return
         now, done = time.monotonic(), self.progress[0]
@@ -341,7 +341,7 @@ class Follower:
             self._pace.append((now, done))
 
     def _ended_ranks(self, read_out: set[int | None]) -> list[Event]:
-        """The ends of ranks whose last line has been told."""
+        """Return the ends of ranks whose last line has been told."""
         events: list[Event] = []
         for number, rank in self._status.ranks.items() if self._status else ():
             view = self.ranks[number]

@@ -36,7 +36,7 @@ class StackPlace:
 
 
 def place_of(stack: Stack) -> StackPlace | None:
-    """Where a rank's main thread stands; None where its stack is unknown."""
+    """Return where a rank's main thread stands; None where its stack is unknown."""
     frames = stack.threads[0].frames if stack.threads else ()
     if not frames:
         return None
@@ -61,7 +61,7 @@ def grouped(stacks: Iterable[Stack]) -> tuple[str, ...]:
 
 
 def _late(places: Sequence[tuple[StackPlace, list[int]]]) -> list[str]:
-    """What the places say together, where they say anything."""
+    """Return what the places say together, where they say anything."""
     waiting = {place.meeting for place, _ in places if place.meeting}
     late = sorted(rank for place, ranks in places if not place.meeting for rank in ranks)
     there = sorted(rank for place, ranks in places if place.meeting for rank in ranks)

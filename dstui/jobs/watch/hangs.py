@@ -53,7 +53,7 @@ class Hang:
 
 
 def verdict(views: Mapping[int, RankView], now: float, silence: float) -> Hang | None:
-    """A hang, where every living rank has been silent for longer than `silence` seconds; None otherwise, and where nobody can tell."""
+    """Return a hang where every living rank has been silent for more than `silence` seconds; None otherwise, or if unknown."""
     living = _living(views)
     times = [view.last_sign for view in living.values() if view.last_sign is not None]
     if not times or now - max(times) <= silence:
@@ -78,7 +78,7 @@ class Watch:
         self.hang: Hang | None = None
 
     def news(self, views: Mapping[int, RankView], now: float) -> str | None:
-        """The sentence that there is to say now, if any."""
+        """Return the sentence that there is to say now, if any."""
         before, self.hang = self.hang, verdict(views, now, self.silence)
         if self.hang and not before:
             return f"{self.hang}. `dstui stacks` shows where each of them is"

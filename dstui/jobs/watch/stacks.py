@@ -1,5 +1,6 @@
-"""Where the living ranks of a job are right now: their Python stacks, read from outside by py-spy, which stops each for milliseconds, or
-written by their own faulthandler where that was allowed.
+"""The Python stacks of the living ranks of a job.
+
+py-spy reads them from outside, and stops each rank for milliseconds; or their own faulthandler writes them.
 
 Nothing is killed and nothing is injected. Where a stack cannot be had, the reason and the remedy stand in its place.
 """
@@ -78,7 +79,7 @@ def find_program() -> str | None:
 
 
 def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None = None, deadline: float = DEADLINE) -> list[Stack]:
-    """The stacks of a job's living ranks, by rank; of those in `only`, where any are given. An empty list where none of them lives.
+    """Return the stacks of a job's living ranks, by rank; of those in `only`, where any are given. An empty list where none of them lives.
 
     `program`: another py-spy than that of `find_program`. It has `deadline` seconds for each rank.
     """
@@ -108,7 +109,7 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
 
 
 def dump(program: str, pid: int, deadline: float, folder: JobFolder) -> tuple[tuple[Thread, ...], str]:
-    """The threads of one process, or the reason why they are unknown."""
+    """Return the threads of one process, or the reason why they are unknown."""
     try:
         done = subprocess.run([program, "dump", "--json", "--pid", str(pid)], capture_output=True, timeout=deadline, check=False)
     except subprocess.TimeoutExpired:
@@ -136,12 +137,12 @@ def _threads(found: Iterable[dict[str, Any]]) -> list[Thread]:
 
 
 def _short(frame: dict[str, Any]) -> str:
-    """A file as py-spy shortens it: from its package on."""
+    """Return a file as py-spy shortens it: from its package on."""
     return str(frame.get("short_filename") or frame["filename"])
 
 
 def ptrace_scope() -> int:
-    """How far the kernel restricts looking into other processes: 0 not beyond their user, 1 to children, 2 to root, 3 to nobody."""
+    """Return how far the kernel restricts looking into other processes: 0 not beyond their user, 1 to children, 2 to root, 3 to nobody."""
     try:
         return int(Path("/proc/sys", *YAMA.split(".")).read_text())
     except (OSError, ValueError):

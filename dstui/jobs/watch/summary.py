@@ -35,7 +35,7 @@ def _code_text(view: RankView) -> str:
 
 
 def last_values(follower: Follower) -> dict[str, float]:
-    """The newest value of each metric but loss and speed: dstui's own in their order, then those of the Plan."""
+    """Return the newest value of each metric but loss and speed: dstui's own in their order, then those of the Plan."""
     latest = {
         name: value for name, value in follower.latest.items() if name not in LEFT_OUT and not (name in METRICS and name.endswith("/s"))
     }
@@ -44,7 +44,7 @@ def last_values(follower: Follower) -> dict[str, float]:
 
 
 def value_text(name: str, value: float) -> str:
-    """A metric's value as a person says it: seconds, bytes, counts, else four digits."""
+    """Return a metric's value as a person says it: seconds, bytes, counts, else four digits."""
     if name == "step_time":
         return f"{value:.3g} s" if not value < 1 else f"{1000 * value:.3g} ms"
     if "memory" in name:

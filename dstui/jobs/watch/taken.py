@@ -47,13 +47,13 @@ def keep(folder: JobFolder) -> Taken | None:
 
 
 def kept(folder: JobFolder) -> Taken | None:
-    """What is kept with a job."""
+    """Return what is kept with a job."""
     found = read_json(folder.path / NAME)
     return taken_of(found) if found else None
 
 
 def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
-    """What a run took."""
+    """Return what a run took."""
     from dstui.facts.model_files import read_models
     from dstui.forecast.forecast import forecast
 
@@ -79,6 +79,8 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
         step_seconds=step,
         memory_scale=scales[0],
         step_scale=scales[1],
+        host_scale=_ratio(node, estimate.host.bytes) if estimate.gpu.bytes else None,
+        settings=estimate.setup.settings if estimate.setup and not estimate.setups else "",
     )
 
 
@@ -87,7 +89,7 @@ def _ratio(real: float | None, forecast: float | None) -> float | None:
 
 
 def _of_ranks(folder: JobFolder, attempt: int) -> Iterator[int]:
-    """For each host what its ranks held at most, each at its own worst moment."""
+    """Yield for each host what its ranks held at most, each at its own worst moment."""
     hosts: dict[str, int] = {}
     for path in folder.record(0, attempt).parent.glob("rank_*.json"):
         record: dict[str, Any] = read_record(path)
@@ -98,7 +100,7 @@ def _of_ranks(folder: JobFolder, attempt: int) -> Iterator[int]:
 
 
 def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:
-    """The most of a GPU that NVML showed, less what others used of it at the launch."""
+    """Return the most of a GPU that NVML showed, less what others used of it at the launch."""
     shown = read_json(folder.path / USAGE)
     before = {str(gpu.index): known(gpu.memory_used, 0) for gpu in machine.gpus}
     amounts = [most - before.get(gpu, 0) for gpu, most in shown.items() if type(most) is int]
@@ -106,7 +108,7 @@ def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:
 
 
 def _of_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float | None]:
-    """The peak of what torch gave out, and the time of a step, as far as the lines say them."""
+    """Return the peak of what torch gave out, and the time of a step, as far as the lines say them."""
     series, deadline = MetricSeries(folder), time.monotonic() + SECONDS
     try:
         while series.advance(0.5) and time.monotonic() < deadline:
@@ -118,7 +120,7 @@ def _of_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float |
 
 
 def _step(series: MetricSeries, estimate: Forecast) -> float | None:
-    """Seconds of a step: the median after the first steps, from the time itself or from how much is done in a second."""
+    """Return seconds of a step: the median after the first steps, from the time itself or from how much is done in a second."""
     setup = estimate.setup
     done = {"step_time": 1.0, "steps/s": 1.0}
     if setup is not None:

@@ -64,7 +64,7 @@ def usage_text(kind: str, load: float | None, memory: float | None, power: float
 
 
 def together(usages: Iterable[Usage]) -> str:
-    """All ranks in a few words: of GPUs the mean load, the most memory and the power of all; of CPUs the sums. "" where none is known."""
+    """Return all ranks in a few words: mean load, most memory and total power of GPUs, sums of CPUs; "" where none is known."""
     known = [usage for usage in usages if not usage.why]
     if not known:
         return ""
@@ -80,7 +80,7 @@ def together(usages: Iterable[Usage]) -> str:
 
 
 def _reported(path: Path) -> dict[int, GpuState]:
-    """The GPUs of another host as its agent has told them; none where it has not, or not for a while."""
+    """Return the GPUs of another host as its agent has told them; none where it has not, or not for a while."""
     from dstui.machine.codec import decode
     from dstui.machine.live import GpuState
 
@@ -92,7 +92,7 @@ def _reported(path: Path) -> dict[int, GpuState]:
 
 
 def _far_in_words(hosts: Sequence[str], kind: str) -> str:
-    """Which hosts nobody samples; "" for none."""
+    """Return which hosts nobody samples; "" for none."""
     more = f" and {len(hosts) - 2} more" if len(hosts) > 2 else ""
     return f"{kind} use not known on {', '.join(hosts[:2])}{more}" if hosts else ""
 
@@ -166,7 +166,7 @@ class Sampler:
         return [usage for usage in self.latest.values() if not usage.host]
 
     def _record(self, rank: int, attempt: int) -> dict[str, Any]:
-        """What the rank's shim says about it; the same until its end."""
+        """Return what the rank's shim says about it; the same until its end."""
         if not self._records.get((attempt, rank)):
             self._records[attempt, rank] = read_record(self._folder.record(rank, attempt))
         return self._records[attempt, rank]
@@ -176,7 +176,7 @@ class Sampler:
         return self._env.get("DS_ACCELERATOR") == "cpu"
 
     def _of_cpu(self, record: Mapping[str, Any]) -> Usage:
-        """The rank's process. Its load is that since the last sample: of the first there is none."""
+        """Return the rank's process. Its load is that since the last sample: of the first there is none."""
         import psutil
 
         pid = record.get("pid")
@@ -205,7 +205,7 @@ class Sampler:
         return self._of_device(record, self._gpus, self._states)
 
     def _of_far(self, status: JobStatus, records: Mapping[int, Mapping[str, Any]]) -> dict[int, Usage]:
-        """The GPUs of ranks elsewhere, of those hosts that have told theirs lately."""
+        """Return the GPUs of ranks elsewhere, of those hosts that have told theirs lately."""
         from dstui.machine.snapshot import Gpu
 
         found = {}
@@ -218,7 +218,7 @@ class Sampler:
         return found
 
     def _of_device(self, record: Mapping[str, Any], gpus: Sequence[Gpu], states: Mapping[int, GpuState]) -> Usage:
-        """What the GPU of a rank does."""
+        """Return what the GPU of a rank does."""
         from dstui.machine.codec import Unknown, known
 
         device = self._device(record, gpus)
@@ -230,7 +230,7 @@ class Sampler:
         return Usage("GPU", known(state.utilization, None), known(state.memory_used, None), known(state.power, None), device)
 
     def _recorded_gpus(self) -> Sequence[Gpu]:
-        """The GPUs as they were at the launch: their UUIDs and bus ids are what CUDA_VISIBLE_DEVICES may speak of."""
+        """Return the GPUs as they were at the launch: their UUIDs and bus ids are what CUDA_VISIBLE_DEVICES may speak of."""
         from dstui.machine.snapshot import Machine
 
         with suppress(ValueError, TypeError, KeyError, AttributeError):
@@ -238,7 +238,7 @@ class Sampler:
         return ()
 
     def _device(self, record: Mapping[str, Any], gpus: Sequence[Gpu]) -> int | str:
-        """The rank's GPU by NVML's index, or why nobody can tell."""
+        """Return the rank's GPU by NVML's index, or why nobody can tell."""
         from dstui.machine.visible import visible_gpus
 
         local, value = record.get("local_rank"), record.get("gpus")

@@ -24,7 +24,7 @@ BAR = 30
 
 
 class CheckpointDialog(Ask):
-    """What is in a checkpoint; the answer is what to make of it: fp32, universal, or another tag to look at."""
+    """The contents of a checkpoint; the answer is what to convert it to: fp32, universal, or another tag to look at."""
 
     def __init__(self, found: Checkpoint, resume: Sequence[Finding]) -> None:
         answers = []
@@ -40,7 +40,7 @@ class CheckpointDialog(Ask):
 
 
 def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, width: int) -> list[Row]:
-    """Its facts, then whether the Plan can go on from it."""
+    """Return its facts, then whether the Plan can go on from it."""
     rows = []
     for name, text, severity in describe_checkpoint(found):
         style = STYLE_OF[severity] if severity else ""
@@ -58,7 +58,7 @@ def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, 
 
 
 def cost_text(cost: ConversionCost, target: str) -> str:
-    """What a conversion takes, before it begins."""
+    """Return what a conversion takes, before it begins."""
     needs = f"It takes about {format_gib(cost.memory)} of memory ({format_gib(cost.memory_free)} free) and {format_gib(cost.disk)} of disk"
     text = f"{needs} ({format_gib(cost.disk_free)} free), and is written to {sanitise(target)}."
     return f"{text} TOO MUCH: {cost.too_much}." if cost.too_much else text
@@ -85,7 +85,7 @@ class Converting(Lines):
         self.redraw()
 
     def lines(self) -> Sequence[Row]:
-        """The share that is written and the tool's last line, or how it ended."""
+        """Return the share that is written and the tool's last line, or how it ended."""
         severity, text = self.ended
         if text:
             return [*paragraph(sanitise(text), self.room, first=(Span(f"{GLYPHS[severity]} ", STYLE_OF[severity]),)), BLANK]

@@ -39,12 +39,12 @@ class Over(Screen[T]):
         self.footer = Footer()
 
     def offers(self, action: str) -> bool:
-        """Whether the table of keys has an action for it."""
+        """Return whether the table of keys has an action for it."""
         return self.PANE in PANES.get(action, ())
 
     @property
     def on_top(self) -> bool:
-        """Whether it is there, and nothing lies over it."""
+        """Return whether it is there, and nothing lies over it."""
         return self.app.screen_stack[-1:] == [self]
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
@@ -92,7 +92,7 @@ class Dialog(ModalScreen[Any], Over[Any]):
         self.heading, self.rows = heading, self.made_rows()
 
     def made_rows(self) -> RowList:
-        """Its rows, not drawn yet."""
+        """Return its rows, not drawn yet."""
         return RowList(id=self.ROWS)
 
     def compose(self) -> ComposeResult:
@@ -103,7 +103,7 @@ class Dialog(ModalScreen[Any], Over[Any]):
         yield self.footer
 
     def inside(self) -> ComposeResult:
-        """What is in the box."""
+        """Yield the widgets in the box."""
         yield self.rows
 
 
@@ -119,7 +119,7 @@ class Lines(Dialog):
         return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
 
     def lines(self) -> Sequence[Row]:
-        """What it says: nothing, where a dialog says no more."""
+        """Return what it says: nothing, where a dialog says no more."""
         return ()
 
     def redraw(self) -> None:
@@ -165,7 +165,7 @@ class Ask(Lines):
         self.text, self.answers, self.details = text, tuple(answers), tuple(details)
 
     def lines(self) -> Sequence[Row]:
-        """The question and the answers; the label of an answer is the key of its row."""
+        """Return the question and the answers; the label of an answer is the key of its row."""
         rows = [*paragraph(self.text, self.room), BLANK, *self.details]
         return [*rows, *(row((a.key, "accent"), f"  {a.label}", key=a.label) for a in self.answers)]
 
@@ -196,13 +196,13 @@ class Prompt(Lines):
         self._wrong_now = ""
 
     def inside(self) -> ComposeResult:
-        """What is asked, the line, and what is wrong with it."""
+        """Yield the question, with what is wrong with the answer, and the line."""
         self.rows.can_focus = self.line.cursor_blink = False
         yield self.rows
         yield self.line
 
     def lines(self) -> Sequence[Row]:
-        """What is asked, and what is wrong with the answer."""
+        """Return what is asked, and what is wrong with the answer."""
         return [*paragraph(self.text, self.room), *(paragraph(self._wrong_now, self.room, "error") if self._wrong_now else [])]
 
     @on(Input.Submitted)

@@ -34,14 +34,14 @@ LEAST = 1e-3
 
 
 def breakdown(outlook: Outlook, screen: int) -> TextViewer:
-    """The dialog, on a screen so many cells wide."""
+    """Return the dialog, on a screen so many cells wide."""
     return TextViewer(
         "What fills the memory (estimate)", list(breakdown_rows(outlook.forecast, min(WIDTH, screen * 96 // 100 - 8), outlook.runs))
     )
 
 
 def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
-    """Every place with its parts and moments, then the checkpoint, what runs of the model took here, and what is not known."""
+    """Yield every place with its parts and moments, then the checkpoint, what runs of the model took here, and what is not known."""
     for name, need in needed(estimate).items():
         yield row((f"{NAMES[name]}: {WHOSE[name]}", "title"))
         yield from place_rows({name: need}, width)
@@ -114,7 +114,7 @@ class Recommended(Lines):
         self.redraw()
 
     def lines(self) -> Sequence[Row]:
-        """The table, or that it is being made."""
+        """Return the table, or that it is being made."""
         if self.found is None:
             return [row(("Searching…", "dim"))]
         return ranked_rows(self.outlook, self.found, self.rows.cursor, self.room)
@@ -134,7 +134,7 @@ class Recommended(Lines):
 
 
 def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: int) -> list[Row]:
-    """The Plan as it is, then a row for each plan, numbered; under the one at the cursor what it changes."""
+    """Return the Plan as it is, then a row for each plan, numbered; under the one at the cursor what it changes."""
     if found.problem:
         return paragraph(f"No recommendation: {found.problem}", width)
     estimate = outlook.forecast
@@ -168,7 +168,7 @@ def _figures(plan: RankedPlan) -> str:
 
 
 def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
-    """What a plan would write, key by key, and what bounds it."""
+    """Return what a plan would write, key by key, and what bounds it."""
     from dstui.jobs.store.plan_diff import changes
 
     try:
@@ -182,5 +182,5 @@ def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
 
 
 def _sentence(change: Change) -> str:
-    """One key; of what the script itself must do, that it must."""
+    """Return one key; of what the script itself must do, that it must."""
     return str(change).replace("deepspeed.", "", 1) + (" (the script must do it)" if change.path == SCRIPTS else "")

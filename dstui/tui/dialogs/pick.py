@@ -22,7 +22,7 @@ SHOWN = 14
 
 
 class Matches(RowList):
-    """What matches; the line that Enter takes is pointed at, while the focus is where the typing is."""
+    """The matching rows; the line that Enter takes is pointed at, while the focus is where the typing is."""
 
     KEEPS_POINTER = True
 
@@ -42,7 +42,7 @@ class Pick(Lines):
         self.placeholder, self.text = placeholder, ""
 
     def made_rows(self) -> RowList:
-        """What matches."""
+        """Return what matches."""
         return Matches(id=self.ROWS)
 
     def inside(self) -> ComposeResult:
@@ -53,11 +53,11 @@ class Pick(Lines):
         yield self.rows
 
     def matching(self, text: str) -> list[Row]:
-        """What is chosen from, as far as it matches what was typed. Each dialog has its own."""
+        """Return what is chosen from, as far as it matches what was typed. Each dialog has its own."""
         raise NotImplementedError  # no ABC: Textual's screens have a metaclass of their own
 
     def lines(self) -> list[Row]:
-        """What matches: everything, until something is typed."""
+        """Return what matches: everything, until something is typed."""
         found = self.matching(self.text)
         return [*found, *[BLANK] * (SHOWN - len(found))]
 
@@ -90,7 +90,7 @@ class Find(Pick):
         self.entries = _entries(state)
 
     def matching(self, text: str) -> list[Row]:
-        """The settings with it in their name or help."""
+        """Return the settings with it in their name or help."""
         return matching(self.entries, text)
 
 
@@ -104,7 +104,7 @@ def _entries(state: State) -> list[tuple[str, str]]:
 
 
 def matching(entries: list[tuple[str, str]], text: str, limit: int = 200) -> list[Row]:
-    """The entries in which every word of `text` occurs."""
+    """Return the entries in which every word of `text` occurs."""
     words = text.lower().split()
     rows: list[Row] = []
     for path, label in entries:
@@ -138,5 +138,5 @@ class Hosts(Pick):
         self.set_interval(AGAIN, self.redraw)
 
     def matching(self, text: str) -> list[Row]:
-        """Those with it in their name."""
+        """Return those with it in their name."""
         return self._choices(text, self.app.size.width * 94 // 100 - 8)

@@ -49,7 +49,7 @@ class Preflight(Lines):
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """What can be answered now."""
+        """Return what can be answered now."""
         if self.results is None:
             return (Answer("b", "back", False), self.WAITING)
         failed = any(result.verdict == "fail" for result in self.results)
@@ -72,7 +72,7 @@ class Preflight(Lines):
             self.redraw()
 
     def lines(self) -> Sequence[Row]:
-        """Who is waited for, or what was found, the gravest first; then the answers."""
+        """Return who is waited for, or what was found, the gravest first; then the answers."""
         rows = self._waiting() if self.results is None else self._found(self.results)
         return [*rows, BLANK, *(row((answer.key, "accent"), f"  {answer.label}", key=answer.label) for answer in self.answers)]
 

@@ -56,12 +56,12 @@ class Help(Lines, ToRead):
         self.pane, self.field = pane, field
 
     def lines(self) -> list[Row]:
-        """The help for the place where it was called."""
+        """Return the help for the place where it was called."""
         return help_rows(self.pane, self.field, self.room)
 
 
 def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:
-    """The help as rows, `width` cells wide."""
+    """Return the help as rows, `width` cells wide."""
     rows: list[Row] = []
     if field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
@@ -129,7 +129,7 @@ class WholeLine(ToRead):
 
 
 def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
-    """A row, and those near it that its rank said."""
+    """Return a row, and those near it that its rank said."""
     rank = lines.line(number).rank
 
     def of_rank(rows: range, most: int) -> list[tuple[int, LogLine]]:

@@ -33,7 +33,7 @@ class Shipped(Ask):
             in_thread(self, self._weigh)
 
     def lines(self) -> list[Row]:
-        """Each Plan with its figures, and below it what it is for."""
+        """Return each Plan with its figures, and below it what it is for."""
         of = f"of {self.model}, which the script names" if self.model else "of the model that each Plan names; yours may differ"
         rows = [*paragraph(f"Each is opened for the script of this folder. Memory per GPU, or host RAM, is {of}.", self.room, "dim"), BLANK]
         for name, purpose in SHIPPED.items():

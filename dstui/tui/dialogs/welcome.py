@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Weighed(NamedTuple):
-    """What was weighed last: the screen is drawn often, the machine and the folder stay."""
+    """The last recipes and their figures: the screen is drawn often, the machine and the folder stay."""
 
     recipes: Sequence[Recipe] = ()
     machine: Machine | None = None
@@ -31,7 +31,7 @@ ORDER = ("fits", "tight", "unknown", "too big")
 
 
 def weighed(made: Sequence[Recipe], machine: Machine) -> tuple[Recipe, ...]:
-    """The recipes with their figures: those that fit first, and of them the fastest."""
+    """Return the recipes with their figures: those that fit first, and of them the fastest."""
     global _last  # noqa: PLW0603 - a memory of one
     if _last.machine is not machine or _last.recipes != made:
         _last = _Weighed(made, machine, tuple(_of_model(made, machine) or _of_any(made, machine)))
@@ -89,7 +89,7 @@ CONFIGS = 3
 
 
 class Start(Ask):
-    """What to start from. The recipes are there as soon as the machine was looked at."""
+    """The start screen. Recipes are offered as soon as the machine was probed."""
 
     def __init__(self, found: FolderContents, machine: Machine | None) -> None:
         super().__init__("Start from what?", "", ())
@@ -104,7 +104,7 @@ class Start(Ask):
             self.rows.cursor = self.answers[0].label
 
     def lines(self) -> list[Row]:
-        """What was found, and the answers under their titles."""
+        """Return what was found, and the answers under their titles."""
         sections = start_sections(self.found, self.machine)
         self.answers = tuple(answer for _, answers in sections for answer in answers)
         rows = found_rows(self.found, self.machine, self.room)
@@ -114,7 +114,7 @@ class Start(Ask):
 
 
 def found_rows(found: FolderContents, machine: Machine | None, width: int) -> list[Row]:
-    """The machine in one line, and what is in the folder, `width` cells wide."""
+    """Return the machine in one line, and what is in the folder, `width` cells wide."""
     scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
     here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or NOTHING
     rows = [row((summarise(machine), "set")) if machine else row(("This machine is being looked at…", "dim"))]
@@ -122,7 +122,7 @@ def found_rows(found: FolderContents, machine: Machine | None, width: int) -> li
 
 
 def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple[str, list[Answer]]]:
-    """The ways on, each under its title; the value is what to open."""
+    """Return the ways on, each under its title; the value is what to open."""
     unsaved = [Answer("u", f"of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", draft) for draft in found.drafts]
     script = next(iter(found.scripts), None)
     offered = weighed(recipes(script, machine), machine) if script and machine else ()

@@ -40,7 +40,7 @@ class Checkpoints:
         self._work: Thread | None = None
 
     def ask(self) -> None:
-        """Which checkpoint? Those that lie around are offered."""
+        """Ask which checkpoint; those in the folders around are offered."""
         in_thread(self._app, self._search)
 
     def _search(self) -> None:
@@ -157,7 +157,7 @@ class Checkpoints:
 
 
 def _short(path: Path) -> str:
-    """A path as somebody here would write it."""
+    """Return a path as somebody here would write it."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
@@ -166,6 +166,6 @@ def _no_folder(text: str) -> str:
 
 
 def _not_free(text: str) -> str:
-    """Why nothing can be written there, in a sentence; "" where it can."""
+    """Return why nothing can be written there, in a sentence; "" where it can."""
     path = typed_path(text)
     return f"{text} is there already: nothing is replaced." if is_there(path) else "" if text.strip() else "Name a folder."

@@ -62,7 +62,7 @@ def question(why: list[str], target: Target) -> Ask:
 
 
 def _details(target: Target) -> list[Row]:
-    """What would be started: each fact as it stands in the Plan, sanitised."""
+    """Return what would be started: each fact as it stands in the Plan, sanitised."""
     from dstui.render.launch import RenderError, interpreter
 
     plan = target.plan
@@ -78,7 +78,7 @@ def _details(target: Target) -> list[Row]:
 
 
 def _fact(name: str, value: str) -> list[Row]:
-    """A fact in a few lines: the answers below must stay in sight, and Review shows the whole command."""
+    """Return a fact in a few lines: the answers below must stay in sight, and Review shows the whole command."""
     lines = paragraph(sanitise(value), WIDTH - 3, first=(Span(f"{name:12} ", "dim"),))
     return lines if len(lines) <= LINES else [*lines[: LINES - 1], Row((Span(" " * 13), Span("… (Review shows all of it)", "dim")))]
 

@@ -202,7 +202,7 @@ class Launching:
 
 
 def job_lines(folder: JobFolder) -> list[str]:
-    """A job in the receipt: where it is, and the commands that make sense for it now."""
+    """Return a job in the receipt: where it is, and the commands that make sense for it now."""
     import shlex
 
     from dstui.jobs.store.status import current_status
@@ -213,7 +213,7 @@ def job_lines(folder: JobFolder) -> list[str]:
 
 
 def far_hosts(target: Target) -> tuple[str, ...]:
-    """The hosts of a launch that goes elsewhere; none where it stays here, and where there is no command for it (the launch says why)."""
+    """Return the hosts of a launch on other hosts; none where it stays here, or has no command (the launch says why)."""
     from dstui.render.launch import RenderError
 
     try:

@@ -77,14 +77,14 @@ class LogPrompts:
 
 
 def no_time(text: str, latest: float) -> str:
-    """Why this is no time and no step; "" where it is one. `latest`: seconds since the epoch that "5m" is told from."""
+    """Return why this is no time and no step; "" where it is one. `latest`: seconds since the epoch that "5m" is told from."""
     from dstui.logs.time_parsing import parse_moment
 
     return "" if text.strip().isdecimal() or parse_moment(text, latest) is not None else f"{text or '–'} is neither a time nor a step."
 
 
 def no_rank(ranks: Collection[int], text: str) -> str:
-    """Why this is no rank of the job; "" where it is one."""
+    """Return why this is no rank of the job; "" where it is one."""
     if text.strip().isdecimal() and int(text) in ranks:
         return ""
     return f"There is no rank {text or '–'}; this job has {f'0 to {max(ranks)}' if ranks else 'none yet'}."

@@ -45,7 +45,7 @@ deepspeed:
 
 
 def starting_plan() -> Plan:
-    """What is on the screen while nothing is chosen yet: the shipped quickstart."""
+    """Return what is on the screen while nothing is chosen yet: the shipped quickstart."""
     return read_plan(find_plan("quickstart"))
 
 
@@ -81,7 +81,7 @@ class Opening:
             self._start.show(machine)
 
     def _open(self, chosen: str | Both | Recipe | Draft | None) -> None:
-        """What was chosen at the start, from which Enter goes on to the launch; nothing leaves the quickstart, as it is on the screen."""
+        """Open what was chosen on the start screen; without a choice the quickstart stays."""
         if chosen is None:
             return
         if chosen == SHIPPED_PLANS:
@@ -160,7 +160,7 @@ class Opening:
 
 
 def tell_of(app: App[int], opened: Opened) -> None:
-    """What was changed or is wrong in the file that was opened."""
+    """Notify of what was changed or is wrong in the file that was opened."""
     for finding in opened.findings[:NOTES]:
         say(app, f"{finding.code}, line {finding.line}: {finding.message}", finding.severity if finding.severity == "error" else "warning")
     for note in opened.notes[:NOTES]:
@@ -168,7 +168,7 @@ def tell_of(app: App[int], opened: Opened) -> None:
 
 
 def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
-    """What an answer stands for: a draft from where it began, a file, one with its script, a recipe, a blank Plan."""
+    """Return what an answer stands for: a draft from where it began, a file, one with its script, a recipe, a blank Plan."""
     from dstui.documents.open import Opened, open_document, plan_of_both
     from dstui.tui.dialogs.welcome import Both
 
@@ -186,7 +186,7 @@ def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
 
 
 def changed_lines(before: str, now: str) -> list[str]:
-    """The lines that differ, each with + or - before it."""
+    """Return the lines that differ, each with + or - before it."""
     import difflib
 
     lines = difflib.unified_diff(before.splitlines(), now.splitlines(), lineterm="", n=0)

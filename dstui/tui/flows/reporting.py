@@ -48,7 +48,7 @@ class Explaining:
         self._view.log_view.focus()
 
     def show_stacks(self, stacks: list[Stack]) -> None:
-        """Where the ranks are, in the pane under the log and whole."""
+        """Show where the ranks are: shortly in the pane under the log, at length in a dialog."""
         from dstui.jobs.watch.hang_analysis import grouped
 
         self._view.why.stand(grouped(stacks))

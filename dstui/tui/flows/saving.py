@@ -26,7 +26,7 @@ Then = Callable[[], object]
 
 
 class NotSaved(Ask):
-    """Whether to leave, and what becomes of the edits."""
+    """The question before leaving with unsaved edits."""
 
     def __init__(self) -> None:
         answers = [Answer("s", "save and leave", "save"), Answer("d", "discard the edits and leave", "discard"), Answer("c", "stay", None)]
@@ -179,7 +179,7 @@ class Writing:
 
 
 def no_folder(text: str) -> str:
-    """Why this is no folder, in a sentence; "" where it is one."""
+    """Return why this is no folder, in a sentence; "" where it is one."""
     return "" if is_folder(typed_path(text)) else f"{text or 'That'} is no folder."
 
 
@@ -205,6 +205,6 @@ def _write(app: App[Any], session: Session, picture: str) -> None:
 
 
 def free_name(path: Path) -> Path:
-    """The path, with -2, -3 and so on where it is taken."""
+    """Return the path, with -2, -3 and so on where it is taken."""
     names = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
     return next(name for name in chain((path,), names) if not name.exists())

@@ -76,11 +76,11 @@ class Field:
     """Instead of the help text of the path, for what is no key of the Plan."""
 
     def value(self, state: State) -> Any:
-        """What the Plan says; UNSET where it says nothing."""
+        """Return what the Plan says; UNSET where it says nothing."""
         return self.read(state) if self.read else state.plan.get(self.path, UNSET)
 
     def edits(self, state: State, value: Any) -> tuple[Edit, ...]:
-        """What to write for an answer."""
+        """Return what to write for an answer."""
         if self.write:
             return self.write(state, value)
         chosen = next((o for o in self.options if o.value == value), None)
@@ -88,7 +88,7 @@ class Field:
 
 
 def default_of(field: Field) -> Any:
-    """What holds where the Plan says nothing: the field's own word, the model's, or the catalogue's; UNSET where nobody knows."""
+    """Return what holds where the Plan says nothing: the field's own word, the model's, or the catalogue's; UNSET where nobody knows."""
     if field.default is not UNSET:
         return field.default
     if any(option.value is UNSET for option in field.options):
@@ -110,7 +110,7 @@ def _model_default(path: str) -> Any:
 
 
 def help_for(path: str) -> str:
-    """One or two sentences on any path of the Plan."""
+    """Return one or two sentences on any path of the Plan."""
     if path.startswith("deepspeed."):
         from dstui.plan.catalogue import lookup
 
@@ -125,7 +125,7 @@ def help_for(path: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it stands in a form: numbers as they were spelled, lists separated by spaces."""
+    """Return a value as it stands in a form: numbers as they were spelled, lists separated by spaces."""
     if value is None or value is UNSET or value in ((), [], {}):
         return "–"
     if isinstance(value, bool):
@@ -134,7 +134,7 @@ def shown(value: Any) -> str:
 
 
 def typed(value: Any) -> str:
-    """A value as the text with which typing starts."""
+    """Return a value as the text with which typing starts."""
     if value is None or value is UNSET:
         return ""
     if isinstance(value, (list, tuple)):
@@ -154,11 +154,11 @@ def _flow(value: Any) -> str:
 
 
 class NotThat(ValueError):
-    """What was typed is no value for this field: a sentence."""
+    """The typed text is no value for this field; the message is a sentence."""
 
 
 def parsed(field: Field, text: str) -> Any:
-    """What was typed as a value; nothing typed means: not written. NotThat says in a sentence what is wrong."""
+    """Return what was typed as a value; nothing typed means: not written. NotThat says in a sentence what is wrong."""
     text = text.strip()
     if not text:
         return UNSET

@@ -84,11 +84,11 @@ class Form(Container):
         return FieldKey(path)
 
     def field_at(self, path: str) -> Field | None:
-        """The field of this step with this path."""
+        """Return the field of this step with this path."""
         return next((f for f in self.step.fields(self.session.state) if f.path == path), None)
 
     def at(self, key: Hashable) -> tuple[Field | None, Option | None]:
-        """The field and the option that a row stands for, as far as they are still there: an edit may have changed what there is."""
+        """Return the field and the option that a row stands for, as far as they are still there: an edit may have changed what there is."""
         match key:
             case OptionKey(path=path, number=number):
                 field = self.field_at(path)
@@ -100,7 +100,7 @@ class Form(Container):
 
     @property
     def on_next(self) -> bool:
-        """Whether the cursor is on the row that leads on to the next step."""
+        """Return whether the cursor is on the row that leads on to the next step."""
         return self.rows.cursor == NEXT
 
     def rest_on_next(self) -> None:

@@ -19,7 +19,7 @@ HELP: Final = "Enter goes on with this step as it is; ↓ leads into its fields.
 
 
 def next_row(step: Step) -> Row:
-    """The row under the question of this step: in view also where the form is longer than the screen."""
+    """Return the row under the question of this step: in view also where the form is longer than the screen."""
     number = STEPS.index(step) + 1
     return row(("→ ", "accent"), f"on to {number + 1} · {STEPS[number].title}", right=[("Enter", "dim")], key=NEXT)
 
@@ -44,7 +44,7 @@ class OptionKey(NamedTuple):
 
 
 def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: bool = True) -> list[Row]:
-    """The form of a step, `width` cells wide; `opened` is the path of the choice whose options are shown.
+    """Return the form of a step, `width` cells wide; `opened` is the path of the choice whose options are shown.
 
     `roomy`: what only informs stands where it belongs, else under all fields."""
     rows, later = [*paragraph(step.question, width - 1, "title"), next_row(step), BLANK], list[Row]()
@@ -90,14 +90,14 @@ def _option_row(field: Field, number: int, state: State, width: int, field_disab
 
 
 def chosen_option(field: Field, state: State) -> Option | None:
-    """The option that holds now, by the Plan or by default; None for a value that is none of them."""
+    """Return the option that holds now, by the Plan or by default; None for a value that is none of them."""
     value = field.value(state)
     value = default_of(field) if value is UNSET else value
     return next((o for o in field.options if o.value == value and (o.value is UNSET) == (value is UNSET)), None)
 
 
 def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -> Iterable[Row]:
-    """The row of a field; a text too long for it stands on lines of its own below, and so does what is being typed."""
+    """Yield the row of a field; a text too long for it stands on lines of its own below, and so does what is being typed."""
     key, remark = FieldKey(field.path), field.says(state) if field.says else ""
     room = width - LABEL - 1
     if disabled:
@@ -125,7 +125,7 @@ def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -
 
 
 def typing_place(field: Field, width: int) -> tuple[int, int, int]:
-    """Where the Input lies: cells from the left, rows below the field's own, and its width."""
+    """Return where the Input lies: cells from the left, rows below the field's own, and its width."""
     return (2, 1, width - 3) if field.kind in LONG_KINDS else (LABEL, 0, width - LABEL - 1)
 
 

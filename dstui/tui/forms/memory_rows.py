@@ -25,7 +25,7 @@ NAMES = {"gpu": "GPU", "host": "RAM", "nvme": "NVMe"}
 
 
 def memory_rows(state: State, width: int, most: int) -> list[Row]:
-    """A line for each place that is needed, then one for the speed; where only one has room, the place that decides."""
+    """Return a line for each place that is needed, then one for the speed; where only one has room, the place that decides."""
     if state.outlook is None:
         named = state.plan.model is not None and state.plan.model.source
         return [_dim("Will it fit? The model is being looked at…" if named else _longest(NO_MODEL, width), width)]
@@ -36,11 +36,11 @@ def memory_rows(state: State, width: int, most: int) -> list[Row]:
     if most < len(places):
         decides = estimate.bound if estimate.bound in places else next(iter(places))
         return place_rows({decides: places[decides]}, width)
-    return [*place_rows(places, width), *speed_rows(estimate, width), *_measured_row(state.outlook.runs, width)][:most]
+    return [*place_rows(places, width), *speed_rows(estimate, width), *_measured_row(estimate.corrected, state.outlook.runs, width)][:most]
 
 
 def needed(estimate: Forecast) -> dict[str, Need]:
-    """The places that are needed, by their names in a forecast."""
+    """Return the places that are needed, by their names in a forecast."""
     return {name: need for name, need in (("gpu", estimate.gpu), ("host", estimate.host), ("nvme", estimate.nvme)) if need.bytes}
 
 
@@ -64,7 +64,7 @@ def place_rows(places: Mapping[str, Need], width: int) -> list[Row]:
 
 
 def _amounts(need: Need) -> tuple[str, str]:
-    """What is needed of what is free, without and with the range."""
+    """Return what is needed of what is free, without and with the range."""
     assert need.bytes is not None
     free = f" of {format_size(need.capacity)}" if need.capacity else ""
     low, high = need.range
@@ -76,7 +76,7 @@ def _amounts(need: Need) -> tuple[str, str]:
 
 
 def bar(need: Need, cells: int) -> tuple[Span, ...]:
-    """The need, ▒ as far as it may become more, and │ where what is free ends."""
+    """Return the need, ▒ as far as it may become more, and │ where what is free ends."""
     if not need.capacity or need.bytes is None or cells < 5:
         return ()
     whole, high = max(need.capacity, need.range[1], need.bytes), max(need.range[1], need.bytes)
@@ -91,15 +91,15 @@ def bar(need: Need, cells: int) -> tuple[Span, ...]:
 
 
 def speed_rows(estimate: Forecast, width: int) -> list[Row]:
-    """How fast it would be, and what bounds it."""
+    """Return how fast it would be, and what bounds it."""
     if estimate.speed is None:
         return []
     return [row((fit(f"{'≈':<{NAME}} {tokens(estimate)} tokens/s, bound by {estimate.speed.bound_by}", width), "dim"))]
 
 
-def _measured_row(runs: Sequence[Taken], width: int) -> list[Row]:
-    """What the last run of this model took here."""
-    return [_dim(f"measured: {runs[-1]}", width)] if runs else []
+def _measured_row(corrected: str, runs: Sequence[Taken], width: int) -> list[Row]:
+    """Return what the last run of this model took here, and how the runs have corrected the figures."""
+    return [_dim("; ".join(filter(None, (f"measured: {runs[-1]}", corrected))), width)] if runs else []
 
 
 def tokens(estimate: Forecast) -> str:
@@ -122,7 +122,7 @@ def _times(needed: float) -> str:
 
 
 def short(number: float) -> str:
-    """A number in few cells: 950, 12.3k, 1.2M."""
+    """Return a number in few cells: 950, 12.3k, 1.2M."""
     return f"{number / 1e6:.3g}M" if number >= 999_500 else f"{number / 1e3:.3g}k" if number >= 1000 else f"{number:.3g}"
 
 

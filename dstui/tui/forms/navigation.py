@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual import events
-from textual.message import Message
+from textual import events, on
 
 from dstui.render.config_files import config_name
 from dstui.tui.forms.steps import STEPS, Step, badge
@@ -68,10 +68,17 @@ class StepList(RowList):
 
     KEEPS_POINTER = True
 
-    def __init__(self) -> None:
+    def __init__(self, go: Callable[[Step], object]) -> None:
+        """`go` is called with the step that was chosen."""
         super().__init__(id="steps")
         label(self, "Steps", "")
+        self._go = go
         self.current: Step = STEPS[0]
+
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        self._go(next(step for step in STEPS if step.id == event.key))
 
     def show(self, state: State, current: Step) -> None:
         """Draw badges and values."""
@@ -123,15 +130,10 @@ class TabLine(RowList):
     MARGIN = 0
     can_focus = False
 
-    class TabPicked(Message):
-        """A tab was clicked."""
-
-        def __init__(self, tab: str) -> None:
-            super().__init__()
-            self.tab = tab
-
-    def __init__(self) -> None:
+    def __init__(self, pick: Callable[[str], object]) -> None:
+        """`pick` is called with the tab that was clicked."""
         super().__init__(id="tab-line")
+        self._pick = pick
         self._ends: list[tuple[int, str]] = []
 
     def show(self, state: State, current: str) -> None:
@@ -150,4 +152,4 @@ class TabLine(RowList):
     def on_click(self, event: events.Click) -> None:
         """Show the tab that was clicked."""
         if tab := next((tab for end, tab in self._ends if event.x < end), ""):
-            self.post_message(self.TabPicked(tab))
+            self._pick(tab)

@@ -51,6 +51,13 @@ class Review(Horizontal):
         self.names, self.verdict = RowList(id="review-names", classes="pane"), RowList(id="review-verdict", classes="pane")
         self.content = RowList(id="review-content", classes="pane")
 
+    def open(self, plan: Plan, name: str = "") -> None:
+        """Take the focus, with the cursor on a name where one is given."""
+        if name:
+            self.names.cursor = name
+        self.names.focus()
+        self.find_last_run(plan)
+
     def find_last_run(self, plan: Plan) -> None:
         """Say what differs from the last run of this name; a thread looks for it."""
         in_thread(self, partial(self._find_last_run, plan))
@@ -135,7 +142,7 @@ class Review(Horizontal):
 
 
 def content_rows(name: str, text: str, width: int) -> list[Row]:
-    """A file or a command, whole: what is longer than `width` goes on below, where a mark says that it is the same line."""
+    """Return a file or a command, whole: what is longer than `width` goes on below, where a mark says that it is the same line."""
     rows: list[Row] = []
     for line in text.removesuffix("\n").split("\n"):
         first, *rest = _wrapped(line, width) if width > 0 else [line]
@@ -152,7 +159,7 @@ def _content_row(name: str, line: str) -> Row:
 
 
 def headless_line(path: Path | None) -> str:
-    """The command that starts this run without the TUI."""
+    """Return the command that starts this run without the TUI."""
     return f"dstui --headless {shlex.quote(str(path)) if path else 'PLAN.yaml   # save the Plan first: F2'}"
 
 
@@ -171,7 +178,7 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
 
 
 def _hole_rows(plan: Plan) -> list[Row]:
-    """The holes that nothing fills: the environment of the launch has no such variable."""
+    """Return the holes that nothing fills: the environment of the launch has no such variable."""
     from dstui.plan.holes import find_holes
 
     places: dict[str, list[str]] = {}
@@ -183,12 +190,12 @@ def _hole_rows(plan: Plan) -> list[Row]:
 
 
 def _write_rows(changed: ChangedScript | None) -> list[Row]:
-    """The way to a script that DeepSpeed trains, where the lines have a place in it."""
+    """Return the way to a script that DeepSpeed trains, where the lines have a place in it."""
     return [row(("→ ", "accent"), f"write {changed.name}", right=[("Enter", "dim")], key=WRITE_SCRIPT)] if changed and changed.text else []
 
 
 def _script_lines(plan: Plan, changed: ChangedScript | None) -> str:
-    """The lines that the script needs: of a plain loop a diff, under what is to be done by hand."""
+    """Return the lines that the script needs: of a plain loop a diff, under what is to be done by hand."""
     from dstui.render.code import render_code
 
     if changed is None:
@@ -236,7 +243,7 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
 
 
 def _changed_rows(plan: Plan, last: tuple[str, Plan] | None, width: int) -> list[Row]:
-    """What differs from the last run of this name."""
+    """Return what differs from the last run of this name."""
     if last is None:
         return []
     from dstui.jobs.store.plan_diff import changes

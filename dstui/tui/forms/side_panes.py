@@ -64,7 +64,7 @@ def _line(text: str, path: str, number: int, changed: bool) -> Row:
 
 
 def tokens(text: str) -> tuple[Span, ...]:
-    """A line of JSON as coloured pieces."""
+    """Return a line of JSON as coloured pieces."""
     fragments: list[Span] = []
     end = 0
     for match in _TOKEN.finditer(text):
@@ -101,11 +101,11 @@ class Checks(RowList):
             self.post_message(PathChosen(finding.path))
 
     def finding(self, key: Hashable) -> Finding | None:
-        """What a row stands for; None where it stands for none, or is gone."""
+        """Return what a row stands for; None where it stands for none, or is gone."""
         return self.findings[key.number] if isinstance(key, FindingKey) and key.number < len(self.findings) else None
 
     def to_fix(self, step: Step) -> Finding | None:
-        """The finding under the cursor while this list has the focus; else the first that has a fix, on this step if there is one."""
+        """Return the finding under the cursor while the list has the focus; else the first with a fix, of this step first."""
         if self.has_focus and (here := self.finding(self.cursor)) is not None:
             return here
         shown = [f for f in self.findings if step.pane == "form" or f.severity != "info"]  # the review tells no mere notes
@@ -118,7 +118,7 @@ def _counts(state: State) -> str:
 
 
 def check_rows(state: State, width: int) -> list[Row]:
-    """The findings as rows."""
+    """Return the findings as rows."""
     if not state.checked:
         return [row((f"{GLYPHS['unknown']} not looked at yet", "dim"))]
     if not state.findings:

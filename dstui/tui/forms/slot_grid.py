@@ -72,7 +72,7 @@ def used_of(state: State) -> dict[str, frozenset[int]]:
 
 
 def picked(state: State, host: str, column: int) -> tuple[Edit, ...]:
-    """The edits that turn a mark over: column 0 is all slots of the host, column N + 1 slot N. NotThat where nothing would be left."""
+    """Return the edits that toggle a mark: column 0 is all slots of the host, column N + 1 slot N. NotThat where none is left."""
     pool, used = pool_of(state), used_of(state)
     hosts = list(pool) if host == EVERY else [host]
     meant = {each: frozenset(range(pool[each])) if column == 0 else frozenset({column - 1} & set(range(pool[each]))) for each in hosts}
@@ -83,7 +83,7 @@ def picked(state: State, host: str, column: int) -> tuple[Edit, ...]:
 
 
 def written(state: State, pool: Mapping[str, int], chosen: Mapping[str, frozenset[int]]) -> tuple[Edit, ...]:
-    """The filter that leaves these slots, by the key that the Plan uses already, else by the shorter one; the other filters go."""
+    """Return the filter that leaves these slots, by the key that the Plan uses already, else by the shorter one; the other filters go."""
     from dstui.plan.hostfile import HostfileError, exclude_for, include_for
 
     try:
@@ -97,7 +97,7 @@ def written(state: State, pool: Mapping[str, int], chosen: Mapping[str, frozense
 
 
 def reset(_state: State, _value: Any) -> tuple[Edit, ...]:
-    """The edits after which every slot is used."""
+    """Return the edits after which every slot is used."""
     return tuple((path, UNSET) for path in FILTERS)
 
 
@@ -105,7 +105,7 @@ def reset(_state: State, _value: Any) -> tuple[Edit, ...]:
 
 
 def grid_rows(field: Field, state: State, width: int, head: Row, *, opened: bool) -> Iterable[Row]:
-    """The grid: its `head` with a sum, and where it is open a line for each host. The cursor stands on the head where that opens it."""
+    """Yield the `head` with a sum and, where the grid is open, a line per host. The head has a key where it can be opened."""
     pool, used = pool_of(state), used_of(state)
     if not pool:
         return
@@ -140,7 +140,7 @@ def _open(field: Field, pool: Mapping[str, int], used: Mapping[str, frozenset[in
 
 
 def _line(key: SlotKey, name: str, marks: Sequence[str], box: int, ranks: str) -> Row:
-    """The name, then a span for each mark: the first stands for all of the row's."""
+    """Return the name, then a span for each mark: the first stands for all of the row's."""
     kinds = set(marks)
     whole = marks[0] if len(kinds) == 1 else PARTLY if kinds else LEFT_OUT
     styles = {USED: "set", PARTLY: "warning", LEFT_OUT: "faint"}
@@ -149,7 +149,7 @@ def _line(key: SlotKey, name: str, marks: Sequence[str], box: int, ranks: str) -
 
 
 def column_at(shown: Row, x: int) -> int | None:
-    """Which mark of a row lies at this cell, counted from the beginning of its text."""
+    """Return which mark of a row lies at this cell, counted from the beginning of its text."""
     at = cell_len(shown.left[0].text)
     for column, span in enumerate(shown.left[1:]):
         if at <= x < at + cell_len(span.text):
@@ -159,7 +159,7 @@ def column_at(shown: Row, x: int) -> int | None:
 
 
 def with_cursor(shown: Row, column: int) -> Row:
-    """The row with brackets around the mark that space turns over; where there is no room for them, in another style."""
+    """Return the row with brackets around the mark that space turns over; where there is no room for them, in another style."""
     at = 1 + min(column, len(shown.left) - 2)
     mark = shown.left[at].text
     here = Span(f"[{mark.strip()}]", "pointer") if len(mark) == BOX else Span(mark, "found")

@@ -14,7 +14,7 @@ PLACES_AND_SPEED = 5
 
 
 class Memory(RowList):
-    """What is needed of GPU, RAM and NVMe, as bars."""
+    """The need of GPU, RAM and NVMe, as bars."""
 
     can_focus = False
     MARGIN = 1
@@ -53,7 +53,7 @@ class Hint(RowList):
 
 
 def hint_rows(field: Field, option: Option | None, state: State, width: int) -> list[Row]:
-    """The path, the help text, and the reason where the field is disabled."""
+    """Return the path, the help text, and the reason where the field is disabled."""
     disabled = (field.disabled(state) if field.disabled else "") or (option.disabled(state) if option and option.disabled else "")
     name = "" if field.help else field.path.removeprefix("deepspeed.")
     rows = [row((fit(name, min(len(name), width)), "name"))] if name else []

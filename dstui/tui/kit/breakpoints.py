@@ -33,12 +33,12 @@ PARTS: Final = (
 
 
 def side_width(width: int) -> int | str:
-    """The width of preview and checks on a screen of this width: what is left of it; all where they are tabs."""
+    """Return the width of preview and checks on a screen of this width: what is left of it; all where they are tabs."""
     return "1fr" if width < WIDE else max(SIDE, width - STEPS_AND_FORM)
 
 
 def shown(width: int, height: int, pane: str, tab: str, alone: bool = False) -> frozenset[str]:
-    """The ids of the parts that are on the screen; `alone`: the form takes the place of preview and checks too."""
+    """Return the ids of the parts that are on the screen; `alone`: the form takes the place of preview and checks too."""
     always = {"title-bar", "body", "footer"}
     if width < MINIMUM[0] or height < MINIMUM[1]:
         always.add("too-small")  # over all the rest, which keeps the focus and what is being typed

@@ -28,7 +28,7 @@ class Safely(LineFilter):
     """A line whose text has no control characters; those that take cells leave as many dots. A plain segment costs 0.1 µs."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's own signature
-        """The line as it goes to the terminal."""
+        """Return the line as it goes to the terminal."""
         if all(segment.text.isprintable() for segment in segments):
             return segments
         return [Segment(UNDRAWN.sub(_dots, segment.text), segment.style, segment.control) for segment in segments]
@@ -42,7 +42,7 @@ class Together(LineFilter):
         self._filters = filters
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The line after the last of them."""
+        """Return the line after the last of them."""
         for each in self._filters:
             segments = each.apply(segments, background)
         return segments
@@ -50,7 +50,7 @@ class Together(LineFilter):
 
 @lru_cache(maxsize=8)
 def together(*filters: LineFilter) -> LineFilter:
-    """One filter that does what these do, the same each time: lines remember what it made of them."""
+    """Return one filter that does what these do, the same each time: lines remember what it made of them."""
     return Together(filters)
 
 
@@ -75,7 +75,7 @@ ROWS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def _like_braille(dots: int) -> str:
-    """What looks most like a piece of a curve: where its dots are, high or low; a bar where they are both."""
+    """Return what looks most like a piece of a curve: where its dots are, high or low; a bar where they are both."""
     rows = [row for row, bits in enumerate(ROWS) if dots & sum(bits)]
     if not rows:
         return " "
@@ -86,7 +86,7 @@ LIKE.update({chr(0x2800 + dots): _like_braille(dots) for dots in range(256)})
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal is said to have no UTF-8: by its locale, by its kind (the Linux console has few glyphs), or by the user."""
+    """Return whether the terminal has no UTF-8: by its locale, its kind (the Linux console has few glyphs), or the user's word."""
     locale = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or "UTF-8"
     return "UTF" not in locale.upper() or environment.get("TERM") == "linux" or bool(environment.get("DSTUI_ASCII"))
 

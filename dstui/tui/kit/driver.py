@@ -126,11 +126,11 @@ class LastingDriver(LinuxDriver):
 
     @property
     def lost(self) -> bool:
-        """Whether the terminal is gone."""
+        """Return whether the terminal is gone."""
         return self._file.gone or self._hung_up(0)
 
     def _hung_up(self, wait: int, *others: int) -> bool:
-        """Whether the terminal ends within so many milliseconds; sooner where there is something to read in the others."""
+        """Return whether the terminal ends within so many milliseconds; sooner where there is something to read in the others."""
         watched = select.poll()
         watched.register(self.fileno, 0)  # POLLHUP is told unasked
         for other in others:

@@ -69,6 +69,7 @@ KEYS: Final = (
     KeyHint("1,2,3,4,5,6,7,8,9,0", "digit", "step", "The step with this number; on the run, the log of the rank with it.", display="1-9"),
     KeyHint("x", "fix", "fix", "Apply the fix of the finding under the cursor, or of the first; on the run, of the diagnosis.", hint=4),
     KeyHint("f5", "fix", "fix", "The same, also while typing.", ANYWHERE | TYPING, priority=True, display="F5"),
+    KeyHint("H", "recommend(1)", "hardware", "Plan for a machine that is not here, by name: 8xH100-80.", FORM | REVIEW),
     KeyHint("r", "recommend", "plans", "The plans that fit this machine, the best first; Enter takes one.", FORM | REVIEW, 7),
     KeyHint("O", "other_model", "other model", "The next of several models: forms and preview are about it then.", FORM, 6),
     KeyHint("A", "add_model", "add model", "One more model in this run, a teacher or a second one to train.", FORM),
@@ -167,17 +168,17 @@ OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter",
 
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
-    """What the table says of these panes, as a screen's bindings."""
+    """Return what the table says of these panes, as a screen's bindings."""
     return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
 
 
 def log_bindings() -> list[Binding]:
-    """What it says of the log of a job."""
+    """Return what it says of the log of a job."""
     return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
 
 
 def app_bindings() -> list[Binding]:
-    """What it says of the app itself."""
+    """Return what it says of the app itself."""
     return _bindings(key for key in KEYS if key.name in OF_THE_APP)
 
 
@@ -192,6 +193,6 @@ def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
 
 
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
-    """The keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
+    """Return the keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
     here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)

@@ -68,7 +68,7 @@ class RowList(ScrollView, can_focus=True):
         """The width is another one: what was wrapped has to be wrapped anew."""
 
         def can_replace(self, message: Message) -> bool:
-            """One is enough, whoever was resized."""
+            """Return one is enough, whoever was resized."""
             return isinstance(message, RowList.Resized)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -102,7 +102,7 @@ class RowList(ScrollView, can_focus=True):
         return [r.key for r in self.rows if r.key is not None]
 
     def index_of(self, key: Hashable) -> int | None:
-        """The line of the row with this key."""
+        """Return the line of the row with this key."""
         return next((n for n, r in enumerate(self.rows) if r.key == key), None) if key is not None else None
 
     @staticmethod
@@ -149,13 +149,13 @@ class RowList(ScrollView, can_focus=True):
             self.post_message(self.Chosen(self, self.cursor))
 
     def stands(self, key: Hashable) -> bool:
-        """Whether there still is a row with this key."""
+        """Return whether there still is a row with this key."""
         return self.index_of(key) is not None
 
     @on(Chosen)
     @on(Moved)
     def _only_what_is_there(self, event: _AtRow) -> None:
-        """What a message is about may have gone while it was on its way: then nobody else hears of it."""
+        """Stop a message about a row that has gone while the message was on its way."""
         if event.rows is self and not self.stands(event.key):
             event.stop()
 
@@ -186,7 +186,7 @@ class RowList(ScrollView, can_focus=True):
     # Painting
 
     def style_named(self, name: str) -> Style:
-        """The style of a name, on this widget's own background."""
+        """Return the style of a name, on this widget's own background."""
         if not self._styles_by_name:
             base, app = self.rich_style, self.app
             styles = palette(app.theme_variables, app.current_theme.ansi)
@@ -199,7 +199,7 @@ class RowList(ScrollView, can_focus=True):
         self._styles_by_name = {}
 
     def render_line(self, y: int) -> Strip:
-        """One line of what is in view."""
+        """Return one line of what is in view."""
         scroll_x, scroll_y = self.scroll_offset
         number, width = y + scroll_y, self.size.width
         if number >= len(self.rows):
@@ -232,7 +232,7 @@ class RowList(ScrollView, can_focus=True):
         return Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text that the mouse selected."""
+        """Return the text that the mouse selected."""
         lines = [" " * self.MARGIN + r.text for r in self.rows]
         return selection.extract("\n".join(lines)), "\n"
 

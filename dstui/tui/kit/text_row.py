@@ -50,7 +50,7 @@ Fragment: TypeAlias = str | Span | tuple[str, str]
 
 
 def row(*fragments: Fragment, right: Iterable[Fragment] = (), key: Hashable | None = None) -> Row:
-    """A row from plain strings and (text, style) pairs."""
+    """Return a row from plain strings and (text, style) pairs."""
     return Row(spans(fragments), spans(right), key)
 
 

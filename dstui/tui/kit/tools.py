@@ -93,7 +93,7 @@ class Latest(Generic[T]):
             return self._changed.wait_for(lambda: self.closed, seconds)
 
     def newer(self, thing: T) -> T:
-        """What was put since this was taken; else this."""
+        """Return what was put since this was taken; else this."""
         with self._changed:
             return self._held.pop() if self._held else thing
 

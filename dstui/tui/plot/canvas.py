@@ -32,7 +32,7 @@ class Canvas(PlotextPlot):
         self.refresh()
 
     def render(self) -> Text:
-        """The picture in the colours of the theme."""
+        """Return the picture in the colours of the theme."""
         self._set()
         drawn = super().render()
         assert isinstance(drawn, Text)

@@ -24,7 +24,7 @@ RANK_STYLES = ("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "rank 5", "rank
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How the numbers are looked at."""
+    """The settings of a plot."""
 
     name: str = "loss"
     each: bool = False
@@ -77,14 +77,14 @@ class Picture:
     """Values that a logarithm has no place for."""
 
     def side(self, x: float) -> Literal["left", "right"]:
-        """Which end of a text stands at `x`, so that all of it is seen."""
+        """Return which end of a text stands at `x`, so that all of it is seen."""
         return "right" if x > (self.x.low + self.x.high) / 2 else "left"
 
 
 def picture(
     history: MetricSeries, view: View, cells: tuple[int, int], say: Callable[[str, float], str], other: MetricSeries | None = None
 ) -> Picture:
-    """A metric of a run (and of another run) over the steps, for a plot of so many cells. `say` tells a value as a person does."""
+    """Return a metric of a run (and of another run) over the steps, for a plot of so many cells. `say` tells a value as a person does."""
     sketch = _Sketch(view, 2 * max(cells[0], 20))
     curves = history.curves(view.name, each=view.each)
     last = max((curve.attempt for curve in curves), default=1)
@@ -179,7 +179,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def decades(low: float, high: float, most: int) -> list[float]:
-    """The logarithms of round numbers between two of them: of 1, 2 and 5 times the powers of ten, as many as there is room for."""
+    """Return the logarithms of round numbers between two of them: of 1, 2 and 5 times the powers of ten, as many as there is room for."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     for factors in ((1, 2, 5), (1, 3), (1,)):
         found = [power + math.log10(factor) for power in powers for factor in factors if low <= power + math.log10(factor) <= high]

@@ -53,7 +53,7 @@ class Plot(Over[None]):
         """More of the numbers was read."""
 
         def can_replace(self, message: Message) -> bool:
-            """One picture is enough."""
+            """Return one picture is enough."""
             return isinstance(message, Plot.Grown)
 
     def __init__(self, history: MetricSeries, headline: Callable[[], Row]) -> None:
@@ -247,7 +247,7 @@ class OtherRun(Dialog):
         self.call_later(self._show, rows or [row(("There is no other run yet.", "dim"))])
 
     def _row(self, folder: JobFolder) -> Row:
-        """A run with its state; of another project with its folder too."""
+        """Return a run with its state; of another project with its folder too."""
         status = folder.read_status()
         place = "" if folder.begun_in == self._but.begun_in else f"{sanitise(folder.begun_in)}  "
         return row(folder.name, right=[(place, "faint"), (status.state if status else "", "dim")], key=str(folder.path))

@@ -33,7 +33,7 @@ WHOLE = "whole"
 
 
 def why_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
-    """What matters most: the cause and whose it was, the lines that show it, what else happened, the next steps."""
+    """Return what matters most: the cause and whose it was, the lines that show it, what else happened, the next steps."""
     rows = [Row(line.left, line.right, WHOLE if number == 0 else None) for number, line in enumerate(_headline(diagnosis, width))]
     rows += [evidence_row(line, width) for line in diagnosis.evidence[:EVIDENCE]]
     rows += [*_others(diagnosis, width), *_fixes(diagnosis, width, FIXES)]
@@ -65,7 +65,7 @@ def waiting_rows(hang: str, grouped: tuple[str, ...], width: int) -> list[Row]:
 
 
 def stack_rows(found: Sequence[Stack], width: int) -> list[Row]:
-    """Where each rank is: first what follows from it, then the frames, those at the same place together."""
+    """Return where each rank is: first what follows from it, then the frames, those at the same place together."""
     from dstui.jobs.watch.hang_analysis import grouped
     from dstui.jobs.watch.stacks import report
 
@@ -75,14 +75,14 @@ def stack_rows(found: Sequence[Stack], width: int) -> list[Row]:
 
 
 def evidence_row(line: Evidence, width: int) -> Row:
-    """One line of a log that shows the cause; its key is the evidence itself."""
+    """Return one line of a log that shows the cause; its key is the evidence itself."""
     where = f"{Path(line.file).name}:{line.line}  "
     text = line.text.strip()
     return row("  ", (where, "dim"), fit(text, max(min(len(text), width - len(where) - 2), 8)), key=line)
 
 
 def label_of(diagnosis: Diagnosis) -> str:
-    """The frame's second label: the cause's name, how sure, and the key for the rest."""
+    """Return the frame's second label: the cause's name, how sure, and the key for the rest."""
     if not diagnosis.found:
         return "unknown   d all of it"
     from dstui.diagnosis.wording import SURE
@@ -116,7 +116,7 @@ def _could_be(diagnosis: Diagnosis, width: int) -> list[Row]:
 
 
 def _fixes(diagnosis: Diagnosis, width: int, most: int) -> list[Row]:
-    """The ways out; the first that edits the Plan has its key."""
+    """Return the ways out; the first that edits the Plan has its key."""
     key = next((fix for fix in diagnosis.fixes if fix.patch), None)
     rows: list[Row] = []
     for fix in diagnosis.fixes[:most] if key is None or key in diagnosis.fixes[:most] else (*diagnosis.fixes[: most - 1], key):
@@ -141,7 +141,7 @@ class DiagnosisPane(RowList):
     """The reason. Not seen while there is nothing to explain."""
 
     class Diagnosed(Message):
-        """Why a job ended, as far as that was known at a moment."""
+        """The diagnosis of a job, as far as it was known at a moment."""
 
         def __init__(self, folder: JobFolder, moment: Moment, diagnosis: Diagnosis) -> None:
             super().__init__()
@@ -165,7 +165,7 @@ class DiagnosisPane(RowList):
             self.set_timer(WARM_UP, lambda: in_thread(self, _load))
 
     def update(self, follower: Follower, hang: Hang | None) -> None:
-        """What was seen of the job: asks why it ended as soon as that can be known."""
+        """Take over the state of the job, and ask why it ended as soon as that can be known."""
         from dstui.logs.log_folder import FINAL
 
         ended = follower.state in FINAL
@@ -185,13 +185,13 @@ class DiagnosisPane(RowList):
             self._draw()
 
     def stand(self, grouped: tuple[str, ...]) -> None:
-        """Where the ranks are, now that somebody has looked."""
+        """Show where the ranks are, once their stacks were read."""
         self.grouped = grouped
         self._draw()
 
     @property
     def fix(self) -> Fix | None:
-        """What the diagnosis would change in the Plan, if anything."""
+        """Return what the diagnosis would change in the Plan, if anything."""
         return next((fix for fix in self.diagnosis.fixes if fix.patch), None) if self.diagnosis is not None else None
 
     def _diagnose(self, folder: JobFolder, moment: Moment) -> None:

@@ -33,7 +33,7 @@ def short_names(hosts: Mapping[int, str]) -> dict[int, str]:
 
 
 def _if_distinct(names: list[str], shorter: list[str]) -> list[str]:
-    """The shorter ones, where they still tell the hosts apart."""
+    """Return the shorter ones, where they still tell the hosts apart."""
     return shorter if len(set(shorter)) == len(set(names)) else names
 
 
@@ -46,7 +46,7 @@ def _common_domain(names: list[str]) -> str:
 
 
 def end_of(name: str, width: int = LONGEST) -> str:
-    """A name in at most so many cells: its end, where the number is."""
+    """Return a name in at most so many cells: its end, where the number is."""
     if cell_len(name) <= width:
         return name
     end = name
@@ -108,7 +108,7 @@ class HostLine(NamedTuple):
 def host_lines(
     cells: Sequence[Cell], contacts: Mapping[str, HostStatus], now: float, usage: Mapping[int, Usage] | None = None
 ) -> list[HostLine]:
-    """The hosts, the worst first, then in the order of their ranks.
+    """Return the hosts, the worst first, then in the order of their ranks.
 
     `contacts`: what the supervisor says of each host. `now`: seconds since the epoch.
     """
@@ -131,7 +131,7 @@ def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
 
 
 def _evaluated(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:
-    """The line with its word. `lead`: the furthest step of all hosts; `newest`: seconds since the last line of any."""
+    """Return the line with its word. `lead`: the furthest step of all hosts; `newest`: seconds since the last line of any."""
     if contact is not None and contact.state == "unreachable":
         lasting = f" for {seconds_text(now - contact.since)}" if contact.since is not None else ""
         return line._replace(word="unreachable", says=f"unreachable{lasting}{_because(contact)}")
@@ -152,7 +152,7 @@ def _place(word: str) -> int:
 
 
 def _says(line: HostLine, word: str, contact: HostStatus | None) -> str:
-    """The word, with the ranks that it is about where it is not about all, and with what explains it."""
+    """Return the word, with the ranks that it is about where it is not about all, and with what explains it."""
     if not line.ranks:
         code = f" (exit status {contact.exit_code})" if contact is not None and contact.exit_code else ""
         return f"{word}{code}{_because(contact)}"
@@ -183,7 +183,7 @@ def seconds_text(seconds: float) -> str:
 
 
 class Columns(NamedTuple):
-    """How wide the parts of all lines are, in cells, so that they stand under each other."""
+    """The widths of the columns of all lines, in cells."""
 
     name: int
     numbers: int
@@ -200,7 +200,7 @@ class Columns(NamedTuple):
 
 
 def host_row(line: HostLine, columns: Columns, width: int, *, opened: bool = False) -> Row:
-    """A host's line, `width` cells wide. `opened`: its ranks stand below it."""
+    """Return a host's line, `width` cells wide. `opened`: its ranks stand below it."""
     glyph, style = HOST_GLYPH.get(line.word, ("·", "dim"))
     spans = [Span(f" {glyph} ", style), Span(f"{fit(line.name, columns.name)}  ", "title" if opened else "")]
     if not opened:
@@ -212,7 +212,7 @@ def host_row(line: HostLine, columns: Columns, width: int, *, opened: bool = Fal
 
 
 def _ranks(line: HostLine, columns: Columns) -> list[Span]:
-    """The numbers of its ranks, and a glyph for each; counts where they are many."""
+    """Return the numbers of its ranks, and a glyph for each; counts where they are many."""
     if columns.ranks > DOTS:
         return counts(line.ranks)
     dots = [Span(*GLYPH.get(cell.word, ("·", "dim"))) for cell in line.ranks]
@@ -224,7 +224,7 @@ def _numbers(line: HostLine) -> str:
 
 
 def _facts(line: HostLine, opened: bool) -> Iterable[str]:
-    """Its step, when it said something last, and what it uses."""
+    """Yield its step, when it said something last, and what it uses."""
     if step := steps_text(line.ranks):
         yield f"{step}  "
     if line.age is not None and line.word == "unreachable":
@@ -236,7 +236,7 @@ def _facts(line: HostLine, opened: bool) -> Iterable[str]:
 
 
 def _cut(spans: Iterable[Span], width: int) -> Iterable[Span]:
-    """As much as fits."""
+    """Yield as much as fits."""
     left = width
     for span in spans:
         needed = cell_len(span.text)
@@ -258,7 +258,7 @@ def waited_for(lines: Sequence[HostLine]) -> str:
 
 
 def host_choices(lines: Sequence[HostLine], text: str, width: int) -> list[Row]:
-    """The hosts with this text in their name, to choose from: the key of a row is its host's name, ALL_HOSTS leads back to all."""
+    """Return the hosts with this text in their name, to choose from: the key of a row is its host's name, ALL_HOSTS leads back to all."""
     columns = Columns.of(lines, width)
     found = [replace(host_row(line, columns, width), key=line.name) for line in lines if text.strip().lower() in line.name.lower()]
     return found if text.strip() else [row(("all hosts", "accent"), key=ALL_HOSTS), *found]

@@ -45,7 +45,7 @@ class JobLog:
         self._open()
 
     def show_hosts(self, hosts: Mapping[int, str]) -> None:
-        """Where each rank is: where there are several hosts, each line says it."""
+        """Take over the host of each rank; of several hosts, each line names its own."""
         if hosts != self.hosts:
             self.hosts = hosts
             several = len(set(hosts.values())) > 1
@@ -180,7 +180,7 @@ class JobLog:
         return None if isnan(time) else time
 
     def visible_text(self) -> str:
-        """What is in view, for the clipboard."""
+        """Return what is in view, for the clipboard."""
         top = self.view.lines.first + self.view.scroll_offset.y
         return "\n".join(self.view.lines.line(n).text for n in range(top, min(top + self.view.size.height, self.view.lines.end)))
 
@@ -192,7 +192,7 @@ class JobLog:
 
     @property
     def subtitle(self) -> str:
-        """How many lines, what was found, and whether the end is followed."""
+        """Return how many lines, what was found, and whether the end is followed."""
         where = "following" if self.view.follow else f"▼ {self.view.unseen:,} new, f follows" if self.view.unseen else "f follows"
         return "  ".join(filter(None, (self.filter_error and f"✖ {self.filter_error}", self._count_words(), self._search_words(), where)))
 

@@ -188,7 +188,7 @@ class JobView(Vertical):
         self.job_log.draw()
 
     def _note(self, job: WatchedJob) -> str:
-        """What stands in the head in place of the job's folder."""
+        """Return what stands in the head in place of the job's folder."""
         if job.stopping is not None:
             return stop_stage(job.stopping)
         if job.follower.unheard:
@@ -204,7 +204,7 @@ class JobView(Vertical):
     # Which lines of the log
 
     def choose(self, **changes: Any) -> None:
-        """Which lines of the log are shown: see Filter."""
+        """Show other lines of the log: see Filter."""
         if self.job is not None:
             self.job_log.choose(**changes)
             self.draw()
@@ -231,7 +231,7 @@ class JobView(Vertical):
         self.choose(rank=None, host=None, least=ALL, query=LineQuery())
 
     def action_level(self) -> None:
-        """How bad a line must be to be shown."""
+        """Go to the next level that a line must have to be shown."""
         self.choose(least=self.job_log.filter.next_level)
 
     def action_dedup(self) -> None:
@@ -283,7 +283,7 @@ class JobView(Vertical):
 
 
 def job_row(folder: JobFolder, status: JobStatus) -> Row:
-    """A line of the list of jobs."""
+    """Return a line of the list of jobs."""
     from dstui.jobs.store.records import STATE_GLYPHS
 
     state = status.state

@@ -42,7 +42,7 @@ class LiveBar(NamedTuple):
 
 
 def live_bars(ranks: Mapping[int, RankView]) -> list[list[LiveBar]]:
-    """The distinct bars, each with the ranks that draw it, the one that is furthest behind first."""
+    """Return the distinct bars, each with the ranks that draw it, the one that is furthest behind first."""
     groups: dict[tuple[str, str], list[LiveBar]] = {}
     for number, view in sorted(ranks.items()):
         if view.state == "started" and view.live_is_bar and view.live.strip():
@@ -52,7 +52,7 @@ def live_bars(ranks: Mapping[int, RankView]) -> list[list[LiveBar]]:
 
 
 def read_bar(rank: int, text: str) -> LiveBar:
-    """A bar as tqdm draws it, with or without a name; any other text that is drawn over is its own name, whatever its digits."""
+    """Return a bar as tqdm draws it, with or without a name; any other text that is drawn over is its own name, whatever its digits."""
     match = BAR.match(text)
     if match is None:
         return LiveBar(rank, (text.translate(DIGITS), ""), text)
@@ -66,7 +66,7 @@ def _number(count: str) -> float:
 
 
 def bar_rows(groups: Sequence[Sequence[LiveBar]], width: int) -> list[Row]:
-    """A row for each of the first bars: `×16 Epoch 1  49 %  148/300`."""
+    """Return a row for each of the first bars: `×16 Epoch 1  49 %  148/300`."""
     rows = [_row(group, width) for group in groups[:MOST]]
     if len(groups) > MOST:
         rows[-1] = Row(rows[-1].left, (Span(f"+{len(groups) - MOST} more", "dim"),))

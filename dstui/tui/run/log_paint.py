@@ -23,7 +23,7 @@ def painted(runs: Iterable[Run], base: Style, theme: TerminalTheme) -> list[Segm
 
 @lru_cache(maxsize=1024)
 def style_of(paint: Paint, behind: Color | None, theme: TerminalTheme) -> Style:
-    """The style on this background. Colours that would hide the text are left out."""
+    """Return the style on this background. Colours that would hide the text are left out."""
     colour, ground = _color(paint.colour), _color(paint.ground)
     if colour is not None and _near(colour, ground or behind, theme):
         colour = ground = None
@@ -52,7 +52,7 @@ def _near(colour: Color, behind: Color | None, theme: TerminalTheme) -> bool:
 
 
 def highlighted(segments: Iterable[Segment], spans: Sequence[tuple[int, int]], found: Style) -> list[Segment]:
-    """The segments with another style over these places (in characters, ascending)."""
+    """Return the segments with another style over these places (in characters, ascending)."""
     made, start, next_span = [], 0, 0
     for text, style, _ in segments:
         end, at = start + len(text), start

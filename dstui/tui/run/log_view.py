@@ -94,7 +94,7 @@ class LogView(RowList):
 
     @property
     def unseen(self) -> int:
-        """How many lines arrived since following stopped."""
+        """Return how many lines arrived since following stopped."""
         return 0 if self.follow else self.lines.end - self._end_shown
 
     def follow_end(self) -> None:
@@ -143,7 +143,7 @@ class LogView(RowList):
             self._home = True
 
     def stands(self, key: Hashable) -> bool:
-        """Whether the log has a line of this number; the oldest may have been left out meanwhile."""
+        """Return whether the log has a line of this number; the oldest may have been left out meanwhile."""
         return isinstance(key, int) and self.lines.first <= key < self.lines.end
 
     def action_choose(self) -> None:
@@ -173,7 +173,7 @@ class LogView(RowList):
     # Painting
 
     def render_line(self, y: int) -> Strip:
-        """One line of what is in view."""
+        """Return one line of what is in view."""
         scroll_x, scroll_y = self.scroll_offset
         number, width = self.lines.first + scroll_y + y, self.size.width
         if number >= self.lines.end:
@@ -203,7 +203,7 @@ class LogView(RowList):
         return highlighted(segments, [match.span() for match in self.search.expression.finditer(line.text)], self.style_named("found"))
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text that the mouse selected, of what is kept."""
+        """Return the text that the mouse selected, of what is kept."""
         height = self.lines.end - self.lines.first
         top = selection.start.y if selection.start else 0
         bottom = min(selection.end.y if selection.end else height - 1, height - 1)

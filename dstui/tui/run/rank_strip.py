@@ -28,13 +28,13 @@ INDENT = 4
 
 
 class Selection(NamedTuple):
-    """Whose log is shown: a rank's, a host's, or that of all."""
+    """The rank or host whose log is shown; neither: all of them."""
 
     rank: int | None = None
     host: str | None = None
 
     def among(self, ranks: Mapping[int, RankView]) -> dict[int, RankView]:
-        """Those of several ranks whose log is shown; none where it is that of one rank."""
+        """Return those of several ranks whose log is shown; none where it is that of one rank."""
         return {number: view for number, view in ranks.items() if self.rank is None and self.host in (None, view.host)}
 
 
@@ -49,7 +49,7 @@ class StripLine(NamedTuple):
 
 
 def strip(cells: Sequence[Cell], hosts: Sequence[HostLine], width: int, most: int, at: Selection) -> list[StripLine]:
-    """At most so many lines; of the host that is looked at, or whose rank is, the ranks are seen."""
+    """Return at most so many lines; of the host that is looked at, or whose rank is, the ranks are seen."""
     if len(hosts) < 2:
         return _of_one_host(cells, width, most, at.rank)
     here = next((line for line in hosts if line.name == at.host or any(cell.rank == at.rank for cell in line.ranks)), None)
@@ -77,7 +77,7 @@ def _of_one_host(cells: Sequence[Cell], width: int, most: int, rank: int | None)
 
 
 def _cells(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
-    """A cell for each; none where they need more lines."""
+    """Return a cell for each; none where they need more lines."""
     for cell in _widths(cells):
         if len(cells) <= most * max((width - indent) // cell, 0):
             return _in_lines(cells, width, cell, rank, indent)
@@ -85,13 +85,13 @@ def _cells(cells: Sequence[Cell], width: int, most: int, rank: int | None, inden
 
 
 def _some(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
-    """Those that are worst off, as many as there is room for."""
+    """Return those that are worst off, as many as there is room for."""
     tight = _widths(cells)[-1]
     return _in_lines(worst_first(cells)[: most * max(width // tight, 1)], width, tight, rank, indent)[:most]
 
 
 def _widths(cells: Sequence[Cell]) -> tuple[int, ...]:
-    """How wide the cells of a job may be, the most telling first."""
+    """Return how wide the cells of a job may be, the most telling first."""
     tight = TIGHT + any(cell.rank > 99 for cell in cells)  # a number of three digits takes the blank between two cells
     return (FULL, WIDE, tight) if len(cells) <= MANY else (tight,)
 
@@ -112,7 +112,7 @@ def _line(cells: Sequence[Cell], cell: int, rank: int | None, indent: int) -> St
 
 
 def _more(left: Sequence[HostLine]) -> Row:
-    """The hosts for which there is no line: how many, how the worst of them are, and what their ranks do."""
+    """Return the hosts for which there is no line: how many, how the worst of them are, and what their ranks do."""
     ranks = [cell for line in left for cell in line.ranks]
     odd = [f"{n:,} {word}  " for word in HOST_WORST[:7] if (n := sum(line.word == word for line in left))]
     ends = [Span(text, "warning") for text in odd]

@@ -116,7 +116,7 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
 
 
 def losses_by_model(follower: Follower) -> dict[str, float]:
-    """The last loss of each of several models, as a script prints it (`student_loss 2.1`), where it prints none of the whole."""
+    """Return the last loss of each of several models, as a script prints it (`student_loss 2.1`), where it prints none of the whole."""
     from dstui.plan.patterns import METRICS
 
     latest = follower.latest
@@ -125,7 +125,7 @@ def losses_by_model(follower: Follower) -> dict[str, float]:
 
 
 def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
-    """What the ranks use, and what their lines tell beside the loss: the Plan's own numbers first."""
+    """Return what the ranks use, and what their lines tell beside the loss: the Plan's own numbers first."""
     from dstui.jobs.watch.summary import value_text
     from dstui.jobs.watch.usage import together
     from dstui.plan.patterns import METRICS
@@ -164,7 +164,7 @@ REPORTED = (
 
 
 def fitting(facts: Sequence[Fact], width: int) -> Row:
-    """As many of them as fit, in their order."""
+    """Return as many of them as fit, in their order."""
     kept = list(facts)
     while len(kept) > 1 and sum(fact.width for fact in kept) + GAP * (len(kept) - 1) > width:
         kept.remove(max(reversed(kept), key=lambda fact: fact.place))
@@ -179,7 +179,7 @@ def _joined(facts: Iterable[Fact]) -> Iterable[Span]:
 
 
 def stop_stage(seconds: float) -> str:
-    """Where a stop has got to: what was asked, and what comes next, and when."""
+    """Return where a stop has got to: what was asked, and what comes next, and when."""
     from dstui.jobs.supervisor.escalation import STEP
 
     rungs = ("asked the ranks to end", "SIGTERM to every process of the job", "SIGKILL to whatever is left", "looking for what is left")
@@ -196,7 +196,7 @@ def clock(seconds: float | None) -> str:
 
 
 def si(value: float) -> str:
-    """A rate in three digits: 41.2k."""
+    """Return a rate in three digits: 41.2k."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{value / limit:.3g}{unit}"

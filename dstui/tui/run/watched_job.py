@@ -51,21 +51,21 @@ class WatchedJob:
             self.sampler.close()
 
     def poll(self) -> list[Event]:
-        """What happened since the last look."""
+        """Return what happened since the last look."""
         return self.follower.poll()
 
     def news(self) -> str | None:
-        """A sentence where ranks have begun to hang, or go on again, since the last call."""
+        """Return a sentence where ranks have begun to hang, or go on again, since the last call."""
         return self._watch.news(self.follower.ranks, time.time())
 
     @property
     def hang(self) -> Hang | None:
-        """Who waits for whom now."""
+        """Return who waits for whom now."""
         return self._watch.hang
 
     @property
     def name(self) -> str:
-        """What the job's folder is called."""
+        """Return what the job's folder is called."""
         return self.folder.path.name
 
     @property
@@ -75,12 +75,12 @@ class WatchedJob:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether it has not ended."""
         return self.state not in FINAL
 
     @property
     def stoppable(self) -> bool:
-        """Whether anything of it may be left: it has not ended, or a host could not be asked."""
+        """Return whether anything of it may be left: it has not ended, or a host could not be asked."""
         return self.alive or any(host.state != "ended" for host in self.follower.hosts.values())
 
     @property
@@ -90,7 +90,7 @@ class WatchedJob:
 
     @property
     def usage(self) -> Mapping[int, Usage]:
-        """What each rank uses, as far as that can be seen."""
+        """Return what each rank uses, as far as that can be seen."""
         return self.sampler.latest if self.sampler is not None else {}
 
     @property

@@ -17,7 +17,7 @@ from dstui.tui.session.state import State
 
 
 class Service(Protocol):
-    """What the app starts after the first frame, tells of every change of the state, and closes at its end."""
+    """A background service: started after the first frame, told of every change of the state, closed at the end."""
 
     def start(self, state: State) -> None:
         """Begin, with the state as it is."""

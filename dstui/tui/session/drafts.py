@@ -47,12 +47,12 @@ class Draft:
 
     @property
     def file(self) -> Path:
-        """Where this session's draft lies."""
+        """Return where this session's draft lies."""
         return drafts_folder() / f"{self.host}-{self.pid}-{self.ticks}.json"
 
     @property
     def left_behind(self) -> bool:
-        """Whether the session is over; of another host (a shared home) that cannot be known, and is taken to be so."""
+        """Return whether the session is over; of another host (a shared home) that cannot be known, and is taken to be so."""
         return self.host != socket.gethostname() or _ticks(self.pid) != self.ticks
 
     def keep(self) -> None:
@@ -72,24 +72,24 @@ class Draft:
 
 
 def drafts_folder() -> Path:
-    """Where the drafts of all sessions of this user lie."""
+    """Return where the drafts of all sessions of this user lie."""
     from platformdirs import user_state_path
 
     return user_state_path("dstui") / "drafts"
 
 
 def document_of(plan: Plan, path: Path | None) -> str:
-    """The name of a document over sessions: its file, or, as long as it has none, what it was made from and in which folder."""
+    """Return the name of a document over sessions: its file, or, as long as it has none, what it was made from and in which folder."""
     return str(path.absolute()) if path is not None else f"{Path(plan.source).absolute()} in {Path.cwd()}"
 
 
 def unnamed_here(document: str) -> bool:
-    """Whether a document has no file yet and was begun in this folder."""
+    """Return whether a document has no file yet and was begun in this folder."""
     return document.endswith(f" in {Path.cwd()}")
 
 
 def left_behind() -> list[Draft]:
-    """The drafts of sessions that are over, the newest first. What cannot be read is passed over."""
+    """Return the drafts of sessions that are over, the newest first. What cannot be read is passed over."""
     import json
 
     found = []

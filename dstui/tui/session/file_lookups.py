@@ -38,11 +38,11 @@ class ScriptOf:
 
     @classmethod
     def of(cls, plan: Plan) -> ScriptOf:
-        """The one of this Plan."""
+        """Return the one of this Plan."""
         return cls(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
 
     def resolve(self) -> ScriptFacts | NoScript | None:
-        """What the script says of itself; None where there is nothing to look into."""
+        """Return what the script says of itself; None where there is nothing to look into."""
         from dstui.documents.open import script_facts
 
         return script_facts(self.folder, self.script, self.module)
@@ -52,7 +52,7 @@ class Lookup(Protocol):
     """One look. Equal looks see the same, as long as nobody changes it."""
 
     def resolve(self) -> Any:
-        """What is there; None where nothing can be said. Blocks as long as the disk does; never raises."""
+        """Return what is there; None where nothing can be said. Blocks as long as the disk does; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class PoolOf:
 
     @classmethod
     def of(cls, plan: Plan) -> PoolOf:
-        """Those of this Plan; an empty path where it names no hostfile."""
+        """Return those of this Plan; an empty path where it names no hostfile."""
         return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "", tuple((allocation_of(plan) or {}).items()))
 
     def resolve(self) -> dict[str, int] | HostfileProblem | None:
-        """The hosts, or why the hostfile gives none; None where there is neither."""
+        """Return the hosts, or why the hostfile gives none; None where there is neither."""
         return pool_in(Path(self.path)) if self.path else dict(self.allocated) or None
 
 
@@ -81,11 +81,11 @@ class EnvFilesOf:
 
     @classmethod
     def of(cls, plan: Plan) -> EnvFilesOf:
-        """Those of this Plan."""
+        """Return those of this Plan."""
         return cls(plan.place(plan.job.workdir), plan.cluster.env_file)
 
     def resolve(self) -> EnvFiles:
-        """What they hold."""
+        """Return what they hold."""
         return env_files_in(self.workdir, self.name)
 
 
@@ -98,7 +98,7 @@ class WrittenIn:
 
     @classmethod
     def of(cls, plan: Plan) -> WrittenIn:
-        """The folder of this Plan."""
+        """Return the folder of this Plan."""
         return cls(plan.base, tuple(plan.models))
 
     def resolve(self) -> dict[str, str]:
@@ -122,16 +122,16 @@ class StaleLocksIn:
 
     @classmethod
     def of(cls, plan: Plan) -> StaleLocksIn:
-        """The folder of this Plan."""
+        """Return the folder of this Plan."""
         return cls(str(folder_of(plan)))
 
     def resolve(self) -> tuple[Path, ...]:
-        """Those that no process here holds."""
+        """Return those that no process here holds."""
         return stale_locks(Path(self.folder))
 
 
 def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
-    """What the last looks have found around a Plan, as `dstui.assess` wants it."""
+    """Return what the last looks have found around a Plan, as `dstui.assess` wants it."""
     asked = FactsOf.of(plan)
     found = lookups.get(asked) if asked.on_disk or not lookups else asked.resolve()  # a bare number needs no file
     return Facts(

@@ -25,7 +25,7 @@ QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """What was found, the likeliest first."""
+    """The files to start from, the likeliest first."""
 
     scripts: tuple[Script, ...]
     documents: tuple[str, ...]
@@ -74,7 +74,7 @@ def _scripts() -> Iterator[Script]:
 
 
 def _chosen(name: str) -> list[Script]:
-    """The script that was named, whatever stands in it."""
+    """Return the script that was named, whatever stands in it."""
     with suppress(FileProblem):
         text = read_text(Path(name)) if name else ""
         return [replace(script_named(name, text), model=_model_in(text))] if name else []
@@ -82,14 +82,14 @@ def _chosen(name: str) -> list[Script]:
 
 
 def _model_in(text: str) -> str:
-    """The first model that a script names, of those that dstui knows."""
+    """Return the first model that a script names, of those that dstui knows."""
     from dstui.forecast.presets import preset
 
     return next((name for name in QUOTED.findall(text) if preset(name)), "")
 
 
 def is_like_a_plan(path: Path) -> bool:
-    """Whether a file is a Plan, a ds_config.json or an accelerate YAML, judged by its text."""
+    """Return whether a file is a Plan, a ds_config.json or an accelerate YAML, judged by its text."""
     try:
         text = read_text(path)
     except FileProblem:

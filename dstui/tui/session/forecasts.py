@@ -30,7 +30,7 @@ class Outlook:
 
     @cached_property
     def choices(self) -> Mapping[Choice, Forecast]:
-        """What each stage and offload would need, and each answer of the steps of stage and offload; empty for several models."""
+        """Return what each stage and offload would need, and each answer of the steps of stage and offload; empty for several models."""
         setup = self.forecast.setup
         if setup is None or not isinstance(self.facts, ModelFacts):
             return {}
@@ -40,5 +40,5 @@ class Outlook:
         return table(self.plan, self.facts, self.machine, self.pool, measured=self._measured, choices=(*CHOICES, *own))
 
     def recommended(self) -> RankedPlans:
-        """The plans that fit, the best first. Takes some tens of milliseconds: for a thread."""
+        """Return the plans that fit, the best first. Takes some tens of milliseconds: for a thread."""
         return recommend(self.plan, self.facts, self.machine, self.pool, measured=self._measured)

@@ -44,7 +44,7 @@ class HostSource:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What was found."""
+    """The places that name hosts, and the variables that matter."""
 
     sources: tuple[HostSource, ...] = ()
     variables: tuple[str, ...] = ()

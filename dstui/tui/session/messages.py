@@ -34,7 +34,7 @@ class GpusRefreshed(Message):
 
 @dataclass(eq=False)
 class LookupsDone(Message):
-    """What lies on disk around the Plan."""
+    """The files around the Plan were looked up."""
 
     lookups: Mapping[Lookup, Any]
 
@@ -96,7 +96,7 @@ class FixApplied(Message):
 
 @dataclass(eq=False)
 class StacksRead(Message):
-    """Where the ranks of a job are in their code; empty where none runs."""
+    """The stacks of a job's ranks were read; empty where none runs."""
 
     folder: JobFolder
     stacks: list[Stack]

@@ -34,7 +34,7 @@ class FactsOf:
 
     @classmethod
     def of(cls, plan: Plan) -> FactsOf:
-        """The one of this Plan; without models where it names none."""
+        """Return the one of this Plan; without models where it names none."""
         if not plan.models:
             alone = plan.model
             given = alone is not None and (alone.source is not None or alone.params is not None)
@@ -44,30 +44,30 @@ class FactsOf:
 
     @property
     def on_disk(self) -> bool:
-        """Whether a file has to be read for it."""
+        """Return whether a file has to be read for it."""
         return any(one.source for one in self.models)
 
     def resolve(self) -> Facts | None:
-        """What the files say, or a bare number; None where the Plan names no model."""
+        """Return what the files say, or a bare number; None where the Plan names no model."""
         found = {one.name: _facts(one, self.base) for one in self.models}
         return found.get("", found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOf:
-    """What runs of a model took, and how fast machines are, as far as it was measured."""
+    """A look-up of what was measured: runs of a model, and rates of machines."""
 
     model: str
 
     @classmethod
     def of(cls, plan: Plan) -> MeasuredOf:
-        """The one of this Plan."""
+        """Return the one of this Plan."""
         from dstui.facts.measured import model_key
 
         return cls(model_key(plan))
 
     def resolve(self) -> Measured:
-        """What is kept in the user's folders."""
+        """Return what is kept in the user's folders."""
         from dstui.facts.measured import read_measured
 
         return read_measured(self.model)
@@ -82,7 +82,7 @@ def _facts(one: Named, base: str) -> ModelFacts:
 
 @lru_cache(maxsize=16)
 def _remembered(source: str | None, params: float | None, base: str, _changed: int) -> ModelFacts:
-    """What was worked out for a model is kept in its facts, so the same files have the same facts."""
+    """Return what was worked out for a model is kept in its facts, so the same files have the same facts."""
     from dstui.facts.model_files import read_model
 
     return read_model(source, params, base)
@@ -107,12 +107,12 @@ class ModelConfigsOf:
 
     @classmethod
     def of(cls, plan: Plan) -> ModelConfigsOf:
-        """The one of this Plan."""
+        """Return the one of this Plan."""
         models = {name: plan.focused_on(name).model for name in plan.configurations}
         return cls(plan.base, tuple((name, model.source if model else None) for name, model in models.items()))
 
     def resolve(self) -> dict[str, Mapping[str, Any] | None]:
-        """What stands in each; None for a model that is not on this machine."""
+        """Return what stands in each; None for a model that is not on this machine."""
         from dstui.facts.model_files import model_config
 
         return {name: model_config(source, self.base) for name, source in self.sources}

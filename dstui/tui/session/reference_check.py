@@ -92,7 +92,7 @@ class ReferenceCheck:
 
 
 def verdict_on(child: ReferenceChecker, plan: Plan, ranks: int | None) -> ReferenceVerdict:
-    """The verdict on a Plan: of several models' configurations on the first that is refused, else on the last."""
+    """Return the verdict on a Plan: of several models' configurations on the first that is refused, else on the last."""
     for config in plan.configurations.values():
         verdict = child.validate(plain(config, plan.job.integration != "deepspeed"), ranks)
         if not verdict.ok:
@@ -101,7 +101,7 @@ def verdict_on(child: ReferenceChecker, plan: Plan, ranks: int | None) -> Refere
 
 
 def plain(config: Mapping[str, Any], filled: bool) -> dict[str, Any]:
-    """The configuration as DeepSpeed's parser would see it. `filled`: by a reader who replaces every "auto" before."""
+    """Return the configuration as DeepSpeed's parser would see it. `filled`: by a reader who replaces every "auto" before."""
     made = {k: plain(v, filled) if isinstance(v, Mapping) else v for k, v in config.items() if not (filled and v == "auto")}
     if filled and any(v == "auto" for v in config.values()) and not {"train_batch_size", "train_micro_batch_size_per_gpu"} & made.keys():
         made |= {"train_micro_batch_size_per_gpu": 1} if "train_micro_batch_size_per_gpu" in config or "train_batch_size" in config else {}

@@ -128,23 +128,23 @@ class Session:
             self._show(self.state.plan)
 
     def undo(self) -> bool:
-        """One step back. False where there is none."""
+        """Return one step back. False where there is none."""
         self.settle()
         return self._step(self._history.undo())
 
     def redo(self) -> bool:
-        """One step forward again."""
+        """Return one step forward again."""
         self.settle()
         return self._step(self._history.redo())
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a step to take back."""
+        """Return whether there is a step to take back."""
         return self._typing or self._history.can_undo
 
     @property
     def can_redo(self) -> bool:
-        """Whether there is a step to make again."""
+        """Return whether there is a step to make again."""
         return self._history.can_redo
 
     def _step(self, plan: Plan | None) -> bool:
@@ -161,7 +161,7 @@ class Session:
         return True
 
     def refuse(self, path: str, why: str) -> bool:
-        """What was given for this path is not taken, and the state says why. Always False."""
+        """Return what was given for this path is not taken, and the state says why. Always False."""
         self._become(replace(self.state, refusal=(path, why)))
         return False
 
@@ -177,7 +177,7 @@ class Session:
             self._show(self.state.plan, machine=machine)
 
     def lookups_resolved(self, lookups: Mapping[Lookup, Any]) -> None:
-        """What lies around the Plan was looked up."""
+        """Take over what was looked up around the Plan."""
         if any(lookup not in self.state.lookups or self.state.lookups[lookup] != what for lookup, what in lookups.items()):
             self._show(self.state.plan, lookups=lookups)
 
@@ -240,7 +240,7 @@ class Session:
     # The file
 
     def moved_on_disk(self) -> str:
-        """What became of the Plan's file since it was read or saved, in a sentence; "" where it is as it was, or gone."""
+        """Return what became of the Plan's file since it was read or saved, in a sentence; "" where it is as it was, or gone."""
         from dstui.base.files import FileProblem, is_there, read_text
 
         if self.path is None or not is_there(self.path):
@@ -260,7 +260,7 @@ class Session:
         self._become(replace(self.state, saved=True))
 
     def draft(self) -> Draft:
-        """What is open, as it is now, with who edits it."""
+        """Return what is open, as it is now, with who edits it."""
         from dstui.tui.session.drafts import Draft, document_of
 
         plan = self.state.plan
@@ -268,20 +268,20 @@ class Session:
 
 
 def _with_section(plan: Plan, path: str) -> Plan:
-    """A switch (zero_optimization: true) as the section that it stands for, where a key in that is to be written."""
+    """Return a switch (zero_optimization: true) as the section that it stands for, where a key in that is to be written."""
     switch = plan.get(ZERO, None)
     return plan.set(ZERO, {"stage": int(switch)}) if path.startswith(f"{ZERO}.") and isinstance(switch, bool) else plan
 
 
 def _changed(before: State, plan: Plan, lines: Sequence[Any]) -> frozenset[int]:
-    """The lines of the preview that the last edit changed; none where another model's configuration was shown before."""
+    """Return the lines of the preview that the last edit changed; none where another model's configuration was shown before."""
     if plan.focus != before.plan.focus:
         return frozenset()
     return changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed
 
 
 def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:
-    """The numbers of the lines that were not there before; a comma more or less is no change."""
+    """Return the numbers of the lines that were not there before; a comma more or less is no change."""
     known = {(line.path, line.text.rstrip(",")) for line in before}
     return frozenset(n for n, line in enumerate(now) if (line.path, line.text.rstrip(",")) not in known)
 
@@ -295,7 +295,7 @@ def refused(verdict: ReferenceVerdict) -> Finding:
 
 
 def _outlook(target: Target, facts: Facts, assessment: Assessment) -> Outlook | None:
-    """The outlook on a Plan; None before the first look, and of a Plan without a model."""
+    """Return the outlook on a Plan; None before the first look, and of a Plan without a model."""
     if assessment.forecast is None:
         return None
     from dstui.tui.session.forecasts import Outlook

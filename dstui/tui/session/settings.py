@@ -14,14 +14,14 @@ from dstui.base.limits import parse_json
 
 
 def settings_file() -> Path:
-    """Where they lie."""
+    """Return where they lie."""
     from platformdirs import user_config_path
 
     return user_config_path("dstui") / "settings.json"
 
 
 def remembered() -> dict[str, Any]:
-    """All settings."""
+    """Return all settings."""
     return _read() or {}
 
 
@@ -37,7 +37,7 @@ def remember(name: str, value: Any) -> None:
 
 
 def _read() -> dict[str, Any] | None:
-    """What is in the file, {} where there is none; None where it cannot be read, so must not be replaced."""
+    """Return what is in the file, {} where there is none; None where it cannot be read, so must not be replaced."""
     file = settings_file()
     if not file.exists():
         return {}

@@ -72,13 +72,13 @@ class State:
         return self.machine or Machine.unprobed()
 
     def launch_target(self) -> Target:
-        """The target; where nothing was checked yet, without what the hostfile holds."""
+        """Return the target; where nothing was checked yet, without what the hostfile holds."""
         from dstui.render.target import Target
 
         return self.target or Target(self.plan.unfocused, self.known_machine)
 
     def counted(self, severity: str) -> int:
-        """How many findings have this severity."""
+        """Return how many findings have this severity."""
         return sum(f.severity == severity for f in self.findings)
 
     def deepspeeds_word(self) -> str:
@@ -89,6 +89,6 @@ class State:
         return f"{self.verdict.name} {glyph}"
 
     def finding_at(self, path: str) -> Finding | None:
-        """The gravest finding on exactly this path."""
+        """Return the gravest finding on exactly this path."""
         absolute = self.plan.absolute(path)
         return next((f for f in self.findings if f.path == absolute and f.severity != "info"), None)

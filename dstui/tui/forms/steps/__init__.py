@@ -20,7 +20,7 @@ STEPS: tuple[Step, ...] = (MACHINE, JOB, ZERO, OFFLOAD, PRECISION, BATCH, CLUSTE
 
 
 def step_of(path: str) -> Step:
-    """The step whose keys hold this path: the one that owns the longest beginning of it; Machine for no path, else Review."""
+    """Return the step whose keys hold this path: the one that owns the longest beginning of it; Machine for no path, else Review."""
     if not path:
         return MACHINE
     _, path = of_model(path)
@@ -29,7 +29,7 @@ def step_of(path: str) -> Step:
 
 
 def field_of(path: str, state: State) -> tuple[Step, Field] | None:
-    """The form field that edits this path, or the nearest parent of it; None where no form has it."""
+    """Return the form field that edits this path, or the nearest parent of it; None where no form has it."""
     found = [
         ((len(own), own == field.path), step, field)
         for step in STEPS

@@ -14,7 +14,7 @@ MICRO, ACCUMULATION, TOTAL = f"{DS}train_micro_batch_size_per_gpu", f"{DS}gradie
 
 
 def product(state: State) -> str:
-    """The batch arithmetic as far as it is known: `4 x 8 x 2 ranks = 64 samples per step`."""
+    """Return the batch arithmetic as far as it is known: `4 x 8 x 2 ranks = 64 samples per step`."""
     micro, steps, ranks = state.plan.get(MICRO, None), state.plan.get(ACCUMULATION, 1), state.ranks
     if not (isinstance(micro, int) and isinstance(steps, int) and ranks):
         return ""

@@ -45,7 +45,7 @@ def _value(state: State) -> str:
 
 
 def _sources(state: State) -> tuple[Field, ...]:
-    """A row to take hosts from somewhere, where there is anything."""
+    """Return a row to take hosts from somewhere, where there is anything."""
     from dstui.tui.forms.steps.cluster_view import source_options
 
     options = source_options(state) if state.lookups else ()
@@ -78,7 +78,7 @@ def _below(state: State, _findings: Sequence[Finding], width: int) -> list[Row]:
 
 
 def _meeting_place(state: State) -> str:
-    """Who is rank 0's host, where the Plan names no address."""
+    """Return who is rank 0's host, where the Plan names no address."""
     used = next(iter(slot_grid.used_of(state)), None)
     return f"{used}, rank 0's host" if used and state.plan.cluster.master_addr is None else ""
 

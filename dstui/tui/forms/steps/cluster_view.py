@@ -26,7 +26,7 @@ NAME = 26
 
 
 def surroundings(state: State) -> Surroundings:
-    """What was found around the Plan; nothing before the first look."""
+    """Return what was found around the Plan; nothing before the first look."""
     from dstui.tui.session.host_sources import Surroundings, SurroundingsOf
 
     found = state.lookups.get(SurroundingsOf.of(state.plan)) if state.lookups else None
@@ -34,7 +34,7 @@ def surroundings(state: State) -> Surroundings:
 
 
 def source_options(state: State) -> tuple[Option, ...]:
-    """Every place from which hosts can be taken, each as the edits that do it."""
+    """Return every place from which hosts can be taken, each as the edits that do it."""
     return tuple(option for source in surroundings(state).sources for option in _options(source, state))
 
 
@@ -62,7 +62,7 @@ def hosts_in_words(hosts: Mapping[str, int]) -> str:
 
 
 def launcher_of(state: State) -> Launcher | None:
-    """What starts the ranks: the Plan's word, or what follows from its hosts; None where it cannot be told."""
+    """Return what starts the ranks: the Plan's word, or what follows from its hosts; None where it cannot be told."""
     from dstui.render.launch import RenderError
 
     if state.plan.cluster.launcher:
@@ -74,7 +74,7 @@ def launcher_of(state: State) -> Launcher | None:
 
 
 def launcher_rows(state: State, width: int) -> list[Row]:
-    """What the launcher needs, what happens when a rank dies or Ctrl-C is pressed, and its traps: a line each."""
+    """Return what the launcher needs, what happens when a rank dies or Ctrl-C is pressed, and its traps: a line each."""
     launcher = launcher_of(state)
     if launcher is None or launcher.name == "local":
         return []
@@ -89,7 +89,7 @@ def launcher_rows(state: State, width: int) -> list[Row]:
 
 
 def several(state: State) -> bool:
-    """Whether ranks run elsewhere than here."""
+    """Return whether ranks run elsewhere than here."""
     return any(host not in ("localhost", "127.0.0.1", "::1") for host in pool_of(state))
 
 

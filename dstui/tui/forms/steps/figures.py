@@ -22,18 +22,18 @@ Way = tuple[int, str, str]
 
 
 def own_offload(state: State) -> tuple[str, str]:
-    """Where the Plan as it is puts the optimizer states and the weights."""
+    """Return where the Plan as it is puts the optimizer states and the weights."""
     setup = state.outlook.forecast.setup if state.outlook else None
     return (setup.optimizer_offload, setup.param_offload) if setup else ("none", "none")
 
 
 def forecast_of(state: State, way: Way) -> Forecast | None:
-    """The forecast of a way, with everything else as in the Plan; None where there is none, or the way is not possible."""
+    """Return the forecast of a way, with everything else as in the Plan; None where there is none, or the way is not possible."""
     return state.outlook.choices.get(cast("Choice", way)) if state.outlook is not None else None  # a Choice is such a tuple
 
 
 def with_figures(field: Field, state: State, way_of: Callable[[State, Any], Way]) -> Field:
-    """A choice whose options say what they need and how fast they are. `way_of`: the way that a value stands for."""
+    """Return a choice whose options say what they need and how fast they are. `way_of`: the way that a value stands for."""
     if field.disabled and field.disabled(state):
         return field
     estimates = {option.value: forecast_of(state, way_of(state, option.value)) for option in field.options}
@@ -49,12 +49,12 @@ def _with_figure(option: Option, estimate: Forecast | None) -> Option:
 
 
 def headings(estimate: Forecast) -> str:
-    """What stands over figures."""
+    """Return what stands over figures."""
     return f"{'GPU' if estimate.gpu.bytes else 'RAM':>9}  left tok/s"
 
 
 def severity(estimate: Forecast) -> str:
-    """How grave its verdict is."""
+    """Return how grave its verdict is."""
     from dstui.tui.forms.memory_rows import SEVERITY
 
     return SEVERITY[estimate.verdict]
@@ -84,7 +84,7 @@ def _gib(amount: int | None) -> str:
 
 
 def other_ways(state: State, listed: Iterable[Way]) -> list[Row]:
-    """A row for each stage and offload that is possible here and is not listed yet."""
+    """Return a row for each stage and offload that is possible here and is not listed yet."""
     from_options = set(listed)
     if state.outlook is None:
         return []

@@ -20,13 +20,13 @@ INCLUDE, CPU_RANKS = "cluster.include", "cluster.cpu_ranks"
 
 
 def in_slots(state: State) -> frozenset[int]:
-    """The GPUs of this machine that the Plan has slots for: {localhost: 2} are the first two."""
+    """Return the GPUs of this machine that the Plan has slots for: {localhost: 2} are the first two."""
     slots = (state.plan.cluster.hosts or {}).get(LOCAL)
     return frozenset(g.index for g in state.gpus if slots is None or g.index < slots)
 
 
 def picked(state: State) -> frozenset[int]:
-    """The GPUs of this machine that the Plan's include leaves in; all where it says nothing of this machine."""
+    """Return the GPUs of this machine that the Plan's include leaves in; all where it says nothing of this machine."""
     everything = in_slots(state)
     include = state.plan.get(INCLUDE, None)
     if not isinstance(include, str):
@@ -87,7 +87,7 @@ def _no_gpu(state: State) -> str:
 
 
 def _elsewhere(state: State) -> bool:
-    """Whether no rank runs on this machine."""
+    """Return whether no rank runs on this machine."""
     return state.target is not None and state.target.hosts_machine is None
 
 

@@ -25,7 +25,7 @@ BESIDE: Final = 84
 
 
 def bar(part: float, cells: int = 8) -> str:
-    """A share of 0 to 1 as filled and empty cells."""
+    """Return a share of 0 to 1 as filled and empty cells."""
     full = round(min(max(part, 0.0), 1.0) * cells)
     return "█" * full + "░" * (cells - full)
 
@@ -46,7 +46,7 @@ def _unit(value: Maybe[int] | Maybe[float], unit: str, width: int) -> str:
 
 
 def gpu_help(gpu: Gpu) -> str:
-    """What the row of a GPU has no room for."""
+    """Return what the row of a GPU has no room for."""
     facts = [str(known(gpu.name, "a GPU")), f"bus {gpu.bus_id}" if gpu.bus_id else ""]
     facts += [f"PCIe {gpu.pcie_generation_max} x{gpu.pcie_width_max}" if gpu.pcie_width_max else ""]
     facts += [f"NUMA node {gpu.numa_node}, CPUs {gpu.cpus}" if gpu.cpus else "", f"compute capability {gpu.compute_capability}"]
@@ -71,7 +71,7 @@ def _width(shown: Row) -> int:
 
 
 def _links(machine: Machine) -> list[Row]:
-    """The matrix, cell for cell as nvidia-smi names it, with the island of each GPU at its end."""
+    """Return the matrix, cell for cell as nvidia-smi names it, with the island of each GPU at its end."""
     if len(machine.gpus) < 2 or not machine.links:
         return []
     cells = max(len(cell) for line in machine.links for cell in line) + 1
@@ -84,7 +84,7 @@ def _links(machine: Machine) -> list[Row]:
 
 
 def _island_letter(machine: Machine, gpu: int) -> str:
-    """A, B, … for GPUs that NVLink joins; nothing for one that stands alone."""
+    """Return a, B, … for GPUs that NVLink joins; nothing for one that stands alone."""
     joined = [island for island in machine.islands if len(island.gpus) > 1]
     return next((chr(ord("A") + n) for n, island in enumerate(joined) if gpu in island.gpus), "")
 
@@ -114,7 +114,7 @@ def _torch(machine: Machine) -> str:
 
 
 def _meaning(machine: Machine, findings: Sequence[Finding], width: int) -> list[Row]:
-    """Every finding about the machine with its fix; the islands in words where no finding names them."""
+    """Return every finding about the machine with its fix; the islands in words where no finding names them."""
     rows = [row(("What it means", "accent"))]
     words = describe_islands(machine.islands)
     rows += [row(f"{words[0].upper()}{words[1:]}.")] if words and not any(words in f.message for f in findings) else []

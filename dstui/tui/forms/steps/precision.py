@@ -21,7 +21,7 @@ def precision_of(plan: Plan) -> str:
 
 
 def _written(state: State) -> str:
-    """The answer that is given now: "auto" also where nobody fills it."""
+    """Return the answer that is given now: "auto" also where nobody fills it."""
     found = precision_of(state.plan)
     return AUTO if found == "fp32" and AUTO in (state.plan.get(f"{BF16}.enabled", None), state.plan.get(f"{FP16}.enabled", None)) else found
 

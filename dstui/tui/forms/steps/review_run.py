@@ -15,7 +15,7 @@ def _ready(state: State) -> str:
 
 
 def nameless(state: State) -> bool:
-    """Whether the hosts have no names, and no SLURM allocation gives them: then only another program can start the ranks."""
+    """Return whether the hosts have no names, and no SLURM allocation gives them: then only another program can start the ranks."""
     from dstui.render.launch import RenderError
 
     try:

@@ -34,7 +34,7 @@ class Step:
 
 
 def always(*fields: Field) -> Callable[[State], tuple[Field, ...]]:
-    """The same fields whatever the state."""
+    """Return the same fields whatever the state."""
     return lambda _state: fields
 
 
@@ -45,7 +45,7 @@ ROLES = (
 
 
 def which_model(state: State) -> tuple[Field, ...]:
-    """The choice of the model; nothing where the run has one alone."""
+    """Return the choice of the model; nothing where the run has one alone."""
     plan = state.plan
     if not plan.models:
         return ()
@@ -69,14 +69,14 @@ def which_model(state: State) -> tuple[Field, ...]:
 
 
 def role(state: State) -> tuple[Field, ...]:
-    """What the model in focus does."""
+    """Return what the model in focus does."""
     if not state.plan.focus:
         return ()
     return (Field(path=f"models.{state.plan.focus}.role", label="Its role", kind="choice", options=ROLES, default="train"),)
 
 
 def of_model(path: str) -> tuple[str, str]:
-    """A path of the Plan as the model that it is about, and the path as the forms of that model have it: `models.a.deepspeed.x`."""
+    """Return a path of the Plan as the model that it is about, and the path as the forms of that model have it: `models.a.deepspeed.x`."""
     parts = path.split(".", 2)
     if len(parts) == 3 and parts[0] == "models" and parts[2].partition(".")[0] in ("deepspeed", "model"):
         return parts[1], parts[2]
@@ -88,7 +88,7 @@ DROPPED = "DeepSpeed passes over it"
 
 
 def with_auto(field: Field, state: State, edits: tuple[Edit, ...] | None = None) -> Field:
-    """A choice with "auto" as its last answer, where that is one."""
+    """Return a choice with "auto" as its last answer, where that is one."""
     words = FILLED[state.plan.job.integration].get(field.path.removeprefix("deepspeed."))
     if words is None and field.value(state) != AUTO:
         return field

@@ -13,7 +13,7 @@ ZERO_PATH = "deepspeed.zero_optimization"
 
 
 def stage_of(state: State) -> int | None:
-    """The ZeRO stage as DeepSpeed reads it, 0 where it says nothing that DeepSpeed would take; None for an "auto" that the reader fills."""
+    """Return the ZeRO stage as DeepSpeed reads it, 0 where none is valid; None for an "auto" that the reader fills."""
     zero = state.plan.get(ZERO_PATH, None)
     if isinstance(zero, bool):
         return int(zero)  # DeepSpeed's old switch: true is stage 1
@@ -24,18 +24,18 @@ def stage_of(state: State) -> int | None:
 
 
 def stage_text(state: State) -> str:
-    """The stage in a word."""
+    """Return the stage in a word."""
     stage = stage_of(state)
     return AUTO if stage is None else str(stage)
 
 
 def may_be(state: State, *stages: int) -> bool:
-    """Whether it is one of these stages, or may become one."""
+    """Return whether it is one of these stages, or may become one."""
     return stage_of(state) in (None, *stages)
 
 
 def at_least(state: State, least: int) -> bool:
-    """Whether it is this stage or a higher one, or may become one."""
+    """Return whether it is this stage or a higher one, or may become one."""
     return may_be(state, *range(least, 4))
 
 
@@ -54,12 +54,12 @@ def _one_node(state: State) -> str:
 
 
 def _written_stage(state: State) -> Any:
-    """The answer that is given now; a switch stands for its stage."""
+    """Return the answer that is given now; a switch stands for its stage."""
     return int(zero) if isinstance(zero := state.plan.get(ZERO_PATH, None), bool) else state.plan.get(f"{ZERO_PATH}.stage", UNSET)
 
 
 def _stage_choice(state: State, stage: int) -> tuple[int, str, str]:
-    """A stage with the Plan's own offload."""
+    """Return a stage with the Plan's own offload."""
     return stage, *own_offload(state)
 
 

@@ -16,7 +16,7 @@ from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.choices import CHOICES, Choice
 from dstui.forecast.forecast import Modelled, batch_of, idle_of
-from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, LAST, WASTED, Beside, around, beside, host_room
+from dstui.forecast.memory import CPU_PROCESS, GPU_PROCESS, LAST, WASTED, Beside, around, beside, fragmented, host_room
 from dstui.forecast.model import Counts, counts
 from dstui.forecast.patch import KEYS
 from dstui.forecast.rates import Rates
@@ -59,8 +59,8 @@ class Space(NamedTuple):
     """What rests."""
     room: float
     """Bytes that torch may give out."""
-    waste: float
-    """How much more than that its allocator may hold."""
+    waste: tuple[float, float]
+    """How much more than that its allocator may hold: where activations are kept, and where they are recomputed."""
     host: float
     """Bytes of a rank's RAM that are left for activations."""
     beside: Beside
@@ -233,13 +233,14 @@ def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None
     around_it = beside(setup, n, s)
     if room.on_cpu:
         free = (room.host or 0) / room.ranks_per_node - sum(s.host.values()) - CPU_PROCESS
-        return Space(fixed, resting, free, 1.1, free, around_it)
+        return Space(fixed, resting, free, (1.1, 1.1), free, around_it)
     left = room.host / room.ranks_per_node - GPU_PROCESS if room.host is not None else float("inf")
     if host > left or sum(s.nvme.values()) * room.ranks_per_node > (room.nvme or 0):
         return None
     wasted = 1 + WASTED[setup.stage]
     free = ((room.gpu or 0) - around(setup)) / wasted
-    return Space(fixed, resting, free, FRAGMENTED[setup.stage] / wasted, left - sum(s.host.values()), around_it)
+    kept, again = (fragmented(setup._replace(checkpointing=on)) / wasted for on in (False, True))
+    return Space(fixed, resting, free, (kept, again), left - sum(s.host.values()), around_it)
 
 
 def _best(  # noqa: PLR0913, PLR0917 - what is varied, and what is not
@@ -255,21 +256,22 @@ def _best(  # noqa: PLR0913, PLR0917 - what is varied, and what is not
         return
     spaces = [space for _way, space in fitting]
     peak = _peaks(spaces, [batch.activations for batch in batches])
-    left = np.array([[space.room, space.waste, space.host] for space in spaces])
-    fits = (peak <= left[:, :1]) & (np.array([batch.activations.host for batch in batches]) <= left[:, 2:])
+    left = np.array([[space.room, *space.waste, space.host] for space in spaces])
+    fits = (peak <= left[:, :1]) & (np.array([batch.activations.host for batch in batches]) <= left[:, 3:])
     tokens = np.zeros_like(peak)
     if rates.flops:
         moved = [traffic(way, shape, n, rates) for way, _space in fitting]
         step = _steps(moved, [batch.work for batch in batches if batch.work], [batch.setup.accumulation for batch in batches])
         tokens = batches[0].setup.samples * batches[0].setup.sequence / step
-    sure = fits & (peak * left[:, 1:2] <= left[:, :1])
+    again = np.array([batch.setup.checkpointing for batch in batches])[None, :]
+    sure = fits & (peak * one.facts.widening * np.where(again, left[:, 2:3], left[:, 1:2]) <= left[:, :1])
     changes = np.array([_changes(way, one.setup) for way, _space in fitting], dtype=float)
     grid = Grid(fits, sure, tokens, peak, changes)
     kinds: dict[tuple[Any, ...], list[int]] = {}
     for number, (way, _space) in enumerate(fitting):
         kinds.setdefault(_kind(way), []).append(number)
-    for rows, again in product(kinds.values(), (False, True)):
-        columns = [number for number, batch in enumerate(batches) if batch.setup.checkpointing == again]
+    for rows, recomputed in product(kinds.values(), (False, True)):
+        columns = [number for number, batch in enumerate(batches) if batch.setup.checkpointing == recomputed]
         chosen = _choose(grid, rows, columns)
         if chosen is not None:
             way, space = fitting[chosen[0]]

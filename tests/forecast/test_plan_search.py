@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from brute_force import PROBLEMS, SLOW, Problem, regret, searched
-from targets import TWO_NODES, facts, plan
+from targets import FOUR_A100, TWO_NODES, facts, plan
 
 from dstui.check import check_plan
+from dstui.forecast.model import facts_of_params
 from dstui.forecast.recommend import recommend
 
 
@@ -52,3 +53,9 @@ def test_a_long_sequence_may_be_split_over_ranks() -> None:
     assert found.rows[0].setup.sequence_parallel > 1
     applied = given.patch(found.rows[0].patch)
     assert applied.get("deepspeed.sequence_parallel_size") == found.rows[0].setup.sequence_parallel
+
+
+def test_what_surely_fits_is_first_also_where_the_model_is_only_a_number() -> None:
+    rows = recommend(plan(stage=2, steps=8), facts_of_params(13e9), FOUR_A100).rows
+    verdicts = [row.verdict for row in rows]
+    assert verdicts == sorted(verdicts, key=("fits", "tight").index) and "tight" in verdicts

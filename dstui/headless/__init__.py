@@ -1,0 +1,216 @@
+"""`dstui --headless PLAN`: check, launch, stream every rank's lines, and end with the job's own exit status.
+
+Standard output belongs to the ranks (or, with --json, to the events); what dstui has to say goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import dstui
+from dstui.assess import assess
+from dstui.base.files import FileProblem, write_atomic
+from dstui.base.output import flush, refuse, remark, say, tell
+from dstui.documents.open import open_document
+from dstui.documents.plan_files import read_pool
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan, PlanError
+from dstui.plan.finding import Finding
+from dstui.plan.holes import describe_open_holes, fill_holes, find_holes, unescape_holes
+from dstui.render.artifacts import artifacts, ds_configs
+from dstui.render.config_files import PLACEHOLDER, config_name, with_paths
+from dstui.render.launch import RenderError
+from dstui.render.target import Target
+from dstui.surroundings import gather
+
+if TYPE_CHECKING:
+    from dstui.jobs.store.folder import JobFolder
+
+ENV_FILES = "PL051"
+"""The finding that tells which .deepspeed_env reaches the ranks: a launch says so, though nothing is wrong with it."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit status."""
+    if not args.file:
+        return refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
+    if args.strict and args.detach:
+        return refuse("--strict does not go with --detach: nobody would watch whether a rank reads the configuration")
+    if args.machine and not args.dry_run:
+        return refuse("--headless takes --machine only together with --dry-run: a job runs on this machine, not on a recorded one")
+    try:
+        sets = [*args.set, "run.observe=off"] if args.no_observe else args.set
+        opened = open_document(args.file, sets, args.script)
+        plan = opened.plan if args.dry_run else fill_holes(opened.plan, os.environ)
+        read_pool(plan)  # before the machine, which takes longer
+        target, facts = gather(plan, find_machine(args.machine, plan), launches=True)
+    except (FileProblem, PlanError) as error:
+        return refuse(str(error))
+    findings = assess(target, facts).findings
+    for note in opened.notes:
+        say(note)
+    say_findings(plan, opened.findings, False)
+    say_findings(plan, findings, opened.made)
+    if any(finding.severity == "error" for finding in (*opened.findings, *findings)):
+        return refuse("nothing was started: fix the errors above")
+    if args.dry_run:
+        return _show(target)
+    if still_open := find_holes(plan):
+        return refuse(describe_open_holes(still_open))
+    if plan.job.command:
+        return _run_command(plan, args)
+    return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
+
+
+def find_machine(path: str | None, plan: Plan) -> Machine:
+    """Return this machine, or the recorded one in a file."""
+    if path:
+        from dstui.machine.recorded import read_machine
+
+        return read_machine(Path(path))
+    from dstui.machine.probe import probe
+
+    machine = probe()
+    if plan.get("deepspeed.fp16.enabled") is not True:
+        return machine
+    from dstui.check.reference import ask_float_types  # only DeepSpeed knows whether CPUs can train in fp16
+
+    return ask_float_types(plan, machine)
+
+
+def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
+    """Print what stands in the way of a launch. `made`: of another file, whose lines are not the Plan's."""
+    for finding in findings:
+        if finding.severity != "info" or finding.code == ENV_FILES:
+            where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
+            named = " ".join(filter(None, (finding.severity, finding.code, finding.path)))
+            remark(f"{where}: {named}: {finding.message}{finding.instruction}")
+
+
+def _run_command(plan: Plan, args: argparse.Namespace) -> int:
+    """Run a command that starts its own ranks as `dstui run` does: its launches become jobs. Returns only where it cannot be run."""
+    if args.detach or args.json or args.run_dir or args.strict:
+        return refuse("--detach, --json, --run-dir and --strict do not go with job.command: its launches get job folders of their own")
+    words = [unescape_holes(word) for word in plan.job.command]
+    if any(PLACEHOLDER.search(word) for word in words):
+        try:
+            config = _write_configs(plan)
+        except (OSError, FileProblem) as error:
+            return refuse(f"cannot write the configuration of job.command: {error}")
+        words = [with_paths(word, config) for word in words]
+    package = str(Path(dstui.__file__).parent.parent)
+    program = f"import sys; sys.path.insert(0, {package!r}); from dstui.cli import main; sys.exit(main())"
+    flush()
+    try:
+        os.chdir(plan.place(unescape_holes(plan.job.workdir)))
+    except OSError as error:
+        return refuse(f"job.workdir: {error.strerror}: {error.filename}")
+    environment = {**os.environ, **{name: unescape_holes(value) for name, value in plan.cluster.env.items()}}
+    os.execve(sys.executable, [sys.executable, "-I", "-c", program, "run", "--", *words], environment)
+
+
+def _write_configs(plan: Plan) -> str:
+    """Write the configurations that a command names, and return the path of ds_config.json: its launches copy them into job folders."""
+    from dstui.jobs.store.folder import RUNS_FOLDER
+
+    folder = Path.cwd() / RUNS_FOLDER / f"config-{re.sub(r'[^A-Za-z0-9_-]', '_', plan.name or '')[:80]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for artifact in ds_configs(plan):
+        write_atomic(folder / artifact.name, artifact.text, replace=True)
+    return str(folder / config_name(""))
+
+
+def _show(target: Target) -> int:
+    try:
+        files = artifacts(target)
+    except RenderError as error:
+        return refuse(str(error))
+    for artifact in files:
+        tell(f"# {artifact.name}: {artifact.why}\n{artifact.text}")
+    remark("Nothing was started (--dry-run).")
+    return 0
+
+
+def _not_ready(target: Target) -> bool:
+    """Return whether a host is not ready for this job; says what is wrong, and what to do.
+
+    Nothing is looked at for a job of this machine.
+    """
+    from dstui.jobs.control.start import LaunchError
+    from dstui.jobs.control.start import check as check_launcher
+
+    try:
+        if target.launch.only_here:
+            return False
+        check_launcher(target.launch)
+    except (RenderError, LaunchError):
+        return False  # the launch says it
+    from dstui.doctor.preflight import format_lines, run_preflight  # which no job of this machine needs
+
+    results = run_preflight(target)
+    for line in format_lines(results):
+        remark(line)
+    return any(result.verdict == "fail" for result in results)
+
+
+def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -> int:
+    from dstui.jobs.control.start import LaunchError, start  # which a dry run does without
+
+    run_dir = Path(args.run_dir) if args.run_dir else None
+    with signals() as asked:
+        if not args.no_preflight and _not_ready(target):
+            return refuse("nothing was started: the hosts are not ready (--no-preflight starts all the same)")
+        if number := asked():
+            return 128 + number
+        try:
+            folder = start(target, run_dir=run_dir, owner_pid=None if args.detach else os.getpid())
+        except LaunchError as error:
+            say(str(error))
+            return 1
+        from dstui.headless.following import follow, say_notices  # while the job starts
+
+        if args.detach:
+            say_notices(folder)
+            tell(str(folder.path))
+            return 0
+        strict = args.strict and _is_read_noticed(folder, target.plan)
+        return follow(folder, as_json=args.json, asked=asked, findings=findings, strict=strict)
+
+
+def _is_read_noticed(folder: JobFolder, plan: Plan) -> bool:
+    """Return whether --strict can tell that no rank reads the configuration; say why where it cannot."""
+    from dstui.jobs.store.access_time import all_read
+
+    if not any(plan.configurations.values()):
+        say("--strict: the Plan's deepspeed section is empty, so there is nothing that a rank has to read")
+    elif all_read(folder.ds_configs) is None:
+        say("--strict: the file system of the job folder does not note reads (noatime), so nobody can tell who reads the configuration")
+    else:
+        return True
+    return False
+
+
+@contextmanager
+def signals() -> Iterator[Callable[[], int | None]]:
+    """While the job runs, SIGINT, SIGTERM and SIGHUP are requests to stop it; the first that came is what it ends with."""
+    came: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield lambda: came[0] if came else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

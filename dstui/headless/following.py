@@ -1,0 +1,202 @@
+"""Print what a job says until it has ended: its lines as text, or its events as JSON."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dstui.base.files import FileProblem
+from dstui.base.output import Ink, coloured, flush, reader_gone, remark, say, tell
+from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
+from dstui.jobs.control.stop import stop
+from dstui.jobs.control.take_over import take_over
+from dstui.jobs.store.access_time import all_read
+from dstui.jobs.store.events import Event, Exited, HostChange, Line, Metric, Notice, RankState, Started
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
+from dstui.jobs.store.records import JobStatus
+from dstui.jobs.watch.follow import Follower
+from dstui.jobs.watch.hangs import SILENCE, Watch
+from dstui.jobs.watch.summary import summary
+from dstui.plan.finding import Finding
+
+NOBODY_READS = "PL001"
+"""The check that finds that nothing hands the configuration to the script."""
+POLL = 0.1
+"""Seconds between two looks at the logs."""
+PALETTE = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+"""Colours of ranks on a terminal (ANSI), one after another."""
+LOSSES_WITHOUT = 3
+"""Losses that ranks may tell before the configuration is read: a first evaluation may come before deepspeed.initialize."""
+
+
+def say_notices(folder: JobFolder) -> None:
+    """Print the notices of a job that has just been started and that nobody follows."""
+    follower = Follower(folder, lines=False)
+    for event in follower.poll():
+        if isinstance(event, Notice) and event.text:
+            say(event.text)
+    follower.close()
+
+
+def follow(  # noqa: PLR0913 - all but the first are named
+    folder: JobFolder,
+    *,
+    as_json: bool = False,
+    asked: Callable[[], int | None] = lambda: None,
+    findings: Sequence[Finding] = (),
+    plain: bool = False,
+    strict: bool = False,
+) -> int:
+    """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came.
+
+    `findings`: what was found before the launch, as events where these are asked for; that nobody hands the configuration to the script
+    is said again at the end, unless somebody has read it.
+
+    `strict`: stop a job whose ranks train without having read the configuration, and end it with 1.
+
+    `plain`: only the lines of ranks and launcher, as they are; what dstui has to say goes to standard error.
+
+    The job ends too where nobody is left to print for: the reader of a pipe, or the terminal.
+    """
+    try:
+        show = _Events(findings) if as_json else _Lines() if plain else _Printer(folder.read_status())
+        return _follow(folder, show, asked, findings, strict=strict)
+    except OSError as error:
+        if number := reader_gone(error):
+            stop(folder, 128 + number)
+        raise
+
+
+def _follow(
+    folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding], *, strict: bool
+) -> int:
+    follower = Follower(folder, status_of=take_over)
+    as_json = isinstance(show, _Events)
+    launch = folder.read_launch()
+    watch = Watch((launch and launch.silence) or SILENCE)
+    stopping: threading.Thread | None = None
+    losses = 0
+    if not as_json:
+        say(str(folder.path))
+    while True:
+        events = follower.poll()
+        end = next((event for event in events if isinstance(event, Exited)), None)
+        if end is None and (news := watch.news(follower.ranks, time.time())):
+            events.append(Notice(news))
+        for event in events:
+            if event is not end:
+                show(event)
+        flush()
+        if end is not None:
+            break
+        losses += sum(isinstance(event, Metric) and event.name == "loss" for event in events)
+        number = asked()
+        unread = strict and losses >= LOSSES_WITHOUT and all_read(folder.ds_configs) is False
+        if (number is not None or unread) and stopping is None:
+            if number is None:
+                say("--strict: the ranks train, and none has read the configuration: stopping the job")
+            elif not as_json:
+                say(f"{signal.Signals(number).name}: stopping the job")
+            stopping = threading.Thread(target=stop, args=(folder, 1 if number is None else 128 + number))
+            stopping.start()
+        time.sleep(0.0 if events else POLL)
+    again = [] if all_read(folder.ds_configs) else [finding for finding in findings if finding.code == NOBODY_READS]
+    why = _diagnosis(folder, end.state)
+    if stopping is not None:
+        stopping.join()
+    if strict and not end.exit_code and all_read(folder.ds_configs) is False:
+        say("--strict: the job ended well, and no rank had read the configuration")
+        end = replace(end, exit_code=1)
+    show.end(end, again, why, follower)
+    return end.exit_code
+
+
+def _diagnosis(folder: JobFolder, state: str) -> Diagnosis | None:
+    """Return why the job failed, or why its success is none; None where its logs cannot be read, which must not hide how it ended."""
+    try:
+        return diagnose_job(folder) if state in ("failed", "lost") else unread_configuration(folder)
+    except FileProblem as error:
+        say(f"no diagnosis: {error}")
+        return None
+
+
+class _Events:
+    """Events as JSON, one a line."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = findings
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Notice) and not event.text:
+            return  # only the end of what an earlier one told
+        self._emit(event.as_json())
+        if isinstance(event, Started):
+            self._found(self.findings)
+
+    def end(self, end: Exited, again: Sequence[Finding], why: Diagnosis | None, _follower: Follower) -> None:
+        """Print what is said again, the diagnosis, and the exit as the last event."""
+        self._found(again)
+        if why is not None:
+            self._emit({"event": "diagnosis", **{name: fact for name, fact in why.as_json().items() if name != "version"}})
+        self._emit(end.as_json())
+        flush()
+
+    def _found(self, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            self._emit({"event": "finding", **finding.as_json()})
+
+    @staticmethod
+    def _emit(facts: Mapping[str, Any]) -> None:
+        tell(json.dumps(facts, ensure_ascii=False))
+
+
+class _Printer:
+    """Events as text: lines with their rank before them, in a colour per rank on a terminal."""
+
+    def __init__(self, status: JobStatus | None = None) -> None:
+        self.hosts = hosts_of_ranks(status)
+        self.width = len(str(max(len(status.ranks) - 1, 0))) if status is not None else 1
+        self.colour = coloured()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Line):
+            tell(self.prefix(event.rank), " ", event.text)
+        elif isinstance(event, (Notice, HostChange)) and event.text:
+            say(event.text)
+        elif isinstance(event, RankState) and event.exit_code:
+            cause = "" if event.killed_after is None else f": it was killed after rank {event.killed_after} had failed"
+            say(f"rank {event.rank} on {event.host} ended with {event.exit_code}{cause}")
+
+    def end(self, end: Exited, again: Sequence[Finding], why: Diagnosis | None, follower: Follower, /) -> None:  # noqa: ARG002
+        """Print the summary, what is said again, and the diagnosis."""
+        tell(summary(follower))
+        for finding in again:
+            tell(f"\n{finding.severity} {finding.code}: {finding.message}{finding.instruction}")
+        if why is not None:
+            tell("\n" + report(why))
+
+    def prefix(self, rank: int | None) -> str:
+        """`[1]` or `[1 h2]`; the launcher's own lines have a dash."""
+        text = rank_label(rank, self.hosts, self.width)
+        return Ink(f"\x1b[{PALETTE[rank % len(PALETTE)]}m{text}\x1b[0m") if self.colour and rank is not None else text
+
+
+class _Lines(_Printer):
+    """The lines of ranks and launcher, as they would stand on the terminal without dstui."""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Line):  # a launcher's own lines have the host before them, also where there is only this one
+            tell(event.text.removeprefix("localhost: ") if event.rank is None else event.text)
+        else:
+            super().__call__(event)
+
+    def end(self, end: Exited, _again: Sequence[Finding], why: Diagnosis | None, _follower: Follower, /) -> None:
+        """Print the diagnosis of a failure on standard error."""
+        if why is not None and end.exit_code:
+            remark(report(why))

@@ -1,0 +1,84 @@
+"""docs/keys.md is the table of keys as people read it, and no key has two meanings on one screen.
+
+`python -m tests.tui.test_keys_page > docs/keys.md` writes it anew.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from dstui.tui.forms.form_parts import FormRows
+from dstui.tui.kit.keys import KEYS, KeyHint, bindings
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.run.log_view import LogView
+
+PAGE = Path(__file__).parents[2] / "docs" / "keys.md"
+PANES = {
+    "form": "Steps 1 to 7: a form",
+    "review": "Step 8: review and launch",
+    "run": "Step 9: a job, or the list of jobs",
+    "filter": "While a filter of the log is typed (`&`)",
+    "plot": "The plot of the metrics (`m`)",
+    "typing": "While a value is typed in a form",
+    "choosing": "A dialog with answers or a list",
+    "line": "A dialog with a line to type",
+    "reading": "A dialog with a text",
+}
+WIDGETS: dict[str, tuple[type[RowList], ...]] = {
+    "form": (RowList, FormRows),
+    "review": (RowList,),
+    "run": (RowList, LogView),
+    "plot": (RowList,),
+}
+"""The lists of each screen, which have keys of their own."""
+NAMES = {"left_square_bracket": "[", "right_square_bracket": "]", "slash": "/", "question_mark": "?", "ampersand": "&", "minus": "-"}
+NAMES |= {"plus": "+", "equals_sign": "=", "escape": "Esc"}
+NOTE = """\
+# Keys
+
+Every key by screen, from `dstui/tui/kit/keys.py`. A key has one meaning on one screen. Everything that a letter does is in the palette too
+(ctrl+p). In every list the arrows, j and k, page up and down, home, end and Enter move and choose; in a form space and ←→ change a value and
+d takes it out of the Plan; in the log ←→ show the rest of long lines.
+"""
+
+
+def keys_of(key: KeyHint) -> str:
+    """Return the keys of a hint as they are labelled on a keyboard."""
+    names = ["0-9"] if key.action == "digit" else [NAMES.get(name, name) for name in filter(None, key.keys.split(","))]
+    return " ".join(f"`{name}`" for name in names or [key.display])
+
+
+def page() -> str:
+    parts = [NOTE]
+    for pane, title in PANES.items():
+        rows = [f"| {keys_of(key)} | {key.label} | {key.help.replace('|', chr(92) + '|')} |" for key in KEYS if pane in key.where]
+        parts.append("\n".join([f"## {title}", "", "| key | | |", "| --- | --- | --- |", *rows, ""]))
+    return "\n".join(parts)
+
+
+def test_the_page_of_keys_is_the_table() -> None:
+    assert PAGE.read_text() == page(), "python -m tests.tui.test_keys_page > docs/keys.md"
+
+
+def test_the_page_knows_every_screen() -> None:
+    assert set(PANES) == {pane for key in KEYS for pane in key.where}
+
+
+@pytest.mark.parametrize("pane", PANES)
+def test_no_key_has_two_meanings_on_one_screen(pane: str) -> None:
+    meanings = defaultdict(set)
+    for binding in bindings(frozenset({pane})):
+        meanings[binding.key].add(binding.action.partition("(")[0])
+    for widget in WIDGETS.get(pane, ()):
+        for own in widget.BINDINGS:
+            for key in own.key.split(","):  # type: ignore[union-attr]
+                meanings[key].add(own.action.partition("(")[0])  # type: ignore[union-attr]
+    lists = [{"sideways", "move"}, {"turn", "sideways"}]  # one list's key in place of another's
+    assert {key: found for key, found in meanings.items() if len(found) > 1 and found not in lists} == {}
+
+
+if __name__ == "__main__":
+    print(page(), end="")
