@@ -46,7 +46,7 @@ class ModelFacts:
 
     @property
     def widening(self) -> float:
-        """How much wider a range is where the shape is a stand-in, or the size is a guess."""
+        """The factor by which a range is wider where the shape is a stand-in, or the size is a guess."""
         return GUESSED if self.guess else UNSURE if self.architecture is None else 1.0
 
     @property
