@@ -24,6 +24,7 @@ from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.records import ProcessRecord
 from dstui.jobs.store.status import HEARTBEAT, asked_for, finish
 from dstui.jobs.supervisor.escalation import escalate, rank_processes, until_gone
+from dstui.jobs.supervisor.hang_stacks import HangStacks
 from dstui.jobs.supervisor.restart import restart_arguments
 from dstui.jobs.supervisor.silence import SilenceWatch
 from dstui.jobs.supervisor.supervised_job import SupervisedJob
@@ -53,6 +54,7 @@ class Supervisor:
         self.locks: list[int | None] = []
         """Held until the end, beside the one that we were born with: of folders that were deleted."""
         self.silence = SilenceWatch(job.folder, job.record.silence)
+        self.stacks = HangStacks(job.folder)
         self._named_late = False
 
     def run(self) -> None:
@@ -172,6 +174,7 @@ class Supervisor:
 
     def clear(self) -> None:
         """Leave nothing of this attempt behind, on any host."""
+        self.stacks.close()
         by_itself = self.job.ranks.over and self.job.asked is None
         self.hosts.stop(by_itself, self.turn)
         linger = LINGER_FAILED if self.job.ranks.exit_code() else LINGER
@@ -224,6 +227,7 @@ class Supervisor:
         self.job.forget_timers()
         self._named_late = False
         self.silence = SilenceWatch(self.folder, self.job.record.silence)
+        self.stacks = HangStacks(self.folder)
         self.hosts.launch(more)
         self.job.write()
 
@@ -260,6 +264,8 @@ class Supervisor:
         if news := self.silence.news(self.job.ranks, time.time()):
             name, facts = news
             self.job.event(name, attempt=self.job.ranks.attempt, **facts)
+            if name == "silence" and not self.job.ranks.unseen:
+                self.stacks.take()
 
 
 def main(argv: list[str]) -> int:
