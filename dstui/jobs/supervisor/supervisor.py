@@ -96,7 +96,7 @@ class Supervisor:
     def poll(self) -> None:
         """Bring everything up to date: requests to stop, the ranks, what is noted of them, and status.json where anything has changed."""
         self.hosts.poll()
-        reap()
+        self.job.note_reaped(reap())
         self.hear_requests()
         changed = self.job.ranks.update(time.time())
         if changed or self.job.every("arrivals", 1.0):
