@@ -139,9 +139,8 @@ def _annotations(one: CheckedFile) -> Iterator[str]:
     if one.error:
         yield _annotation("error", one.file, one.line, "dstui", one.error)
     for finding in one.findings:
-        message = "\n".join(
-            filter(None, (finding.message, finding.why and f"why: {finding.why}", finding.fix and f"fix: {finding.fix.text}"))
-        )
+        why = f"\nwhy: {finding.why}" if finding.why else ""
+        message = finding.message + why + (f"\nfix: {finding.fix.text}" if finding.fix else "")
         yield _annotation(LEVELS[finding.severity], one.file, finding.line, f"dstui {finding.code}", message)
 
 
