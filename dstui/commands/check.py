@@ -12,6 +12,7 @@ from dstui.base.files import FileProblem
 from dstui.base.limits import MAX_RANKS
 from dstui.base.output import Ink, coloured, refuse, tell
 from dstui.commands.checked_file import Asked, CheckedFile, check_files
+from dstui.commands.plan_argument import add_no_site
 from dstui.documents.plan_files import find_plan
 from dstui.documents.trusted_python import HELP, OPTION
 from dstui.machine.snapshot import Machine
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deepspeed-version", metavar="V", help=f"judge for this release (known: {', '.join(RELEASES)})")
     parser.add_argument("--oracle", "--reference", choices=("parse", "init"), help="ask the installed DeepSpeed too")
     parser.add_argument(OPTION, action="store_true", help=f"{HELP}, for --oracle")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key of the Plans")
+    add_no_site(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         return refuse(f"--world-size: 1 to {MAX_RANKS:,} ranks")
     on_machine = machine.software.deepspeed if machine is not None else None
     version = args.deepspeed_version or (str(on_machine) if is_version(on_machine) else None) or installed_deepspeed()
-    asked = Asked(machine, args.world_size, args.integration, version)
+    asked = Asked(machine, args.world_size, args.integration, version, tuple(args.set), not args.no_site)
     checked = check_files([find_plan(str(path)) for path in args.files], asked)
     verdicts: dict[str, dict[str, Any]] = {}
     if args.oracle:

@@ -108,6 +108,8 @@ class EngineStep:
     """Of all ranks, since the beginning."""
     tokens: int | None = None
     """Of this rank in this step, padding included."""
+    elements: int | None = None
+    """Of the first tensor that this rank's model got, over the micro-batches of this step."""
     times: Mapping[str, float] = field(default_factory=dict)
     """Seconds: total, and of it forward, backward, step."""
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -212,6 +214,7 @@ FORMS: Mapping[type, Mapping[str, Form]] = {
         "skipped": is_count,
         "samples": is_count,
         "tokens": is_count,
+        "elements": is_count,
         "times": _named(is_number),
         "memory": _named(is_count),
         "rss": is_count,
