@@ -115,7 +115,7 @@ class Setup(NamedTuple):
 
     @property
     def settings(self) -> str:
-        """What tells runs of one model apart: ZeRO, the batch and what is recomputed, in a short text."""
+        """A short text that tells runs of one model apart: ZeRO, the batch and what is recomputed."""
         zero = f"{self.stage} {self.optimizer_offload} {self.param_offload} {self.precision}"
         again = "again" if self.checkpointing else "kept"
         return f"{zero} {self.micro_batch}x{self.accumulation} {self.sequence}/{self.sequence_parallel} {again} {self.ranks}/{self.nodes}"

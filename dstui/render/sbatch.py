@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
+from dstui.plan.layered import without_layers
 from dstui.render.accelerate import PORT
 from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots, submits
 from dstui.render.quoting import FILES, quote_word, variable
@@ -125,7 +126,12 @@ def render_sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, 
 
 def _supervised(plan: Plan, name: str) -> str:
     """Return the lines that start dstui's supervisor on the first node."""
-    texts = {"BASE": quote_word(plan.base), "NAME": name, "TEXT": plan.text.rstrip("\n"), "PYTHON": quote_word(sys.executable)}
+    texts = {
+        "BASE": quote_word(plan.base),
+        "NAME": name,
+        "TEXT": without_layers(plan).text.rstrip("\n"),
+        "PYTHON": quote_word(sys.executable),
+    }
     return _filled(SUPERVISED, texts)
 
 

@@ -49,7 +49,7 @@ class PlanScreen(MainScreen):
         """The field that was asked for last."""
         self.last_form = self.step
         """Where escape leads back to."""
-        self.tab_line, self.step_list = TabLine(self.show_tab), StepList()
+        self.tab_line, self.step_list = TabLine(self.show_tab), StepList(go)
         self.form, self.hint, self.preview, self.checks, self.memory = Form(session), Hint(), Preview(), Checks(), Memory()
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
@@ -162,10 +162,6 @@ class PlanScreen(MainScreen):
             self.typing_keys.ask(path)
         else:
             self.show_step(found[0], found[1].path)
-
-    @on(RowList.Chosen, "#steps")
-    def _step_chosen(self, event: RowList.Chosen) -> None:
-        self.go(next(s for s in STEPS if s.id == event.key))
 
     @on(PathChosen)
     def _path_chosen(self, event: PathChosen) -> None:

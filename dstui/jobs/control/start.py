@@ -31,6 +31,8 @@ from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port
 from dstui.plan import PlanError
 from dstui.plan.holes import describe_open_holes, fill_holes
 from dstui.plan.launchers import BY_NAME
+from dstui.plan.layered import without_layers
+from dstui.plan.locks import refusal
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, open_holes, submits
 from dstui.render.spec import LaunchSpec
@@ -56,6 +58,8 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     """
     target = _without_holes(target)
     plan, machine = target.plan, target.machine
+    if refused := refusal(plan):
+        raise LaunchError(refused)
     if machine.recorded:
         raise LaunchError(
             f"A job can be started on this machine only, and the given one is recorded ({machine.source}): leave out --machine"
@@ -77,7 +81,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         if probes:
             facts |= {"observe": f"probe-{probes}", "restarts": {"max": 0, "backoff": 0.0, "args": []}, "on_end": None}
         fill(target, folder, facts, tag)
-        write_atomic(folder.path / "plan.yaml", plan.text, private=True)
+        write_atomic(folder.path / "plan.yaml", without_layers(plan).text, private=True)
         folder.prepare(1)
         if queued:
             from dstui.jobs.control.submit import submit

@@ -58,7 +58,7 @@ class EngineNotices:
         return self._once(Notice(lone_sentence(list(alone.values())), code=ALONE))
 
     def straggler(self, own: Mapping[int, float]) -> list[Notice]:
-        """The rank that all others wait for, by the seconds of a step that each rank spends by itself."""
+        """Return a notice of the rank that all others wait for, by the seconds of a step that each spends by itself."""
         if len(own) < 2:
             return []
         slowest = max(own, key=lambda rank: own[rank])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual import events
+from textual import events, on
 
 from dstui.render.config_files import config_name
 from dstui.tui.forms.steps import STEPS, Step, badge
@@ -68,10 +68,17 @@ class StepList(RowList):
 
     KEEPS_POINTER = True
 
-    def __init__(self) -> None:
+    def __init__(self, go: Callable[[Step], object]) -> None:
+        """`go` is called with the step that was chosen."""
         super().__init__(id="steps")
         label(self, "Steps", "")
+        self._go = go
         self.current: Step = STEPS[0]
+
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        self._go(next(step for step in STEPS if step.id == event.key))
 
     def show(self, state: State, current: Step) -> None:
         """Draw badges and values."""

@@ -62,6 +62,8 @@ class RunHead(RowList):
         super().__init__(id="run-head")
         self._losses: Buckets
         self._spark = ""
+        self.sparks: list[Row] = []
+        """The numbers as lines, where there is room for them and no other place."""
 
     def begin(self) -> None:
         """Another job."""
@@ -79,8 +81,8 @@ class RunHead(RowList):
         width = (self.size.width or 110) - self.MARGIN
         if self._losses.last is not None and not self._spark:
             self._spark = spark([point.mean for point in self._losses.points], SPARK)
-        lines = (first_facts(follower, self._losses.last, self._spark), more_facts(follower, sampler))
-        rows = [fitting(facts, width) for facts in lines if facts]
+        lines = (first_facts(follower, self._losses.last, "" if self.sparks else self._spark), more_facts(follower, sampler))
+        rows = [*(fitting(facts, width) for facts in lines if facts), *self.sparks]
         rows += paragraph(note, width - 1, "accent")[:NOTE_LINES] if note else [Row(_place(folder, width))]
         if len(rows) != len(self.rows):
             self.styles.height = len(rows)
@@ -100,6 +102,7 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
     glyph, style = STATES.get(state, ("·", "dim"))
     code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
     facts = [Fact(0, (Span(f"{glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
+    facts += [Fact(0, (Span(follower.waits, "dim"),))] if follower.waits else []
     steps = [view.step for view in follower.ranks.values() if view.step is not None]
     total = f" / {follower.progress[1]:,}" if follower.progress and max(steps) <= follower.progress[1] else ""
     facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
