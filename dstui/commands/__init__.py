@@ -18,6 +18,7 @@ COMMANDS = {
     "import": "any file that people have, as a Plan: ds_config.json, accelerate YAML, a pasted launch, a hostfile",
     "run": "a command as it is, its launches caught and run as jobs: dstui run -- bash finetune.sh",
     "forecast": "whether a Plan fits, how fast it would be, and which plan is best",
+    "tune": "the best candidates of the forecast, measured by short jobs, and the Plan that won",
     "machine": "what this machine has: GPUs, links, host, software",
     "doctor": "whether this machine, and every host of a Plan, is ready",
     "runs": "the jobs that were started, also after the terminal is gone",

@@ -269,6 +269,8 @@ class ChangedScript:
     diff: str
     notes: tuple[str, ...]
     """What stays to be done by hand, each with its line."""
+    needs: tuple[str, ...] = ()
+    """Keys of the configuration that have to be true for it."""
 
 
 def changed_script(plan: Plan) -> ChangedScript | None:
@@ -292,7 +294,7 @@ def changed_script(plan: Plan) -> ChangedScript | None:
         return ChangedScript(name, "", "", (f"{where}: {problem.message}; these are the lines in general, to be placed by hand",))
     lines = unified_diff(before.splitlines(keepends=True), made.text.splitlines(keepends=True), path.name, name)
     diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes))
+    return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes), made.needs)
 
 
 def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:
