@@ -37,6 +37,10 @@ def test_each_figure_of_the_catalogue_has_a_source_or_is_named_as_unverified() -
     assert "no source" not in named_machine("8xH100-80").source
 
 
+def test_a_machine_made_of_named_gpus_has_their_speed() -> None:
+    assert [chip.name for chip in chips() if chip_of(named_machine(f"1x{chip.name}").gpus[0].name) != chip] == []
+
+
 def test_every_short_name_is_found_by_itself_and_as_its_own() -> None:
     for chip in chips():
         assert named_chip(chip.name) is chip

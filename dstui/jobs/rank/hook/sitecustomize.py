@@ -63,7 +63,7 @@ class Output:
         self.torn = False
         self.count = 0
         self.queue: Any = None
-        self.pending: list[dict[str, Any]] = []
+        self.pending: list[dict[str, Any] | None] = []
         self.pid = os.getpid()
         self.phase = "start"
         self.signal = self.dump_on_signal()
@@ -101,6 +101,7 @@ class Hook:
         self.active = True
         self.faults = 0
         self.models = 0
+        self.thread: Any = None
         self.current: Engine | None = None
         self.written: tuple[Any, ...] = ()
         self.torch: Any = None
@@ -122,7 +123,8 @@ class Hook:
         import threading
 
         self.output.queue = queue.SimpleQueue()
-        threading.Thread(target=self.write_on, name="dstui-hook", daemon=True).start()
+        self.thread = threading.Thread(target=self.write_on, name="dstui-hook", daemon=True)
+        self.thread.start()
         atexit.register(self.end)
         os._exit = self.ended_by(os._exit)  # type: ignore[assignment]
         os.register_at_fork(after_in_child=self.stop)
@@ -164,6 +166,9 @@ class Hook:
         pending = self.output.pending
         while pending:
             facts = pending[0]
+            if facts is None:  # which only wakes the thread
+                del pending[0]
+                continue
             ready = facts.get("ready")
             if ready is not None and not last and len(pending) < MOST_LOSSES and not ready.query():
                 return
@@ -209,6 +214,8 @@ class Hook:
             return
         try:
             self.active = False
+            self.output.queue.put(None)
+            self.thread.join(1.0)  # it may hold a line that it has not written yet
             while not self.output.queue.empty():
                 self.output.pending.append(self.output.queue.get())
             self.write_pending(last=True)
