@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from dstui.jobs.rank.shim import prctl
 from dstui.jobs.store.cleanup import OpBuilds, build_root
@@ -24,11 +25,15 @@ from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.records import ProcessRecord
 from dstui.jobs.store.status import HEARTBEAT, asked_for, finish
 from dstui.jobs.supervisor.escalation import escalate, rank_processes, until_gone
+from dstui.jobs.supervisor.hang_stacks import HangStacks
 from dstui.jobs.supervisor.restart import restart_arguments
 from dstui.jobs.supervisor.silence import SilenceWatch
 from dstui.jobs.supervisor.supervised_job import SupervisedJob
 from dstui.jobs.supervisor.this_host import ThisHost
 from dstui.logs.arrival_index import ArrivalWriter
+
+if TYPE_CHECKING:
+    from dstui.jobs.watch.usage import Sampler
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL, LONGEST_POLL, FEW = 0.2, 1.0, 100
@@ -38,6 +43,8 @@ LINGER, LINGER_FAILED = 3.0, 1.0
 """Seconds that the launcher and helpers of the ranks get to end by themselves after the last rank; after a failure somebody waits."""
 LATE = 60.0
 """Seconds after which ranks that have not started are named."""
+USAGE_AFTER = 3.0
+"""Seconds that a job runs until the use of its GPUs is kept."""
 STOPPED_BY = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: 128 + signal.SIGINT}
 OWNER_GONE = 128 + signal.SIGTERM
 
@@ -53,7 +60,9 @@ class Supervisor:
         self.locks: list[int | None] = []
         """Held until the end, beside the one that we were born with: of folders that were deleted."""
         self.silence = SilenceWatch(job.folder, job.record.silence)
+        self.stacks = HangStacks(job.folder)
         self._named_late = False
+        self._usage: Sampler | None = None
 
     def run(self) -> None:
         """Supervise the job until it has ended and nothing of it is left."""
@@ -115,6 +124,7 @@ class Supervisor:
             self.note_builds()
         self.name_the_late()
         self.note_silence()
+        self.note_usage()
         if changed or self.job.unwritten:
             self.job.write()
 
@@ -172,6 +182,7 @@ class Supervisor:
 
     def clear(self) -> None:
         """Leave nothing of this attempt behind, on any host."""
+        self.stacks.close()
         by_itself = self.job.ranks.over and self.job.asked is None
         self.hosts.stop(by_itself, self.turn)
         linger = LINGER_FAILED if self.job.ranks.exit_code() else LINGER
@@ -224,11 +235,14 @@ class Supervisor:
         self.job.forget_timers()
         self._named_late = False
         self.silence = SilenceWatch(self.folder, self.job.record.silence)
+        self.stacks = HangStacks(self.folder)
         self.hosts.launch(more)
         self.job.write()
 
     def end(self) -> None:
         """Write how the job ended, and tell it."""
+        if self._usage is not None:
+            self._usage.close()
         self.hosts.close(self.turn)
         self.arrivals.update(time.time(), self.job.ranks.attempt)
         self.job.note_full_disk(self.job.facts.full_disk())
@@ -253,6 +267,14 @@ class Supervisor:
             named = ", ".join(f"rank {number} on {self.job.ranks.ranks[number].host}" for number in waiting)
             self.job.note(f"after {LATE:.0f} s not yet started: {named}")
 
+    def note_usage(self) -> None:
+        """Begin to keep what the ranks use. A job that is over before has no history, and pays for none."""
+        if self._usage is None and self.job.status.state == "running" and self.job.lasting("usage", True) > USAGE_AFTER:
+            from dstui.jobs.watch.usage import Sampler  # psutil and NVML's child would cost every job a tenth of a second
+            from dstui.jobs.watch.usage_history import EVERY, UsageHistory
+
+            self._usage = Sampler(self.folder, EVERY, UsageHistory(self.folder.path).add)
+
     def note_silence(self) -> None:
         """Write down when no rank says anything any more, and when they go on; nothing while a host is out of sight."""
         if any(host.state == "unreachable" for host in self.job.status.hosts.values()) or not self.job.every("silence", self.silence.pace):
@@ -260,6 +282,8 @@ class Supervisor:
         if news := self.silence.news(self.job.ranks, time.time()):
             name, facts = news
             self.job.event(name, attempt=self.job.ranks.attempt, **facts)
+            if name == "silence" and not self.job.ranks.unseen:
+                self.stacks.take()
 
 
 def main(argv: list[str]) -> int:

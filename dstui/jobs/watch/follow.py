@@ -39,6 +39,10 @@ STEADY = 20
 """Steps of every rank after which one may be called a straggler."""
 QUIET = 3.0
 """Seconds without a sign of life after which a rank's phase is looked for, and between two such looks."""
+MOST_PLACES = 24
+"""Sentences of the stacks of silent ranks that are told."""
+HANG = "hang"
+"""`Notice.code` of them."""
 PACE = 60
 """How many moments, a second apart or more, tell the pace of the steps."""
 BAR_GLANCE = 1.0
@@ -86,6 +90,8 @@ class Follower:
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
         """What the engines report that a person must know: said when it is found, and again at the end."""
+        self.places: tuple[str, ...] = ()
+        """Who waits for whom and in which line, as the supervisor found in the ranks' stacks; empty where they are not silent."""
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
         self._start_reported = self._end_reported = self._foreign_reported = False
@@ -255,11 +261,19 @@ class Follower:
             found = json_object(line.encode())
             if found.get("event") == "notice":
                 events.append(Notice(sanitise(str(found.get("text"))), sanitise(str(found.get("about", ""))), found.get("lasts") is True))
+            elif found.get("event") in ("stacks", "silence_over"):
+                events += self._take_places(found.get("lines"), found.get("attempt"))
             elif found.get("event") == "host":
                 host, state, text = (sanitise(str(found.get(name))) for name in ("host", "state", "text"))
                 seconds = found.get("seconds")
                 events.append(HostChange(host, state, text, seconds if is_number(seconds) else None))
         return events
+
+    def _take_places(self, lines: object, attempt: object) -> list[Event]:
+        """Note where silent ranks stand, or that they go on."""
+        texts = [sanitise(line) for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+        self.places = tuple(texts[:MOST_PLACES]) if attempt == self.attempt else ()
+        return [Notice("; ".join(line.rstrip(".") for line in self.places), code=HANG)] if self.places else []
 
     def _read_engines(self) -> list[Event]:
         """Return what the engines of the ranks report: before their lines, which are left out where they tell the same."""
