@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from statistics import fmean
 
@@ -129,3 +130,14 @@ def test_an_older_release_is_observed_as_the_newest(tmp_path: Path, version: str
         assert {"start", "initialize", "step", "save", "evaluation"} <= kinds and "fault" not in kinds
     (made,) = [report for report in read_all(folder.engine(0)) if isinstance(report, EngineMade)]
     assert made.versions["deepspeed"].startswith(version) and made.groups["data"] == 2 and made.optimizer and made.stage == 2
+
+
+def test_the_quickstart_is_probed(tmp_path: Path) -> None:
+    env = {**os.environ, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(tmp_path / "state")}
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "dstui", "probe", "quickstart"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    print(f"probe of the quickstart: {time.monotonic() - began:.1f} s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "as the Plan says" in done.stdout and "nothing was trained or saved" in done.stdout and not list(tmp_path.glob("dstui_runs*"))
