@@ -20,6 +20,7 @@ from dstui.adopt.loop_parts import (
 )
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
+UNTESTED = "zero_allow_untested_optimizer"
 TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
 
 
@@ -29,6 +30,8 @@ class Adapted:
 
     text: str
     notes: tuple[tuple[int, str], ...]
+    needs: tuple[str, ...] = ()
+    """Keys of the configuration that have to be true for it."""
 
 
 @dataclass
@@ -40,6 +43,7 @@ class _Edits:
     changes: list[tuple[int, int, bytes]] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)
     notes: list[tuple[int, str]] = field(default_factory=list)
+    needs: list[str] = field(default_factory=list)
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None and node.end_col_offset is not None
@@ -102,7 +106,7 @@ def adapted(text: str) -> Adapted:
     _keep_blocks(parts, edits)
     changed = edits.done()
     compile(changed, "script", "exec", dont_inherit=True)
-    return Adapted(changed.replace("\n", newline), tuple(sorted(set(edits.notes))))
+    return Adapted(changed.replace("\n", newline), tuple(sorted(set(edits.notes))), tuple(edits.needs))
 
 
 def _head(parts: LoopParts, edits: _Edits) -> None:
@@ -126,7 +130,8 @@ def _initialize(parts: LoopParts, edits: _Edits) -> None:
     edits.after(parts.optimizer_statement, f"{model}, *_ = deepspeed.initialize(model={model}, optimizer={optimizer}, {CONFIG})")
     kind = parts.optimizer_class
     if kind not in TESTED:
-        message = f"DeepSpeed knows no {kind} for ZeRO: the configuration needs zero_allow_untested_optimizer: true"
+        message = f"DeepSpeed knows no {kind} for ZeRO: the configuration needs {UNTESTED}: true"
+        edits.needs.append(UNTESTED)
         edits.notes.append((parts.optimizer_statement.lineno, message))
 
 

@@ -55,8 +55,8 @@ def chips() -> tuple[Chip, ...]:
 
 @cache
 def chip_of(name: str) -> Chip | None:
-    """Return the GPU that a driver calls `name`; None where the catalogue has none."""
-    return next((chip for chip in chips() if re.search(chip.match, name)), None)
+    """Return the GPU that a driver or a named machine calls `name`; None where the catalogue has none."""
+    return next((chip for chip in chips() if chip.name == name or re.search(chip.match, name)), None)
 
 
 def _plain(name: str) -> str:

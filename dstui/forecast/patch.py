@@ -38,7 +38,7 @@ def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
         new["deepspeed"]["sequence_parallel_size"] = setup.sequence_parallel
     if setup.checkpointing != was.checkpointing or (setup.checkpointing and new.get("model", {}).get("activation_checkpointing") is None):
         new.setdefault("model", {})["activation_checkpointing"] = setup.checkpointing
-    return tuple(_difference(old, new, ""))
+    return tuple(difference(old, new, ""))
 
 
 def _zero(config: dict[str, Any], setup: Setup, was: Setup) -> None:
@@ -88,14 +88,15 @@ def _optimizer(config: dict[str, Any], setup: Setup) -> None:
         config["optimizer"] = {**optimizer, "params": params}
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> list[Operation]:
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[Operation]:
+    """Return the operations that make one mapping of another."""
     found: list[Operation] = [{"op": "remove", "path": path + pointer_of(key)} for key in old if key not in new]
     for key, value in new.items():
         at = path + pointer_of(key)
         if key not in old:
             found.append({"op": "add", "path": at, "value": value})
         elif isinstance(old[key], Mapping) and isinstance(value, Mapping):
-            found += _difference(old[key], value, at)
+            found += difference(old[key], value, at)
         elif old[key] != value:
             found.append({"op": "replace", "path": at, "value": value})
     return found

@@ -39,6 +39,7 @@ class GpuState:
     memory_utilization: Maybe[int] = NOT_ASKED
     temperature: Maybe[int] = NOT_ASKED
     power: Maybe[float] = NOT_ASKED
+    throttle: Maybe[tuple[str, ...]] = NOT_ASKED
 
 
 def update_states(machine: Machine, states: Mapping[int, GpuState]) -> Machine:

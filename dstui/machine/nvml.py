@@ -178,6 +178,7 @@ def state(handle: Any) -> dict[str, Any]:
         **utilization(handle),
         "temperature": ask("nvmlDeviceGetTemperature", handle, 0),
         "power": ask("nvmlDeviceGetPowerUsage", handle, as_=watts),
+        "throttle": ask("nvmlDeviceGetCurrentClocksEventReasons", handle, as_=lambda v: [why for bit, why in THROTTLE if v & bit]),
     }
 
 
@@ -186,7 +187,6 @@ def more_state(handle: Any) -> dict[str, Any]:
     found = {
         "clock_sm": ask("nvmlDeviceGetClockInfo", handle, 1),
         "clock_memory": ask("nvmlDeviceGetClockInfo", handle, 2),
-        "throttle": ask("nvmlDeviceGetCurrentClocksEventReasons", handle, as_=lambda v: [why for bit, why in THROTTLE if v & bit]),
         "processes": processes(handle),
         "memory_errors": ask("nvmlDeviceGetTotalEccErrors", handle, UNCORRECTED, SINCE_RESTART),
         "remap_pending": ask("nvmlDeviceGetRemappedRows", handle, as_=lambda rows: bool(rows[2] or rows[3])),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -20,6 +21,7 @@ from dstui.tui.kit.keys import bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.tools import copy, say
 from dstui.tui.main_screen import Go, MainScreen
+from dstui.tui.run.charts import Charts
 from dstui.tui.run.diagnosis_pane import WHOLE
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.run_head import JobTitle
@@ -31,6 +33,7 @@ OF_A_JOB = (
     "rank",
     "all_ranks",
     "metrics",
+    "dashboard",
     "level",
     "host",
     "dedup",
@@ -129,6 +132,10 @@ class RunScreen(MainScreen):
         lines = self.view.log_view.lines
         if isinstance(lines, LogRows) and isinstance(event.key, int):
             self.app.push_screen(WholeLine(lines, event.key, dict(self.view.job_log.hosts)))
+
+    @on(Charts.Picked)
+    def _plot_picked(self, event: Charts.Picked) -> None:
+        self._of_job(partial(self.plotting.show, name=event.name))
 
     @on(RowList.Chosen, "#why")
     def _reason_chosen(self, event: RowList.Chosen) -> None:

@@ -26,6 +26,10 @@ def test_the_catalogue_has_some_forty_gpus_with_a_source_each() -> None:
     assert len({chip.name for chip in chips()}) == len(chips())
 
 
+def test_a_machine_made_of_named_gpus_has_their_speed() -> None:
+    assert [chip.name for chip in chips() if chip_of(named_machine(f"1x{chip.name}").gpus[0].name) != chip] == []
+
+
 def test_every_short_name_is_found_by_itself_and_as_its_own() -> None:
     for chip in chips():
         assert named_chip(chip.name) is chip

@@ -31,7 +31,7 @@ OURS = re.compile(
 """Variables that dstui adds or that differ from run to run; localhost by another name; LOCAL_SIZE, which DeepSpeed wants and torchrun lacks."""
 SCRIPTS = {
     "deepspeed": "deepspeed --num_gpus 2 t.py A --x 'a b'",
-    "include": "deepspeed --include localhost:0,1 --master_port 29611 t.py A",
+    "include": "LOCAL_SIZE=2 deepspeed --include localhost:0,1 --master_port 29611 t.py A",  # else a slot per NUMA node; dstui's has it
     "no local rank": "deepspeed --num_gpus 2 --no_local_rank t.py A --strict",
     "module": "deepspeed --num_gpus 2 --module t A m",
     "torchrun": "torchrun --nproc_per_node 2 --master_port 29612 t.py A --y",

@@ -15,6 +15,7 @@ from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder, read_json
 from dstui.jobs.store.status import initial
 from dstui.jobs.watch.usage import Sampler, Usage, together
+from dstui.jobs.watch.usage_history import UsageHistory, read_history
 from dstui.machine.probe import probe
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
@@ -35,8 +36,8 @@ def launched(tmp_path: Path, machine: Machine, cluster: str) -> JobFolder:
 
 @pytest.mark.launcher
 def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = "= nvmlDeviceGetUtilizationRates 3 - 97 40\n" + fakenvml.profile("a100-half-of-a-board")
-    (tmp_path / "profile").write_text(profile)
+    lines = "= nvmlDeviceGetUtilizationRates 3 - 97 40\n= nvmlDeviceGetCurrentClocksEventReasons 3 - 4\n"
+    (tmp_path / "profile").write_text(lines + fakenvml.profile("a100-half-of-a-board"))
     for name, value in {
         "LD_LIBRARY_PATH": library,
         "FAKENVML_PROFILE": tmp_path / "profile",
@@ -47,13 +48,16 @@ def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: P
     machine = probe(60.0)
     assert len(machine.gpus) == 4
     folder = launched(tmp_path, machine, "{include: 'localhost:1,3'}")
-    sampler = Sampler(folder, 0.05)
+    sampler = Sampler(folder, 0.05, UsageHistory(folder.path).add)
     try:
         wait_for(lambda: len(sampler.latest) == 2 and not sampler.note)
         assert [usage.device for _, usage in sorted(sampler.latest.items())] == [1, 3]
-        assert sampler.latest[0] == Usage("GPU", 7, 601 * MIB, 100.0, 1)
+        assert sampler.latest[0] == Usage("GPU", 7, 601 * MIB, 100.0, 1, capacity=80 * GIB, temperature=36)
         assert str(sampler.latest[1]) == "GPU 97 %  0.6 GB  100 W"
         assert together(sampler.latest.values()) == "2 GPUs 52 %  0.6 GB  200 W"
+        wait_for(lambda: read_history(folder.path).samples.get(1))
+        kept = read_history(folder.path).samples[1][-1]
+        assert (kept.load, kept.capacity, kept.throttle) == (97, 80 * GIB, ("power cap",))
     finally:
         assert not stop(folder).left
         sampler.close()
@@ -68,7 +72,7 @@ def test_the_gpus_of_a_host_that_only_its_agent_sees_are_told_by_it(library: Pat
     sampler = Sampler(folder, 0.05)
     try:
         wait_for(lambda: len(sampler.latest) == 2, 60)
-        assert sampler.latest[1] == Usage("GPU", 97, 601 * MIB, 100.0, 1, host="localhost")
+        assert sampler.latest[1] == Usage("GPU", 97, 601 * MIB, 100.0, 1, host="localhost", capacity=80 * GIB, temperature=36)
         assert (together(sampler.latest.values()), sampler.note) == ("2 GPUs 52 %  0.6 GB  200 W", "")
     finally:
         assert not stop(folder).left
@@ -87,6 +91,7 @@ def test_a_rank_on_the_cpu_is_its_process(tmp_path: Path) -> None:
         wait_for(lambda: sampler.latest.get(0) and sampler.latest[0].load is not None)
         usage = sampler.latest[0]
         assert usage.kind == "CPU" and usage.memory is not None and MIB < usage.memory < GIB
+        wait_for(lambda: sampler.history and sampler.history.samples.get(0))  # which the supervisor keeps
     finally:
         assert not stop(folder).left
     wait_for(lambda: not sampler.latest)  # the job has ended, and so has the sampling

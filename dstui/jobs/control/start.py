@@ -30,6 +30,8 @@ from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port
 from dstui.plan import PlanError
 from dstui.plan.holes import describe_open_holes, fill_holes, find_holes
 from dstui.plan.launchers import BY_NAME
+from dstui.plan.layered import without_layers
+from dstui.plan.locks import refusal
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.spec import LaunchSpec
@@ -53,6 +55,8 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     """
     target = _without_holes(target)
     plan, machine = target.plan, target.machine
+    if refused := refusal(plan):
+        raise LaunchError(refused)
     if machine.recorded:
         raise LaunchError(
             f"A job can be started on this machine only, and the given one is recorded ({machine.source}): leave out --machine"
@@ -77,7 +81,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         raise LaunchError(str(error)) from None
     try:
         files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
-        files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
+        files |= {"plan.yaml": without_layers(plan).text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
         tag = uuid.uuid4().hex
         facts = launch_json(spec, plan, folder, tag)
         if probes:

@@ -117,6 +117,7 @@ STATUS: Mapping[str, Form] = {
     "supervisor": PROCESS,
     "front": PROCESS,
     "launcher": PROCESS,
+    "launcher_exit": is_code,
     "attempt": whole(1, MOST_ATTEMPTS - 1),
     "started": is_time,
     "ended": is_time,

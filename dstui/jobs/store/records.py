@@ -154,6 +154,8 @@ class JobStatus:
     """The command or terminal with which the job ends (key "front"); None of a detached job."""
     launcher: ProcessRecord | None = None
     """`python -m deepspeed.launcher.runner` of the current attempt."""
+    launcher_exit: int | None = None
+    """The exit status of that launcher, once it has ended by itself: the job's own follows from its ranks alone."""
     command: tuple[str, ...] = ()
     """The launcher's argv, of the current attempt."""
     ranks: Mapping[int, RankStatus] = field(default_factory=dict)
@@ -207,6 +209,7 @@ def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
         "command": tuple(found.get("command") or ()),
         "ranks": {int(number): RankStatus.from_json(rank) for number, rank in (found.get("ranks") or {}).items()},
         "hosts": {name: HostStatus.from_json(host) for name, host in (found.get("hosts") or {}).items()},
+        "launcher_exit": found.get("launcher_exit"),
         "disk_full": found.get("disk_full"),
         "version": found.get("version") or VERSION,
     }

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from dstui.jobs.rank.shim import prctl
 from dstui.jobs.store.cleanup import OpBuilds, build_root
@@ -31,6 +32,9 @@ from dstui.jobs.supervisor.supervised_job import SupervisedJob
 from dstui.jobs.supervisor.this_host import ThisHost
 from dstui.logs.arrival_index import ArrivalWriter
 
+if TYPE_CHECKING:
+    from dstui.jobs.watch.usage import Sampler
+
 PR_SET_CHILD_SUBREAPER = 36
 POLL, LONGEST_POLL, FEW = 0.2, 1.0, 100
 """Seconds between two looks; the death of the launcher and a request to stop wake it at once. Looking at a rank takes 20 µs: for more than
@@ -39,6 +43,8 @@ LINGER, LINGER_FAILED = 3.0, 1.0
 """Seconds that the launcher and helpers of the ranks get to end by themselves after the last rank; after a failure somebody waits."""
 LATE = 60.0
 """Seconds after which ranks that have not started are named."""
+USAGE_AFTER = 3.0
+"""Seconds that a job runs until the use of its GPUs is kept."""
 STOPPED_BY = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: 128 + signal.SIGINT}
 OWNER_GONE = 128 + signal.SIGTERM
 
@@ -56,6 +62,7 @@ class Supervisor:
         self.silence = SilenceWatch(job.folder, job.record.silence)
         self.stacks = HangStacks(job.folder)
         self._named_late = False
+        self._usage: Sampler | None = None
 
     def run(self) -> None:
         """Supervise the job until it has ended and nothing of it is left."""
@@ -98,7 +105,7 @@ class Supervisor:
     def poll(self) -> None:
         """Bring everything up to date: requests to stop, the ranks, what is noted of them, and status.json where anything has changed."""
         self.hosts.poll()
-        reap()
+        self.job.note_reaped(reap())
         self.hear_requests()
         changed = self.job.ranks.update(time.time())
         if changed or self.job.every("arrivals", 1.0):
@@ -117,6 +124,7 @@ class Supervisor:
             self.note_builds()
         self.name_the_late()
         self.note_silence()
+        self.note_usage()
         if changed or self.job.unwritten:
             self.job.write()
 
@@ -233,6 +241,8 @@ class Supervisor:
 
     def end(self) -> None:
         """Write how the job ended, and tell it."""
+        if self._usage is not None:
+            self._usage.close()
         self.hosts.close(self.turn)
         self.arrivals.update(time.time(), self.job.ranks.attempt)
         self.job.note_full_disk(self.job.facts.full_disk())
@@ -256,6 +266,14 @@ class Supervisor:
             self._named_late = True
             named = ", ".join(f"rank {number} on {self.job.ranks.ranks[number].host}" for number in waiting)
             self.job.note(f"after {LATE:.0f} s not yet started: {named}")
+
+    def note_usage(self) -> None:
+        """Begin to keep what the ranks use. A job that is over before has no history, and pays for none."""
+        if self._usage is None and self.job.status.state == "running" and self.job.lasting("usage", True) > USAGE_AFTER:
+            from dstui.jobs.watch.usage import Sampler  # psutil and NVML's child would cost every job a tenth of a second
+            from dstui.jobs.watch.usage_history import EVERY, UsageHistory
+
+            self._usage = Sampler(self.folder, EVERY, UsageHistory(self.folder.path).add)
 
     def note_silence(self) -> None:
         """Write down when no rank says anything any more, and when they go on; nothing while a host is out of sight."""

@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dstui.jobs.store.folder import JobFolder, read_json
+from dstui.jobs.store.processes import SUPERVISES
 from dstui.jobs.store.ranks import read_record
 from dstui.jobs.store.records import JobStatus
 
 if TYPE_CHECKING:
     import psutil
 
+    from dstui.jobs.watch.usage_history import History
     from dstui.machine.live import GpuState, Live
     from dstui.machine.snapshot import Gpu
 
@@ -50,6 +52,12 @@ class Usage:
     why: str = ""
     host: str = ""
     """Where the GPU is, if not here."""
+    capacity: int | None = None
+    """Bytes that the GPU, or this host, has."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    throttle: tuple[str, ...] = ()
+    """Why the GPU's clocks are lowered now."""
 
     def __str__(self) -> str:
         return usage_text(self.kind, self.load, self.memory, self.power) if not self.why else f"{self.kind} unknown"
@@ -100,12 +108,17 @@ def _far_in_words(hosts: Sequence[str], kind: str) -> str:
 class Sampler:
     """Samples a job until it is closed, or the job has ended."""
 
-    def __init__(self, folder: JobFolder, every: float = EVERY) -> None:
+    def __init__(
+        self, folder: JobFolder, every: float = EVERY, keep: Callable[[float, Mapping[int, Usage], str], None] | None = None
+    ) -> None:
+        """`keep`: is told of every sample, in the thread."""
         self.latest: Mapping[int, Usage] = {}
         """By rank; of ranks that do not run here there is nothing."""
         self.note = ""
         """What is not sampled, and why, in a few words."""
-        self._folder, self._every = folder, every
+        self.history: History | None = None
+        """The last minutes, as the supervisor has kept them; None before they were looked for."""
+        self._folder, self._every, self._keep = folder, every, keep
         launch = folder.read_launch()
         self._env: Mapping[str, str] = launch.env if launch else {}
         self._gpus: Sequence[Gpu] | None = None
@@ -129,12 +142,22 @@ class Sampler:
                 status = self._folder.read_status()
                 self.latest = self._sample(status)
                 self._note_peaks()
+                self._look_back()
                 if status and status.final:
                     break
+                if self._keep is not None and (self.latest or self.note):
+                    self._keep(time.time(), self.latest, self.note)
                 self._closed.wait(self._every)
         finally:
             if self._live is not None:
                 self._live.close()
+
+    def _look_back(self) -> None:
+        """Read what the supervisor keeps; it has no need of that itself."""
+        if self._keep is None:
+            from dstui.jobs.watch.usage_history import read_history
+
+            self.history = read_history(self._folder.path)
 
     def _sample(self, status: JobStatus | None) -> dict[int, Usage]:
         if status is None:
@@ -186,7 +209,7 @@ class Sampler:
             new = pid not in self._processes
             process = self._processes.setdefault(pid, psutil.Process(pid))
             load = process.cpu_percent(None)
-            return Usage("CPU", None if new else load, process.memory_info().rss)
+            return Usage("CPU", None if new else load, process.memory_info().rss, capacity=psutil.virtual_memory().total)
         except psutil.Error:
             return Usage("CPU", why=f"process {pid} cannot be looked at")
 
@@ -195,7 +218,7 @@ class Sampler:
         from dstui.machine.snapshot import Gpu
 
         if self._live is None:
-            self._live = Live(self._every)
+            self._live = Live(self._every, {name: value for name, value in os.environ.items() if name != SUPERVISES})
         self._states = self._live.poll() or self._states
         problem = self._live.problem
         if problem is not None or not self._states:
@@ -227,7 +250,16 @@ class Sampler:
         state = states.get(device)
         if state is None or all(isinstance(fact, Unknown) for fact in (state.utilization, state.memory_used, state.power)):
             return Usage("GPU", device=device, why=f"NVML tells nothing of GPU {device}")
-        return Usage("GPU", known(state.utilization, None), known(state.memory_used, None), known(state.power, None), device)
+        return Usage(
+            "GPU",
+            known(state.utilization, None),
+            known(state.memory_used, None),
+            known(state.power, None),
+            device,
+            capacity=known(state.memory_total, None),
+            temperature=known(state.temperature, None),
+            throttle=known(state.throttle, ()),
+        )
 
     def _recorded_gpus(self) -> Sequence[Gpu]:
         """Return the GPUs as they were at the launch: their UUIDs and bus ids are what CUDA_VISIBLE_DEVICES may speak of."""

@@ -67,8 +67,8 @@ class Plotting:
         self._view = view
         self._series: MetricSeries | None = None
 
-    def show(self, job: WatchedJob) -> None:
-        """The numbers of this job, under the head that it has."""
+    def show(self, job: WatchedJob, name: str = "") -> None:
+        """The numbers of this job, under the head that it has. `name`: the metric to begin with."""
         from dstui.jobs.metrics.series import MetricSeries
         from dstui.tui.plot.plot_screen import Plot
 
@@ -76,7 +76,7 @@ class Plotting:
             if self._series is not None:
                 self._series.close()
             self._series = MetricSeries(job.folder)
-        self._view.app.push_screen(Plot(self._series, lambda: self._view.head.rows[0]))
+        self._view.app.push_screen(Plot(self._series, lambda: self._view.head.rows[0], name))
 
 
 class Reporting:

@@ -10,6 +10,8 @@ from typing import Final
 MINIMUM: Final = (60, 16)
 WIDE: Final = 100
 """Columns from which form, preview and checks are seen together."""
+DASHBOARD: Final = 160
+"""Columns from which the run has plots beside its log."""
 ROOMY: Final = 30
 """Lines from which a form has room for what only informs."""
 SIDE, STEPS_AND_FORM = 42, 122

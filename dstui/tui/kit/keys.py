@@ -110,6 +110,7 @@ KEYS: Final = (
     KeyHint("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
     KeyHint("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, "0-9 g"),
     KeyHint("m", "metrics", "metrics", "The metrics over the steps, as a plot; and back to the log.", RUN | {PLOT}, 6),
+    KeyHint("D", "dashboard", "dashboard", "Plots and GPUs beside the log, or the log alone; remembered.", RUN, 12),
     KeyHint("", "", "metric", "Choose a metric.", frozenset({PLOT}), 1, "↑↓"),
     KeyHint("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more (TensorBoard's moving average).", frozenset({PLOT}), 3, "+ -"),
     KeyHint("minus", "smooth(-1)", "smooth less", "Smooth it less; the line as it is has none.", frozenset({PLOT}), display="-"),
@@ -136,6 +137,7 @@ KEYS: Final = (
         hint=PINNED,
         display="F1",
     ),
+    KeyHint("colon", "command_palette", "commands", "Every action by name.", ANYWHERE | {PLOT}, display=":"),
     KeyHint("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | {PLOT}, hint=11, display="ctrl+p"),
     KeyHint("", "leave", "quit", "Leave dstui from here too.", DIALOGS, 99, "ctrl+q"),
     KeyHint(
@@ -163,7 +165,7 @@ OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "chec
 """Actions that are the same in both modes, and over them."""
 
 
-OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow"})
+OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard"})
 """Actions of the part of the run that shows a job."""
 
 

@@ -56,14 +56,14 @@ class Plot(Over[None]):
             """Return one picture is enough."""
             return isinstance(message, Plot.Grown)
 
-    def __init__(self, history: MetricSeries, headline: Callable[[], Row]) -> None:
-        """`history` stays open when the plot is closed; `headline`: the job's state in a line."""
+    def __init__(self, history: MetricSeries, headline: Callable[[], Row], name: str = "") -> None:
+        """`history` stays open when the plot is closed; `headline`: the job's state in a line; `name`: the metric that was asked for."""
         super().__init__()
-        self.view = View()
+        self.view = View(name) if name else View()
         self.history = history
         self.other: MetricSeries | None = None
         self._headline = headline
-        self._chosen = False
+        self._chosen = bool(name)
         self._over = Event()
         self.head, self.metrics = RowList(id="plot-head"), RowList(id="metrics", classes="pane")
         self.canvas, self.box = Canvas(), Vertical(id="plot-box", classes="pane")

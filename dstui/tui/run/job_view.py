@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import gc
 import time
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
 from dstui.logs.line_query import LineQuery, as_word
+from dstui.tui.kit.breakpoints import DASHBOARD, ROOMY, WIDE
 from dstui.tui.kit.keys import log_bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
 from dstui.tui.kit.tools import in_thread, label, say
+from dstui.tui.run.charts import Charts, sparks
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from dstui.tui.run.filter_line import FilterLine
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
@@ -28,8 +31,11 @@ from dstui.tui.run.live_bars import LiveBars
 from dstui.tui.run.rank_cell import as_stopped, cells_of
 from dstui.tui.run.rank_strip import MANY, RankStrip, Selection
 from dstui.tui.run.run_head import RunHead, stop_stage
+from dstui.tui.run.run_series import RunSeries
+from dstui.tui.run.usage_pane import UsagePane
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
+from dstui.tui.session.settings import remember, remembered
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -39,6 +45,8 @@ POLL = 1 / 12
 """Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
 RANKS_EVERY = 1 / 4
 """Seconds between two drawings of more than MANY ranks; what somebody asks for is drawn at once."""
+CHARTS_EVERY = 1.0
+"""Seconds between two drawings of plots and of what the GPUs use."""
 NOTICE_SECONDS = 30.0
 """How long a notice stands in the head, unless it is about what lasts; it stays in the log."""
 
@@ -53,6 +61,10 @@ class JobView(Vertical):
         self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
         self.job_log, self.why = JobLog(), DiagnosisPane()
         self.log_view, self.bars, self.filter_line = self.job_log.view, LiveBars(), FilterLine()
+        self.charts, self.usage, self.series = Charts(), UsagePane(), RunSeries()
+        self.left, self.body = Vertical(id="run-left"), Horizontal(id="run-body")
+        self._dashboard = remembered().get("dashboard") is not False
+        self._charts_drawn = 0.0
         self._show_parts(job=False)
         self.why.display = False
         self.job: WatchedJob | None = None
@@ -71,7 +83,11 @@ class JobView(Vertical):
         """The list of jobs; and the parts of a job."""
         label(self.jobs, "Jobs", "")
         yield self.jobs
-        yield from (self.head, self.ranks, self.log_view, self.filter_line, self.bars, self.why)
+        yield self.head
+        with self.body:
+            with self.left:
+                yield from (self.ranks, self.usage, self.log_view, self.filter_line, self.bars, self.why)
+            yield self.charts
 
     # Which job
 
@@ -102,7 +118,7 @@ class JobView(Vertical):
 
     def _show_parts(self, *, job: bool) -> None:
         self.jobs.display = not job
-        self.head.display = self.ranks.display = self.log_view.display = job
+        self.head.display = self.body.display = job
         self.filter_line.display = False
         self.bars.show({})
 
@@ -112,6 +128,7 @@ class JobView(Vertical):
         self.job = WatchedJob(folder, silence)
         self._reported, self._complete, self._notice, self._lasting = "", False, "", {}
         self.head.begin()
+        self.series = RunSeries()
         self._show_parts(job=True)
         self.why.begin(folder)
         self.job_log.attach(folder)
@@ -149,6 +166,8 @@ class JobView(Vertical):
         self._draw_log()
         if len(self.job.follower.ranks) <= MANY or monotonic() - self._ranks_drawn >= RANKS_EVERY:
             self._draw_ranks()
+        if monotonic() - self._charts_drawn >= CHARTS_EVERY:
+            self._draw_charts()
 
     def _take(self, job: WatchedJob, event: Event) -> None:
         match event:
@@ -157,13 +176,16 @@ class JobView(Vertical):
                 self._lasting |= {about: text} if lasts else {}
                 if text or over == self._notice:
                     self._notice, self._noticed = text, monotonic()
-            case Metric(name="loss", rank=rank, step=step, value=value) if rank == min(job.follower.ranks, default=0):
-                self.head.add_loss(step, value)
+            case Metric(name=name, rank=rank, step=step, value=value):
+                self.series.add(event)
+                if name == "loss" and rank == min(job.follower.ranks, default=0):
+                    self.head.add_loss(step, value)
             case Exited():
                 self._complete = True
 
     def draw(self) -> None:
-        """Header, ranks and the log's frame."""
+        """Header, ranks, plots and the log's frame."""
+        self._draw_charts()
         self._draw_ranks()
         self._draw_log()
 
@@ -180,6 +202,29 @@ class JobView(Vertical):
         at = Selection(self.job_log.filter.rank, self.job_log.filter.host)
         self.ranks.show(cells, self.hosts, at)
         self.bars.show(at.among(self.job.follower.ranks) if self.job.alive else {})
+
+    def _draw_charts(self) -> None:
+        """Plots beside the log and what the GPUs use where the screen is wide, lines of sparks under the head where it is less so."""
+        if self.job is None:
+            return
+        self._charts_drawn, (width, height) = monotonic(), self.app.size
+        wide = self._dashboard and width >= DASHBOARD
+        self.charts.display = self.usage.display = wide
+        own = tuple(self.job.follower.measure.own_names)
+        self.head.sparks = []
+        if wide:
+            self.charts.show(self.series, own)
+            self.usage.show(self.job.sampler.history)
+        elif self._dashboard and width >= WIDE and height >= ROOMY:
+            self.head.sparks = sparks(self.series.ordered(own), width - self.head.MARGIN)
+
+    def action_dashboard(self) -> None:
+        """Plots and GPUs beside the log, or the log alone; remembered."""
+        self._dashboard = not self._dashboard
+        in_thread(self, partial(remember, "dashboard", self._dashboard))
+        self.draw()
+        if self.app.size.width < WIDE:
+            say(self.app, f"The dashboard is {'on' if self._dashboard else 'off'}: it shows from {WIDE} columns on.")
 
     def _draw_log(self) -> None:
         if self.job is None:

@@ -61,6 +61,8 @@ class RunHead(RowList):
         super().__init__(id="run-head")
         self._losses: Buckets
         self._spark = ""
+        self.sparks: list[Row] = []
+        """The numbers as lines, where there is room for them and no other place."""
 
     def begin(self) -> None:
         """Another job."""
@@ -78,8 +80,8 @@ class RunHead(RowList):
         width = (self.size.width or 110) - self.MARGIN
         if self._losses.last is not None and not self._spark:
             self._spark = spark([point.mean for point in self._losses.points], SPARK)
-        lines = (first_facts(follower, self._losses.last, self._spark), more_facts(follower, sampler))
-        rows = [fitting(facts, width) for facts in lines if facts]
+        lines = (first_facts(follower, self._losses.last, "" if self.sparks else self._spark), more_facts(follower, sampler))
+        rows = [*(fitting(facts, width) for facts in lines if facts), *self.sparks]
         rows += paragraph(note, width - 1, "accent")[:NOTE_LINES] if note else [Row(_place(folder, width))]
         if len(rows) != len(self.rows):
             self.styles.height = len(rows)

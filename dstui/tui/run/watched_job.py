@@ -41,14 +41,13 @@ class WatchedJob:
             self.plan = plan_of(folder)
         self.follower = Follower(folder, BACKLOG, lines=False, status_of=take_over)
         self._watch = Watch(silence)
-        self.sampler = Sampler(folder) if self.alive else None
+        self.sampler = Sampler(folder)
         self._stopping: float | None = None
 
     def close(self) -> None:
         """Look no longer."""
         self.follower.close()
-        if self.sampler is not None:
-            self.sampler.close()
+        self.sampler.close()
 
     def poll(self) -> list[Event]:
         """Return what happened since the last look."""
@@ -91,7 +90,7 @@ class WatchedJob:
     @property
     def usage(self) -> Mapping[int, Usage]:
         """Return what each rank uses, as far as that can be seen."""
-        return self.sampler.latest if self.sampler is not None else {}
+        return self.sampler.latest
 
     @property
     def latest(self) -> float:

@@ -143,7 +143,7 @@ class Hook:
         self.active = False
 
     def put(self, what: str, facts: dict[str, Any]) -> None:
-        self.output.queue.put(dict({"is": what, "t": round(time.time(), 3)}, **facts))
+        self.output.queue.put(dict({"is": what, "t": round(time.time(), 6)}, **facts))
 
     def write_on(self) -> None:
         """In the thread: write lines as they come, and what the rank does now ten times a second."""
@@ -401,7 +401,7 @@ class Hook:
             if name == "forward" and not engine.__dict__["_modules"]["module"].training:
                 phase, state.is_left_out = "evaluation", False
             elif name == "forward":
-                state.count_tokens(args, kwargs)
+                state.count_inputs(args, kwargs)
             state.backwards += name == "backward"
             if state.evaluated and phase in ("forward", "train_batch", "backward"):
                 self.put(
@@ -512,6 +512,8 @@ class Hook:
                 facts["loss_scale"] = read(lambda: engine.optimizer.cur_scale, lambda: engine.optimizer.loss_scale)
             if state.tokens:
                 facts["tokens"] = state.tokens
+            if state.elements:
+                facts["elements"] = state.elements
             if self.device is not None:
                 facts["memory"] = dict(state.memory, reserved=self.device.memory_reserved(), peak=self.device.max_memory_allocated())
                 facts["ready"] = Ready(self.mark(), state.marks, facts["times"])
@@ -539,7 +541,7 @@ class Engine:
         """Whether this step is reported; None until it begins."""
         self.is_left_out = False
         self.backwards = 0
-        self.tokens = 0
+        self.tokens, self.elements = 0, 0
         self.divided = False
         self.losses: list[Any] = []
         self.times: dict[str, float] = {}
@@ -551,9 +553,12 @@ class Engine:
         self.raised, self.phase, self.measured = (self.phase, type(error).__name__), "", None
         self.is_left_out = False
 
-    def count_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Add the tokens of a micro-batch where its shape says how many: `input_ids`, or a first argument of whole numbers."""
+    def count_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Add the elements of a micro-batch's first tensor, and its tokens: `input_ids`, or a first argument of whole numbers."""
         ids: Any = kwargs.get("input_ids", args[0] if args else None)
+        first = next((value for value in (ids, *kwargs.values()) if hasattr(value, "numel")), None)
+        if first is not None:
+            self.elements += first.numel()
         if hasattr(ids, "is_floating_point") and ids.dim() == 2 and not ids.is_floating_point():
             self.tokens += ids.numel()
 

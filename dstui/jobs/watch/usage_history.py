@@ -1,0 +1,122 @@
+"""What each rank of a job has used in the last minutes, kept in the job folder by its supervisor for whoever attaches later.
+
+One line per sample in a file of bounded size: when it is full, its older half goes. What is read may be anybody's, so every value is
+checked before it is shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dstui.base.regular_files import append_regular, read_regular, replace_regular
+from dstui.base.text import sanitise
+from dstui.jobs.store.record_forms import is_number, rank_number
+from dstui.jobs.watch.usage import Usage
+
+USAGE_HISTORY = "usage.jsonl"
+EVERY = 5.0
+"""Seconds between two samples of the supervisor."""
+SHOWN = 300.0
+"""Seconds of history that are shown."""
+LARGEST = 1 << 20
+"""Bytes of the file: an hour of 8 ranks, eight minutes of 64."""
+OFTEN_ENOUGH = 128 << 10
+"""Bytes from the end that hold the last minutes of a few ranks."""
+LONGEST_WORD, MOST_WORDS, LONGEST_NOTE, MOST_DEVICES = 40, 8, 200, 1 << 16
+"""Bounds of what is taken from a file that may be anybody's."""
+
+
+class Sample(NamedTuple):
+    """What a rank used at a time. What is None was not told."""
+
+    t: float
+    kind: str
+    load: float | None = None
+    memory: float | None = None
+    capacity: float | None = None
+    temperature: float | None = None
+    power: float | None = None
+    device: int | None = None
+    throttle: tuple[str, ...] = ()
+    """Why the GPU's clocks were lowered."""
+
+
+class History(NamedTuple):
+    """The samples of the last minutes by rank, in their order, and why there are none of some."""
+
+    samples: Mapping[int, list[Sample]] = {}
+    note: str = ""
+
+
+NUMBERS = ("load", "memory", "capacity", "temperature", "power")
+
+
+class UsageHistory:
+    """The file, for the supervisor that writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / USAGE_HISTORY
+
+    def add(self, t: float, usages: Mapping[int, Usage], note: str) -> None:
+        """Append a sample of every rank that was seen. A disk that is full loses it, and the job goes on."""
+        ranks = {str(rank): _packed(usage) for rank, usage in usages.items() if not usage.why}
+        line = json.dumps({"t": round(t, 1), "ranks": ranks, **({"note": note} if note else {})}, separators=(",", ":")) + "\n"
+        with suppress(OSError):
+            append_regular(self._path, line.encode())
+            if self._path.stat().st_size > LARGEST:
+                replace_regular(self._path, b"".join(kept + b"\n" for kept in _tail(self._path, LARGEST // 2)))
+
+
+def _packed(usage: Usage) -> list[Any]:
+    return [usage.kind, *(getattr(usage, name) for name in NUMBERS), usage.device, list(usage.throttle)]
+
+
+def read_history(folder: Path) -> History:
+    """Return the last minutes of the file; nothing where there is none, and without what is not right in it."""
+    with suppress(OSError):
+        for most in (OFTEN_ENOUGH, LARGEST):
+            looks = [found for line in _tail(folder / USAGE_HISTORY, most) if is_number((found := _look(line)).get("t"))]
+            since = looks[-1]["t"] - SHOWN if looks else 0.0
+            if looks and (looks[0]["t"] < since or most == LARGEST or (folder / USAGE_HISTORY).stat().st_size <= most):
+                return _collected([look for look in looks if look["t"] >= since])
+    return History()
+
+
+def _tail(path: Path, most: int) -> list[bytes]:
+    """Return the whole lines among the last bytes."""
+    start = max(path.stat().st_size - most, 0)
+    lines = read_regular(path, start, most).split(b"\n")
+    return lines[start > 0 : -1]
+
+
+def _look(line: bytes) -> dict[str, Any]:
+    with suppress(ValueError, RecursionError):
+        found = json.loads(line)
+        if isinstance(found, dict) and isinstance(found.get("ranks"), dict):
+            return found
+    return {}
+
+
+def _collected(looks: list[dict[str, Any]]) -> History:
+    samples: dict[int, list[Sample]] = {}
+    for look in looks:
+        for rank, packed in look["ranks"].items():
+            if (number := rank_number(rank)) is not None and (sample := _sample(look["t"], packed)) is not None:
+                samples.setdefault(number, []).append(sample)
+    note = looks[-1].get("note")
+    return History(samples, sanitise(note)[:LONGEST_NOTE] if isinstance(note, str) else "")
+
+
+def _sample(t: float, packed: Any) -> Sample | None:
+    if not isinstance(packed, list) or len(packed) != len(NUMBERS) + 3 or packed[0] not in ("GPU", "CPU"):
+        return None
+    *numbers, device, throttle = packed[1:]
+    load, memory, capacity, temperature, power = (value if is_number(value) else None for value in numbers)
+    number = device if type(device) is int and 0 <= device < MOST_DEVICES else None
+    words = [word for word in throttle[:MOST_WORDS] if isinstance(word, str)] if isinstance(throttle, list) else []
+    why = tuple(sanitise(word)[:LONGEST_WORD] for word in words)
+    return Sample(t, packed[0], load, memory, capacity, temperature, power, number, why)

@@ -1,0 +1,131 @@
+"""The numbers of a job in small plots beside its log, and in two lines of sparks where there is no room for plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.cells import cell_len
+from textual import events
+from textual.message import Message
+
+from dstui.jobs.metrics.buckets import Buckets, thinned
+from dstui.jobs.watch.summary import value_text
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import Row, Span, fit
+from dstui.tui.plot.braille import braille
+from dstui.tui.run.run_head import Fact, fitting, si, spark
+from dstui.tui.run.run_series import RunSeries
+
+NARROWEST, LOWEST = 34, 7
+"""Cells that a plot has at least, with its frame."""
+TALLEST = 14
+"""Lines that a plot has at most: a few plots do not become posters."""
+SPARK = 12
+"""Cells of a line of sparks."""
+FIRST_VALUES = 2
+"""Values from which there is a curve."""
+WAITING = "The plots begin with the second number that a rank tells."
+
+
+def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span, ...]]:
+    """Return the lines of a plot, frame and all: what it is and its newest value on top, first and last step below."""
+    points = thinned(series.points, 2 * max(width, 1))
+    low, high = min(point.low for point in points), max(point.high for point in points)
+    top, bottom = _text(name, high), _text(name, low)
+    margin = min(max(cell_len(top), cell_len(bottom)), width // 3)
+    room, inner = width - 3 - margin, height - 2
+    curve = braille([(point.step, point.mean) for point in points], (room, inner), low, high)
+    labels = {0: top, inner - 1: bottom} if low < high else {inner // 2: top}
+    title = [Span(name.replace("_", " "), "title"), Span(f" {_text(name, series.last)}", "accent")]
+    if faults := len(series.faults):
+        title.append(Span(f" ✖ {faults} no number", "error"))
+    steps = Span(f"step {points[0].step:,.0f} to {points[-1].step:,.0f}", "dim")
+    lines = [_edge("╭╮", title, width)]
+    for number, drawn in enumerate(curve):
+        label = fit(labels.get(number, "").rjust(margin), margin)
+        lines.append((Span("│", "faint"), Span(f"{label} ", "dim"), Span(drawn, "accent"), Span("│", "faint")))
+    return [*lines, _edge("╰╯", [steps], width)]
+
+
+def _text(name: str, value: float | None) -> str:
+    """Return a value as it is told elsewhere; a speed in three digits."""
+    return "" if value is None else si(value) if name.endswith("/s") and value >= 0 else value_text(name, value)
+
+
+def _edge(corners: str, text: list[Span], width: int) -> tuple[Span, ...]:
+    """Return the line above or below a plot with a text in it."""
+    room = width - 5
+    shown: list[Span] = []
+    for span in text:
+        cut = fit(span.text, min(cell_len(span.text), room))
+        shown.append(Span(cut, span.style))
+        room -= cell_len(cut)
+    return (Span(f"{corners[0]}─ ", "faint"), *shown, Span(f" {'─' * room}{corners[1]}", "faint"))
+
+
+def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[Row], list[list[str]]]:
+    """Return the rows of as many plots as there is room for, and their names line by line of the grid."""
+    drawable = {name: each for name, each in series.items() if len(each.points) >= FIRST_VALUES}
+    columns = max(width // NARROWEST, 1)
+    most = columns * max(height // LOWEST, 1)
+    names = list(drawable)[:most]
+    if not names or height < LOWEST:
+        return [Row((Span(WAITING, "dim"),))], []
+    columns = min(columns, len(names))
+    lines = [names[at : at + columns] for at in range(0, len(names), columns)]
+    tall = min(height // len(lines), TALLEST)
+    rows: list[Row] = []
+    for line in lines:
+        plots = [plot(name, drawable[name], width // len(line), tall) for name in line]
+        rows += [Row(tuple(span for each in plots for span in each[n])) for n in range(tall)]
+    return rows, lines
+
+
+def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> list[Row]:
+    """Return at most so many rows of name, line and newest value."""
+    facts = [_spark_fact(place, name, each) for place, (name, each) in enumerate(series.items()) if len(each.points) >= FIRST_VALUES]
+    rows: list[Row] = []
+    while facts and len(rows) < most:
+        shown = fitting(facts, width)
+        fits = sum(span.style == "accent" for span in shown.left)
+        rows.append(shown)
+        facts = facts[fits:]
+    return rows
+
+
+def _spark_fact(place: int, name: str, series: Buckets) -> Fact:
+    line = spark([point.mean for point in series.points], SPARK)
+    return Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(line, "accent"), Span(f" {_text(name, series.last)}", "title")))
+
+
+class Charts(RowList):
+    """The plots at the right of a wide screen. A click on one makes it large."""
+
+    can_focus = False
+    MARGIN = 0
+
+    class Picked(Message):
+        """A plot was clicked."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    def __init__(self) -> None:
+        super().__init__(id="charts")
+        self._drawn: tuple[object, ...] = ()
+        self._names: list[list[str]] = []
+
+    def show(self, series: RunSeries, own: tuple[str, ...]) -> None:
+        """Draw what is new."""
+        now = (series, series.count, self.size, own)
+        if now != self._drawn and self.size.width:
+            self._drawn = now
+            rows, self._names = grid(series.ordered(own), self.size.width, self.size.height)
+            self.show_rows(rows)
+
+    def on_click(self, event: events.Click) -> None:
+        """Make the plot large that was clicked."""
+        if self._names and event.y < len(self.rows):
+            line = self._names[event.y * len(self._names) // len(self.rows)]
+            self.post_message(self.Picked(line[min(event.x * len(line) // self.size.width, len(line) - 1)]))

@@ -1,0 +1,74 @@
+"""What the ranks of a job used: kept by its supervisor in a file of bounded size, and read again whoever wrote it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dstui.jobs.watch import usage_history
+from dstui.jobs.watch.usage import Usage
+from dstui.jobs.watch.usage_history import SHOWN, USAGE_HISTORY, History, Sample, UsageHistory, read_history
+
+BUSY = Usage("GPU", 97, 1 << 30, 612.5, 4, capacity=80 << 30, temperature=67, throttle=("power cap",))
+
+
+def test_what_was_kept_is_read_again_and_a_rank_of_which_nothing_is_known_is_not_there(tmp_path: Path) -> None:
+    kept = UsageHistory(tmp_path)
+    kept.add(1000.0, {0: BUSY, 1: Usage("GPU", why="NVML is not there")}, "GPU unknown: NVML is not there")
+    found = read_history(tmp_path)
+    assert found.samples == {0: [Sample(1000.0, "GPU", 97, 1 << 30, 80 << 30, 67, 612.5, 4, ("power cap",))]}
+    assert found.note == "GPU unknown: NVML is not there"
+
+
+def test_the_file_stays_small_and_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_history, "LARGEST", 20_000)
+    kept = UsageHistory(tmp_path)
+    for n in range(1000):
+        kept.add(float(n), {0: BUSY}, "")
+    assert (tmp_path / USAGE_HISTORY).stat().st_size <= 20_200
+    times = [sample.t for sample in read_history(tmp_path).samples[0]]
+    assert times[-1] == 999.0 and times == [*map(float, range(int(times[0]), 1000))]
+
+
+def test_only_the_last_minutes_are_read(tmp_path: Path) -> None:
+    kept = UsageHistory(tmp_path)
+    for t in (0.0, 500.0, 500.0 + SHOWN):
+        kept.add(t, {0: BUSY}, "")
+    assert [sample.t for sample in read_history(tmp_path).samples[0]] == [500.0, 500.0 + SHOWN]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"[1]",
+        b'{"t": "now", "ranks": {}}',
+        b'{"t": 1, "ranks": {"0": 1, "-1": [], "x": ["GPU"]}}',
+        b'{"t": NaN, "ranks": {}}',
+        b'{"t": 1, "ranks": {"0": ["\\u001b[2J", 1, 1, 1, 1, 1, 1, []]}}',
+        b"\0" * 5000,
+        b"[" * 5000,
+    ],
+)
+def test_a_line_that_is_not_right_is_passed_over(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / USAGE_HISTORY).write_bytes(line + b"\n")
+    assert not read_history(tmp_path).samples
+    UsageHistory(tmp_path).add(2.0, {3: BUSY}, "")
+    assert list(read_history(tmp_path).samples) == [3]
+
+
+def test_values_of_anybody_are_bounded(tmp_path: Path) -> None:
+    packed = ["GPU", 1e300, -1, "much", True, None, 1 << 70, ["\x1b[2Jhot" * 20, 7] * 50]
+    (tmp_path / USAGE_HISTORY).write_text(json.dumps({"t": 1, "ranks": {"0": packed}, "note": "\x1b]0;x\x07" * 500}) + "\n")
+    found = read_history(tmp_path)
+    sample = found.samples[0][0]
+    assert sample[2:8] == (None,) * 6
+    assert len(sample.throttle) <= 8 and all(len(word) <= 40 and "\x1b" not in word for word in sample.throttle)
+    assert len(found.note) <= 200 and "\x1b" not in found.note
+
+
+def test_a_folder_without_one_has_none(tmp_path: Path) -> None:
+    assert read_history(tmp_path) == History()

@@ -1,0 +1,129 @@
+"""The run as a dashboard: plots and GPUs beside the log on a wide screen, lines of sparks on a narrower one, the log alone on a small one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from dstui.jobs.metrics.buckets import Buckets
+from dstui.jobs.store.events import Metric
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.watch.usage_history import USAGE_HISTORY, History, Sample
+from dstui.tui.plot.braille import braille
+from dstui.tui.plot.plot_screen import Plot
+from dstui.tui.run.charts import LOWEST, grid, sparks
+from dstui.tui.run.run_series import RunSeries
+from dstui.tui.run.usage_pane import load_line, usage_rows
+from dstui.tui.session.settings import remembered
+from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
+from tests.tui.test_plot import job
+
+GIB = 1 << 30
+LINES = "".join(f"step {n} loss {4 - n / 50:.3f} lr {n / 1e6:.6f} grad_norm 1.{n % 10}\n" for n in range(1, 101))
+
+
+def series(**values: list[float]) -> RunSeries:
+    found = RunSeries()
+    for name, numbers in values.items():
+        for step, value in enumerate(numbers, 1):
+            found.add(Metric(0, step, name, value))
+    return found
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> JobFolder:
+    """A job of two ranks that has ended, with what its GPUs used."""
+    folder = job(tmp_path / "job", {0: LINES, 1: LINES})
+    packed = ["GPU", 97, 71 * GIB, 80 * GIB, 88, 612.0, 4, ["power cap"]]
+    looks = [{"t": 1000.0 + 5 * n, "ranks": {"0": packed, "1": ["GPU", n, None, None, None, None, 5, []]}} for n in range(60)]
+    (folder.path / USAGE_HISTORY).write_text("".join(json.dumps(look) + "\n" for look in looks))
+    return folder
+
+
+async def shown(pilot: Pilot[int], folder: JobFolder) -> None:
+    await attach(pilot, folder)
+    await until(pilot, lambda: job_view(pilot).series.count >= 300)
+    job_view(pilot).draw()
+
+
+def test_a_rising_line_goes_from_the_lower_left_to_the_upper_right() -> None:
+    assert braille([(0, 0), (1, 1)], (2, 1), 0, 1) == ["⡠⠊"]
+    assert braille([(0, 1), (1, 1)], (2, 1), 1, 1) == ["⠒⠒"]
+    assert braille([], (2, 2), 0, 1) == ["  ", "  "]
+
+
+def test_the_most_wanted_numbers_come_first_and_those_that_the_plan_asks_for_after_the_loss() -> None:
+    found = series(epoch=[1], odd=[1], grad_norm=[1], lr=[1], loss=[1], mine=[1])
+    assert list(found.ordered(["mine"])) == ["loss", "mine", "lr", "grad_norm", "odd", "epoch"]
+
+
+def test_a_series_is_that_of_the_lowest_rank() -> None:
+    found = RunSeries()
+    for rank, value in ((3, 3.0), (1, 1.0), (3, 4.0)):
+        found.add(Metric(rank, 1, "loss", value))
+    assert found.ordered()["loss"].last == 1.0
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "lines"), [(80, 30, [["a", "b"], ["c"]]), (40, 14, [["a"], ["b"]]), (40, LOWEST - 1, []), (0, 0, [])]
+)
+def test_as_many_plots_as_there_is_room_for(width: int, height: int, lines: list[list[str]]) -> None:
+    rows, names = grid(series(a=[1, 2], b=[3, 1], c=[1, 1], d=[1]).ordered(), width, height)
+    assert names == lines
+    assert not lines or {len(row.text) for row in rows} == {width}
+
+
+def test_a_plot_of_what_is_no_number_says_so() -> None:
+    rows, _ = grid(series(loss=[1.0, float("nan"), 2.0]).ordered(), 40, 10)
+    assert "✖ 1 no number" in rows[0].text
+
+
+def test_two_lines_of_sparks_hold_what_fits_and_lose_nothing_between_them() -> None:
+    many = {f"metric{n}": Buckets() for n in range(9)}
+    for each in many.values():
+        each.add(1, 1.0)
+        each.add(2, 2.0)
+    rows = sparks(many, 80)
+    assert [row.text.split()[0] for row in rows] == ["metric0", "metric5"]
+
+
+def test_a_gpu_has_its_last_five_minutes_and_what_slows_it() -> None:
+    samples = [Sample(1000.0 + 5 * n, "GPU", 97, 71 * GIB, 80 * GIB, 88, 612.0, 4, ("power cap",)) for n in range(60)]
+    text = usage_rows(History({4: samples}), 120)[0].text
+    assert "r4 GPU 4" in text and "97 %  71.0/80 GB  88 °C  612 W  ▲ slowed: power cap" in text
+    assert load_line([Sample(0.0, "GPU", 0), Sample(299.0, "GPU", 100)], 0.0, 4) == "▁  █"
+    assert usage_rows(History(note="GPU unknown: NVML is not there"), 80)[0].text == "n/a: GPU unknown: NVML is not there"
+
+
+async def test_a_wide_screen_has_plots_and_gpus_and_d_takes_them_away_for_good(open_app: Open, run: JobFolder) -> None:
+    async with open_app(size=(200, 60)) as pilot:
+        await shown(pilot, run)
+        await until(pilot, lambda: "loss 2" in text_of(pilot, "#charts") and "GPU 4" in text_of(pilot, "#usage"))
+        assert "step 1 to 100" in text_of(pilot, "#charts")
+        await pilot.press("D")
+        await until(pilot, lambda: remembered().get("dashboard") is False and "GPUs, last 5 min" not in screen(pilot))
+    async with open_app(size=(200, 60)) as pilot:
+        await shown(pilot, run)
+        assert not job_view(pilot).charts.display
+
+
+async def test_a_click_on_a_plot_makes_it_large(open_app: Open, run: JobFolder) -> None:
+    async with open_app(size=(200, 60)) as pilot:
+        await shown(pilot, run)
+        await until(pilot, lambda: "╭─ lr" in text_of(pilot, "#charts"))
+        await pilot.click("#charts", offset=(60, 3))
+        await until(pilot, lambda: isinstance(pilot.app.screen, Plot) and pilot.app.screen.view.name == "lr")
+
+
+@pytest.mark.parametrize(("size", "lines"), [((120, 40), True), ((80, 24), False)])
+async def test_a_narrower_screen_has_lines_of_sparks_and_a_small_one_the_log_alone(
+    open_app: Open, run: JobFolder, size: tuple[int, int], lines: bool
+) -> None:
+    async with open_app(size=size) as pilot:
+        await shown(pilot, run)
+        assert [row.text.split()[0] for row in job_view(pilot).head.sparks] == (["loss"] if lines else [])
+        await until(pilot, lambda: ("lr ▁" in text_of(pilot, "#run-head")) == lines)
+        assert not job_view(pilot).charts.display
