@@ -344,7 +344,7 @@ class LaunchRecord:
         """Return none where it is empty, of a later version, or has another form than LAUNCH."""
         if not found or (found.get("version") or VERSION) != VERSION or not sound(found, LAUNCH):
             return None
-        values = {name: value for name, value in found.items() if name in LAUNCH and value is not None}
+        values = {name: value for name, value in found.items() if name in LAUNCH and name != "version" and value is not None}
         values |= {name: tuple(values[name]) for name in ("options", "script", "args") if name in values}
         if restarts := values.get("restarts"):
             values["restarts"] = RestartPolicy(restarts["max"], restarts["backoff"], tuple(restarts["args"]))

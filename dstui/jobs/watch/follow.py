@@ -39,6 +39,8 @@ STEADY = 20
 """Steps of every rank after which one may be called a straggler."""
 QUIET = 3.0
 """Seconds without a sign of life after which a rank's phase is looked for, and between two such looks."""
+HOOKED = 15.0
+"""Seconds after the start in which each rank's hook has written its first line: it does so before the script is read."""
 MOST_PLACES = 24
 """Sentences of the stacks of silent ranks that are told."""
 HANG = "hang"
@@ -87,6 +89,7 @@ class Follower:
         self._engines: dict[int, EngineMetrics] = {}
         self._engine_notices = EngineNotices(folder)
         self._engine_turn = 0
+        self._hooks_looked_for = False
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
         """What the engines report that a person must know: said when it is found, and again at the end."""
@@ -292,11 +295,25 @@ class Follower:
             events += self._engine_events(rank)
             if time.monotonic() >= deadline:
                 break
-        notices = self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
+        notices = self._engine_notices.unobserved(self._without_hook())
+        notices += self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
         if all(view.engine_step is not None and view.engine_step >= STEADY for view in self.ranks.values()):
             notices += self._engine_notices.straggler({n: v.own_seconds for n, v in self.ranks.items() if v.own_seconds is not None})
         self.warnings += [notice.text for notice in notices]
         return [*events, *notices]
+
+    def _without_hook(self) -> list[int]:
+        """Return ranks that run for a while, and whose hook has not said a word although the launch wanted one; looked for once."""
+        if self._hooks_looked_for or self.state != "running" or time.time() - (self.started or time.time()) < HOOKED:
+            return []
+        living = [rank for rank, view in self.ranks.items() if view.state == "started"]
+        if len(living) < len(self.ranks):
+            return []
+        self._hooks_looked_for = True
+        launch = self.folder.read_launch()
+        if launch is None or launch.observe == "off":
+            return []
+        return [rank for rank in living if not self.folder.engine(rank, self.attempt).exists()]
 
     def _engine_events(self, rank: int) -> list[Event]:
         engine, view = self._engines[rank], self.ranks[rank]
