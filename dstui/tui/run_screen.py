@@ -34,6 +34,8 @@ OF_A_JOB = (
     "all_ranks",
     "metrics",
     "dashboard",
+    "wrap",
+    "timestamps",
     "level",
     "host",
     "dedup",

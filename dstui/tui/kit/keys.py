@@ -110,7 +110,16 @@ KEYS: Final = (
     ),
     KeyHint("v", "level", "level", "Warnings and errors only; then errors only; then every line again.", RUN, 6),
     KeyHint("h", "host", "host", "One host: its ranks and their log; then the next one. Of many hosts a list, the worst first.", RUN, 10),
-    KeyHint("u", "dedup", "dedup", "Lines that several ranks wrote as one row (×64), or each by itself.", RUN, 12),
+    KeyHint(
+        "u",
+        "dedup",
+        "fold",
+        "Fold the log: lines of several ranks that differ only in numbers as one row (×64), those that are the same, or each by itself.",
+        RUN,
+        12,
+    ),
+    KeyHint("L", "wrap", "wrap", "Long lines in several rows, or cut at the edge, where ←→ show the rest; remembered.", RUN),
+    KeyHint("T", "timestamps", "times", "Before each line the time of day, the time since the start, or none; remembered.", RUN),
     KeyHint("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
     KeyHint("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
     KeyHint("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, "0-9 g"),
@@ -182,7 +191,7 @@ OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "chec
 """Actions that are the same in both modes, and over them."""
 
 
-OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard"})
+OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard", "wrap", "timestamps"})
 """Actions of the part of the run that shows a job."""
 
 
