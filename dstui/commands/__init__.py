@@ -9,8 +9,11 @@ if TYPE_CHECKING:
     import argparse
 
 COMMANDS = {
+    "new": "a Plan from a template of the site or of dstui; without a name, the list of them",
+    "site": "the file that sets defaults, locks and templates for everybody here: init, check",
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
     "probe": "the ranks of a Plan up to the end of deepspeed.initialize: the resolved configuration, nothing trained",
+    "explain": "what will happen at a launch, and where each value of a Plan comes from",
     "render": "the files and the command that a Plan stands for",
     "import": "any file that people have, as a Plan: ds_config.json, accelerate YAML, a pasted launch, a hostfile",
     "run": "a command as it is, its launches caught and run as jobs: dstui run -- bash finetune.sh",

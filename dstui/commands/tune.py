@@ -16,6 +16,8 @@ from dstui.commands.plan_argument import plan_of
 from dstui.documents.plan_files import read_pool
 from dstui.plan import Plan, PlanError
 from dstui.plan.holes import describe_open_holes, find_holes
+from dstui.render.launch import RenderError
+from dstui.render.target import Target
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 steps = bounded(int, 3, 10_000)
@@ -66,6 +68,9 @@ def run(args: argparse.Namespace) -> int:
             return refuse("nothing was started: fix the errors above")
         if not (args.writes_ok or _may_write(plan, facts)):
             return 2
+        if problem := _not_startable(target):
+            say(problem)
+            return 1
         from dstui.forecast.model import ModelFacts
         from dstui.tune import report
         from dstui.tune.candidates import Problem
@@ -111,6 +116,17 @@ def _not_tuned(plan: Plan) -> str:
             "the Plan's deepspeed section is empty, so there is nothing to vary: fill it with the configuration that the script reads "
             "(dstui import ds_config.json)"
         )
+    return ""
+
+
+def _not_startable(target: Target) -> str:
+    """Return why none of the jobs could start; empty where nothing is seen that prevents it."""
+    from dstui.jobs.control.start import LaunchError, check
+
+    try:
+        check(target.launch)
+    except (LaunchError, RenderError) as error:
+        return str(error)
     return ""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dstui.base.files import FileProblem, is_file, is_there, read_text
 from dstui.documents.layers import load_layered
+from dstui.documents.templates import site_template
 from dstui.plan import Plan, PlanError
 from dstui.plan.env_file import ENV_FILE, EnvFiles
 from dstui.plan.finding import Finding
@@ -36,8 +37,10 @@ SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] /
 
 
 def find_plan(name: str) -> Path:
-    """Return the path of a Plan: the file of that name, else the shipped Plan that is called so (`quickstart`)."""
+    """Return the path of a Plan: the file of that name, else the site's template or the shipped Plan that is called so (`quickstart`)."""
     path = Path(name)
+    if "/" not in name and not is_there(path) and (template := site_template(name)) is not None:
+        return template
     if name in SHIPPED and not is_there(path):
         places = (folder / f"{name}.yaml" for folder in SHIPPED_IN)
         return next((place for place in places if place.exists()), path)

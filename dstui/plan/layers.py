@@ -77,7 +77,7 @@ class Lock:
 
     @property
     def allowed(self) -> str:
-        """What is possible, in words."""
+        """Return the possible values, in words."""
         if self.exact:
             return f"only {spell(self.exact[0])}"
         bounds = [

@@ -14,6 +14,7 @@ from dstui.base.files import FileProblem, is_there, read_text
 from dstui.base.files import reason as reason_of
 from dstui.base.permissions import others_may_write
 from dstui.base.regular_files import open_regular
+from dstui.base.text import sanitise
 from dstui.plan.load import PlanError
 from dstui.site.site_file import Site, read_site
 
@@ -95,3 +96,9 @@ def _text_of_trusted(path: Path) -> str:
         os.close(opened)
         raise FileProblem(f"{path}: {why}, so it is not used")
     return read_text(path, opened)
+
+
+def site_note(cause: str) -> str:
+    """Return what the site says of a cause of failures, as one line that is safe to show; "" where it says nothing."""
+    site = installed_site().site
+    return sanitise(" ".join(site.causes.get(cause, "").split())) if site is not None else ""

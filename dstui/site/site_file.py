@@ -57,7 +57,7 @@ class Site:
 
     @property
     def beneath(self) -> Beneath:
-        """What the site alone puts beneath a Plan."""
+        """The layer and the locks of the site alone."""
         return Beneath((self.layer,) if self.layer is not None else (), self.locks, contact=self.contact)
 
 

@@ -136,17 +136,18 @@ def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Ite
 
 
 def _neighbours(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
-    """Yield what differs by one step from the best so far: micro-batch, stage, offload. Where nothing fitted, only what needs less."""
+    """Yield what differs by one step from the best so far: micro-batch, stage, offload. Where nothing fitted, what needs less and less."""
     best = best_of(results)
-    centre = problem.setup(best.patch) if best else was
+    centre = problem.setup((best or results[-1]).patch)
     room = capacity_of(problem.plan, problem.machine, problem.pool)
     here = Choice(centre.stage, centre.optimizer_offload, centre.param_offload)
     stages = [choice for choice in CHOICES if choice[1:] == ("none", "none") and abs(choice.stage - here.stage) == 1]
     offloads = [choice for choice in CHOICES if choice.stage == here.stage and choice != here]
-    ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room)]
-    for setup in (_scaled(problem.plan, centre, 2.0), *ways, _scaled(problem.plan, centre, 0.5)):
-        larger = setup is None or (best is None and (setup.micro_batch > centre.micro_batch or setup.stage < centre.stage))
-        made = candidate_of(problem.plan, setup, was) if setup is not None and not larger else None
+    least = 0 if best else CHOICES.index(here)
+    ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room) and CHOICES.index(choice) >= least]
+    larger = [_scaled(problem.plan, centre, 2.0)] if best else []
+    for setup in (*larger, *ways, _scaled(problem.plan, centre, 0.5)):
+        made = candidate_of(problem.plan, setup, was) if setup is not None else None
         if made is not None and problem.expected(made).fits is not False:
             yield made
 

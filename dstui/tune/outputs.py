@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
+import dstui
 from dstui.adopt.program import read_program
 from dstui.adopt.pycode import Call, Code, NotPython
 from dstui.base.files import FileProblem, is_file, read_text
@@ -122,9 +123,10 @@ def _fixed(code: Code, value: ast.expr | None, default: str = "") -> str:
 
 def _program(plan: Plan) -> Code | None:
     """Return the script with the modules beside it; None where it cannot be read."""
-    folder = Path(plan.place(plan.job.workdir))
-    name = plan.job.script or (plan.job.module or "").replace(".", "/") + ".py"
-    script = folder / name
+    folder, module = Path(plan.place(plan.job.workdir)), plan.job.module or ""
+    if module.startswith("dstui."):  # of a Plan that comes with dstui
+        folder = Path(dstui.__file__).parent.parent
+    script = folder / (plan.job.script or module.replace(".", "/") + ".py")
     root = script.parent if plan.job.script else folder
 
     def text_of(path: str) -> str | None:

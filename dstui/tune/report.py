@@ -20,11 +20,12 @@ WORDS = {
 
 def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str) -> Iterator[str]:
     """Yield the table, what was chosen, and how the Plan changes."""
-    yield f"  {'#':>2}  {'forecast':>19}  {'measured':>26}   candidate"
+    yield f"  {'#':>2}  {'':13}  {'forecast':>19}  {'measured':>25}   candidate"
     for number, result in enumerate(folder.results, 1):
-        yield f"{'*' if result is chosen else ' '} {number:>2}  {_forecast(result):>19}  {_measured(result):>26}   {result.label}"
+        mark = f"{'*' if result is chosen else ' '} {number:>2}"
+        yield f"{mark}  {result.state:13}  {_forecast(result):>19}  {_measured(result):>25}   {result.label}"
         if result.note:
-            yield f"  {'':>2}  {result.state}: {result.note}"
+            yield f"  {'':>2}  {result.note}"
     yield "samples/s of all ranks, and memory of a GPU (of ranks on CPUs: RAM of a node); ± is the median deviation of a step"
     yield f"{len(folder.results)} candidates, {sum(one.seconds for one in folder.results):.0f} s of jobs: {WORDS[why]}"
     if chosen is None:
@@ -45,9 +46,9 @@ def _forecast(result: Result) -> str:
 def _measured(result: Result) -> str:
     memory = format_size(result.memory) if result.memory else ""
     if not result.rate or result.state not in ("measured", "slower"):
-        return f"{result.state} {memory:>9}"
+        return memory
     spread = f" ±{result.spread:.0%}" if result.spread is not None else ""
-    return f"{'slower, ' if result.state == 'slower' else ''}{result.rate:.4g}/s{spread} {memory:>9}"
+    return f"{result.rate:.4g}/s{spread} {memory:>9}"
 
 
 def gain(results: Sequence[Result], chosen: Result) -> float | None:

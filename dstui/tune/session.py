@@ -25,6 +25,8 @@ Asked = Callable[[], int | None]
 """Returns the signal that asks for the end; None while none does."""
 SAME = 0.02
 """Rates that differ by less are the same."""
+CLEARLY = 0.1
+"""Slower than the best by this share, or by the deviation of its steps where that is larger, a candidate is dropped after two steps."""
 LEAST_TIME = 10.0
 """Seconds of the budget below which no further job is started, where none has told how long one takes."""
 QUIET = {"WANDB_MODE": "disabled"}
@@ -114,8 +116,8 @@ def _run(  # noqa: PLR0913, PLR0917 - a candidate, and all that it runs in
     place = folder.outputs(job)
     plan = trial_plan(problem.plan.patch(candidate.patch), place, options.script_options)
     prepare(place, plan.job.args)
-    best = best_of(folder.results) if not options.only else None
-    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, best=best.rate if best else None)
+    least = 0.0 if options.only else _least(best_of(folder.results))
+    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=least)
     folder.keep(result)
     try:
         found = run_trial(replace(target, plan=plan), result, folder.path / job, goal, asked)
@@ -124,6 +126,11 @@ def _run(  # noqa: PLR0913, PLR0917 - a candidate, and all that it runs in
     finally:
         discard(place)
     return _applied(problem, candidate, found, folder.results[0])
+
+
+def _least(best: Result | None) -> float:
+    """Return the rate below which a candidate is dropped early: clearly less than the best, as far as its own steps differ."""
+    return best.rate * (1 - max(CLEARLY, min(best.spread or 0.0, 0.5))) if best is not None and best.rate else 0.0
 
 
 def _applied(problem: Problem, candidate: Candidate, found: Result, first: Result) -> Result:

@@ -28,8 +28,6 @@ LOGS_EVERY = 0.5
 """Seconds between two looks into the logs, where no engine reports its steps."""
 JUDGED_AFTER = 2
 """Measured steps after which a candidate that is slower than the best is dropped."""
-CLEARLY = 0.9
-"""The share of the best rate below which it is dropped."""
 SETTLED = 20.0
 """Seconds for the supervisor to be through after the end of the ranks."""
 OUT_OF_MEMORY = frozenset({"OOM-GPU", "OOM-HOST", "MEMORY-LIMIT", "ALLOC-REFUSED", "PINNED-MEM"})
@@ -50,8 +48,8 @@ class Goal:
     """Of all ranks in a step, by the configuration."""
     deadline: float
     """Seconds for all of it."""
-    best: float | None = None
-    """Samples a second of the best so far; a slower one is dropped."""
+    least: float = 0.0
+    """Samples a second; what is slower than that is dropped."""
 
 
 class Watch:
@@ -132,7 +130,7 @@ def _wait(folder: JobFolder, watch: Watch, goal: Goal, began: float, asked: Call
         seconds = watch.seconds
         if len(seconds) >= goal.steps - 1:
             return "measured"
-        if goal.best and len(seconds) >= JUDGED_AFTER and goal.samples / median(seconds) < CLEARLY * goal.best:
+        if len(seconds) >= JUDGED_AFTER and goal.samples / median(seconds) < goal.least:
             return "slower"
         if asked() is not None:
             return "stopped"

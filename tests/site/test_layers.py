@@ -185,6 +185,7 @@ def test_a_file_that_cannot_be_extended_is_named_with_its_line(here: Path, files
     assert ran.returncode == 2 and str(caught.value) in ran.stderr
 
 
+@pytest.mark.launcher
 def test_a_run_keeps_the_resolved_plan(here: Path) -> None:
     """With real ranks, whose configuration is the one with the values of all layers."""
     script = here / "team" / "src" / "train.py"

@@ -302,6 +302,11 @@ class EngineLines:
             self._rest = b""
         return [report for line in lines if (report := parse(line)) is not None]
 
+    def skip_to_end(self, most: int) -> None:
+        """Leave out what stands before the last `most` bytes; the line that is cut there makes no sense, and is passed over."""
+        if self._fd >= 0 and (begin := os.fstat(self._fd).st_size - most) > self.at:
+            self.at, self._rest = begin, b""
+
     def close(self) -> None:
         """Let go of the file."""
         if self._fd >= 0:
