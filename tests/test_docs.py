@@ -27,7 +27,7 @@ PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.m
 FENCED = re.compile(r'^( *)```(\w*)(?: title="([^"]+)")?\n(.*?)^\1```', re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`((?:[\w./]*/)?dstui(?: [^`]*)?)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-CHEAP = ("check", "render", "forecast", "import", "docs", "schema", "completion")
+CHEAP = ("check", "render", "forecast", "import", "docs", "schema", "completion", "explain", "new", "site")
 
 
 def shell_lines(text: str) -> list[str]:
