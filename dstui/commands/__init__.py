@@ -20,7 +20,7 @@ COMMANDS = {
     "forecast": "whether a Plan fits, how fast it would be, and which plan is best",
     "tune": "the best candidates of the forecast, measured by short jobs, and the Plan that won",
     "machine": "what this machine has: GPUs, links, host, software",
-    "doctor": "whether this machine, and every host of a Plan, is ready",
+    "doctor": "whether this machine, and every host of a Plan, is ready; which host of a fleet is unlike the others",
     "runs": "the jobs that were started, also after the terminal is gone",
     "plot": "what runs measured over their steps, as curves of text or as a picture",
     "attach": "look at a job again, in the TUI",
