@@ -28,8 +28,8 @@ def test_two_runs_lie_over_each_other_with_their_names_at_their_ends(here: Path)
     lines = out.splitlines()
     assert (code, err) == (0, "") and out.isascii() and lines[0].startswith("loss  2 runs")
     assert "+ stays" in lines[1] and "* falls" in out[out.index("stays") :], "each where its line ends"
-    assert lines[1].index("*") < lines[5].index("*"), "the line falls to the right"
-    assert lines[-1].split() == ["20", "40"]
+    assert lines[3].index("*") < lines[7].index("*"), "the line falls to the right"
+    assert lines[-1].split() == ["10", "20", "30", "40"]
 
 
 def test_a_terminal_that_takes_them_gets_braille_and_another_gets_ascii(here: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.messages import Launched
 from tests.tui.conftest import Open, attach, job_view, screen, store, text_of, until
 
@@ -68,9 +67,8 @@ async def test_a_job_that_was_just_launched_and_one_that_is_chosen_from_the_list
         pilot.app.post_message(Launched(job))
         await until(pilot, lambda: store(pilot).state.run == "failed" and "✖9" in text_of(pilot, "#step-line"))
         await pilot.press("J")
-        table = pilot.app.screen.query_one("#runs", RowList)
-        await until(pilot, lambda: table.cursor == str(job.path))
-        await pilot.press("enter")
+        await until(pilot, lambda: "Runs" in screen(pilot))
+        pilot.app.screen.dismiss((job, False))
         await until(pilot, lambda: store(pilot).state.run == "failed" and "✖9" in text_of(pilot, "#step-line"))
 
 

@@ -39,12 +39,12 @@ async def test_the_first_line_is_about_the_job_and_says_where_the_open_plan_diff
         await until(pilot, lambda: "plan.yaml" in text_of(pilot, "#title-bar"))
 
 
-async def test_escape_on_the_list_of_jobs_leads_back_to_the_job(open_app: Open, tmp_path: Path) -> None:
+async def test_escape_in_the_table_of_runs_leads_back_to_the_job(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await attach(pilot, made(tmp_path / "job"))
         await until(pilot, lambda: "ready" in screen(pilot))
         await pilot.press("J")
-        await until(pilot, lambda: job_view(pilot).job is None)
+        await until(pilot, lambda: "Runs" in screen(pilot))
         await pilot.press("escape")
         await until(pilot, lambda: "r0 ready" in screen(pilot) and job_view(pilot).job is not None)
         assert pilot.app.step.id == "run"
