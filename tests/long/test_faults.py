@@ -188,7 +188,8 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
 def late_rank(pilot: Pilot[int]) -> int | None:
     """Who has not come to the collective, and in which line, as the pane says without a key."""
     text = " ".join(text_of(pilot, "#why").split())
-    told = re.search(r"rank (\d+) has not reached the \w+ that rank \d+ waits in\. rank \1: .*?crash_script\.py:\d+", text)
+    line = r"rank (\d+) has not reached the \w+ that rank \d+ waits in\..* rank \1: (?:in .*?crash_script\.py:\d+|unknown, a signal has stopped)"
+    told = re.search(line, text)
     return int(told[1]) if told else None
 
 
