@@ -322,3 +322,15 @@ def test_numbers_of_a_batch_that_does_not_fit_tell_who_counted_the_ranks_wrongly
     )
     found = of_lines(tmp_path / "run.log", traceback(None, f"AssertionError: {said}", f"{SITE}deepspeed/runtime/config.py"))
     assert found.cause == "BATCH-ASSERT" and bool(words) == bool(found.notes) and all(words in note for note in found.notes), found.notes
+
+
+def test_the_hook_of_a_rank_is_no_line_of_the_program(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/home/me/project/odd.py", line 29, in made',
+        '  File "/opt/dstui/jobs/rank/hook/sitecustomize.py", line 255, in initialize_and_report',
+        f'  File "{SITE}deepspeed/runtime/engine.py", line 527, in __init__',
+        "TypeError: __init__() missing 2 required positional arguments: 'args' and 'model'",
+    ]
+    found = of_lines(tmp_path / "run.log", lines)
+    assert "odd.py, line 29" in found.why and "sitecustomize" not in found.why
