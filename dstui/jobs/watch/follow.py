@@ -101,6 +101,9 @@ class Follower:
         self._unheard_reported = self._full_disk_reported = False
         self.foreign = ""
         """Why the job is not this user's own, as the end of a sentence."""
+        self.waits = ""
+        """What SLURM says of a job that was queued; a sentence."""
+        self._waits_reported = ""
         self.unheard = ""
         """That nobody may look after the job any more, on another host; a sentence."""
         self._read_status()
@@ -185,6 +188,7 @@ class Follower:
             self._refreshed = now
             status = self._status_of(self.folder)
             self.foreign = status.foreign if status else ""
+            self.waits = status.waits if status else ""
             self.unheard = (no_sign_of_life(self.folder, status) or orphan_hint(self.folder, status)) if status else ""
             if status and status.final and not self.folder.has_ended:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
@@ -260,6 +264,9 @@ class Follower:
         if self.unheard and not self._unheard_reported:
             events.append(Notice(self.unheard))
         self._unheard_reported = bool(self.unheard)
+        if self.waits and self.waits.partition(";")[0] != self._waits_reported:
+            events.append(Notice(f"SLURM job {self._status.slurm_job if self._status else ''}: {self.waits}"))
+            self._waits_reported = self.waits.partition(";")[0]
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":
