@@ -310,7 +310,7 @@ def test_moments_that_something_else_put_before_each_line_are_seen_though_a_prog
     [
         ("32 != 8 * 4 * 1", ""),
         ("32 != 8 * 4 * 4", "counted 1 process, and DeepSpeed counts 4: start it by `accelerate launch`"),
-        ("128 != 8 * 4 * 1", "for 4 ranks, and DeepSpeed counts 1: no launcher started this process"),
+        ("128 != 8 * 4 * 1", "for 4 ranks, and DeepSpeed counts 1: no launcher started it"),
         ("64 != 8 * 4 * 4", "for 2 ranks, and DeepSpeed counts 4"),
         ("30 != 8 * 4 * 4", ""),
         ("30 != 0 * 4 * 4", ""),
