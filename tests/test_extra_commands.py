@@ -195,3 +195,24 @@ def test_the_other_shells_are_told_every_command(dstui: Callable[..., Said], she
     assert all(name in script for name in COMMANDS)
     if program := shutil.which(shell):
         subprocess.run([program, "--no-execute", "-c", script] if shell == "fish" else [program, "-nc", script], check=True)
+
+
+def test_completion_is_installed_by_one_command(dstui: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+    assert dstui("completion", "--install").returncode == 0
+    assert (tmp_path / ".config/fish/completions/dstui.fish").read_text() == dstui("completion", "fish").stdout
+    (tmp_path / ".zshrc").write_text("alias ll='ls -l'")
+    assert "added" in dstui("completion", "zsh", "--install").stdout
+    assert "added" not in dstui("completion", "zsh", "--install").stdout, "a second time changes nothing"
+    script = tmp_path / ".local/share/dstui/completion.zsh"
+    assert (tmp_path / ".zshrc").read_text() == f"alias ll='ls -l'\nsource {script}\n"
+    assert dstui("completion", "bash", "--install").returncode == 0
+    assert "_dstui dstui" in (tmp_path / ".local/share/bash-completion/completions/dstui").read_text()
+    monkeypatch.setenv("SHELL", "/bin/ksh")
+    assert dstui("completion").returncode == 2
+    (tmp_path / ".config/fish/completions/dstui.fish").unlink()
+    (tmp_path / ".config/fish/completions/dstui.fish").mkdir()
+    assert "is a folder" in dstui("completion", "fish", "--install").stderr

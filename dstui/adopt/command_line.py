@@ -13,7 +13,7 @@ from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, as_plan_text
 SWITCHES: Mapping[str, frozenset[str]] = {
     "deepspeed": frozenset(
         (
-            *("no_python", "no_local_rank", "module", "m", "no_ssh", "no_ssh_check", "force_multi", "save_pid", "elastic_training"),
+            *("no_python", "no_local_rank", "module", "no_ssh", "no_ssh_check", "force_multi", "save_pid", "elastic_training"),
             "bind_cores_to_rank",
         )
     ),
@@ -108,7 +108,7 @@ def _options(launcher: str, words: Sequence[str]) -> tuple[dict[str, str | bool]
     while rest and rest[0].startswith("-") and rest[0] != "-":
         name, equals, value = rest.pop(0).lstrip("-").partition("=")
         name = name.replace("-", "_")
-        name = SHORT.get(name, name)
+        name = SHORT.get(name, name) if name != "m" or launcher != "deepspeed" else name  # DeepSpeed has no -m
         if launcher == "python" and name == "module":
             return {}, rest, True
         if equals or name in SWITCHES.get(launcher, ()):

@@ -49,6 +49,8 @@ BESIDE = re.compile(r"[ \t]+[\"']?(?P<value>[^\s\"',;)]{8,})")
 """What stands right behind a name."""
 REMARK = re.compile(r"[a-z]+(?:ed|ing|ly|ble|id|ory|ent)|incorrect|different|missing|something|elsewhere|[a-z]{1,8}")
 """What is said of a secret that is not the secret itself."""
+MEASURED = re.compile(r"[+-]?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)", re.IGNORECASE)
+"""A number with a point or an exponent: a measurement, however long."""
 HEXED = re.compile(r"[^\n]{0,40}?(?<![0-9A-Za-z])(?P<value>[0-9a-f]{32,64})(?![0-9A-Za-z])")
 """A key in hexadecimal digits, as of trackers, in the words behind `key` and its like."""
 
@@ -139,6 +141,8 @@ def _is_setting(name: str, value: str) -> bool:
     """Return whether the value of a name that may be a secret's is another one."""
     if not SHORTEST <= len(value) <= LONGEST_SETTING:
         return len(value) < SHORTEST
+    if MEASURED.fullmatch(value):
+        return True
     numbered = any(map(str.isdigit, value)) and (any(map(str.isalpha, value)) or len(value) >= SHORTEST_SHAPE)
     if value.startswith(("/", "./", "~/")) and is_plain(value):
         return True

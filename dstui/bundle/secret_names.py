@@ -28,7 +28,8 @@ VOCABULARY = re.compile(
     r"(?:pad|eos|bos|unk|sep|cls|mask|image|video|audio|vision|special|stop|end|next|last|first|new|per|max|min)[_-]token"
     r"|(?:input|output|label|target|prompt|response|answer|question|query|chosen|rejected|text|image|audio|video|reward|score|value|data"
     r"|dataset|feature|column|sort|group|primary|foreign|cache|partition|index|id|dict|state|param|layer|attention|mask|missing|message"
-    r"|messages|rng|random|public|model|metric|batch|time|unexpected)[_-]key",
+    r"|messages|rng|random|public|model|metric|batch|time|unexpected)[_-]key"
+    r"|(?:forward|backward|first|second|single)[_-]pass",
     re.IGNORECASE,
 )
 """`pad_token`, `input_key` and their like are no secrets."""

@@ -6,6 +6,7 @@ Pure: no file, clock, environment or process; what a rule knows is what it is gi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dstui.plan.finding import Finding, sort_findings
@@ -69,8 +70,24 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
         from dstui.check.accelerate import check_section
 
         found += check_section(plan)
+    if plan.beneath:
+        found = [_of_layers(plan, finding) for finding in found]
     open_values = {hole.path for hole in find_holes(plan)} - {""}
     return sort_findings([finding for finding in found if finding.path not in open_values or finding.code == "PL070"])
+
+
+def _of_layers(plan: Plan, finding: Finding) -> Finding:
+    """Return a finding on a Plan with layers: where the value comes from, and a patch for the Plan's own text."""
+    from dstui.plan.layer_edits import own_operations
+    from dstui.plan.layered import origin_of
+
+    fix, origin = finding.fix, origin_of(plan, finding.path) if finding.path else None
+    if fix is not None and fix.patch is not None:
+        finding = replace(finding, fix=replace(fix, patch=own_operations(plan.document, plan.data, fix.patch)))
+    if origin is None or origin.layer == "Plan":
+        return finding
+    why = f"{finding.why}; the value comes from {origin}" if finding.why else f"the value comes from {origin}"
+    return replace(finding, why=why, line=None)
 
 
 def check_config(  # noqa: PLR0913 - all but the first are named

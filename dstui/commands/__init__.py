@@ -9,15 +9,20 @@ if TYPE_CHECKING:
     import argparse
 
 COMMANDS = {
+    "new": "a Plan from a template of the site or of dstui; without a name, the list of them",
+    "site": "the file that sets defaults, locks and templates for everybody here: init, check",
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
     "probe": "the ranks of a Plan up to the end of deepspeed.initialize: the resolved configuration, nothing trained",
+    "explain": "what will happen at a launch, and where each value of a Plan comes from",
     "render": "the files and the command that a Plan stands for",
     "import": "any file that people have, as a Plan: ds_config.json, accelerate YAML, a pasted launch, a hostfile",
     "run": "a command as it is, its launches caught and run as jobs: dstui run -- bash finetune.sh",
     "forecast": "whether a Plan fits, how fast it would be, and which plan is best",
+    "tune": "the best candidates of the forecast, measured by short jobs, and the Plan that won",
     "machine": "what this machine has: GPUs, links, host, software",
-    "doctor": "whether this machine, and every host of a Plan, is ready",
+    "doctor": "whether this machine, and every host of a Plan, is ready; which host of a fleet is unlike the others",
     "runs": "the jobs that were started, also after the terminal is gone",
+    "plot": "what runs measured over their steps, as curves of text or as a picture",
     "attach": "look at a job again, in the TUI",
     "logs": "what the ranks of a job printed",
     "diagnose": "why a run failed, from its logs, whoever started it",

@@ -12,6 +12,7 @@ from dstui.jobs.store.index import RUN, find
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
+    parser.add_argument("--until-end", action="store_true", help="leave by itself when the job has ended")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,4 +26,4 @@ def run(args: argparse.Namespace) -> int:
         return refuse(f"{why}: dstui logs {shlex.quote(folder.name)} --follow shows the same lines")
     from dstui.tui import attach_tui
 
-    return attach_tui(folder)
+    return attach_tui(folder, until_end=args.until_end)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem
 from dstui.base.limits import MAX_RANKS
 from dstui.base.output import Ink, coloured, refuse, tell
+from dstui.base.text import sanitise
 from dstui.commands.checked_file import Asked, CheckedFile, check_files
+from dstui.commands.plan_argument import add_no_site
 from dstui.documents.plan_files import find_plan
 from dstui.documents.trusted_python import HELP, OPTION
 from dstui.machine.snapshot import Machine
@@ -26,7 +29,10 @@ PLAIN = Ink("\033[0m")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a Plan, a ds_config.json or an accelerate YAML")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="one JSON object: --format json")
+    parser.add_argument(
+        "--format", choices=("text", "json", "github"), default="text", help="how to print it; github is annotations of a workflow"
+    )
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="judge for the machine recorded in FILE")
     parser.add_argument("--world-size", type=int, metavar="N", help="the number of ranks (else the Plan's, else unknown)")
@@ -34,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deepspeed-version", metavar="V", help=f"judge for this release (known: {', '.join(RELEASES)})")
     parser.add_argument("--oracle", "--reference", choices=("parse", "init"), help="ask the installed DeepSpeed too")
     parser.add_argument(OPTION, action="store_true", help=f"{HELP}, for --oracle")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key of the Plans")
+    add_no_site(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         return refuse(f"--world-size: 1 to {MAX_RANKS:,} ranks")
     on_machine = machine.software.deepspeed if machine is not None else None
     version = args.deepspeed_version or (str(on_machine) if is_version(on_machine) else None) or installed_deepspeed()
-    asked = Asked(machine, args.world_size, args.integration, version)
+    asked = Asked(machine, args.world_size, args.integration, version, tuple(args.set), not args.no_site)
     checked = check_files([find_plan(str(path)) for path in args.files], asked)
     verdicts: dict[str, dict[str, Any]] = {}
     if args.oracle:
@@ -58,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
         verdicts = ask(checked, args.oracle, trust=args.trust_python)
     code = _status(checked, args.strict)
-    if args.json:
+    if args.format == "github":
+        tell("".join(f"{line}\n" for one in checked for line in _annotations(one)), end="")
+    elif args.format == "json":
         tell(json.dumps({**_as_json(checked, verdicts, code), "deepspeed": nearest_release(version)}, indent=2))
     else:
         _print(checked, version)
@@ -118,6 +128,33 @@ def _print(checked: list[CheckedFile], version: str | None) -> None:
         tell(_headline(one))
         for finding in one.findings:
             _say(one, finding, colour)
+
+
+LEVELS = {"error": "error", "warning": "warning", "info": "notice"}
+"""Severity -> the word of GitHub's workflow commands."""
+
+
+def _annotations(one: CheckedFile) -> Iterator[str]:
+    """Yield a file's findings as workflow commands of GitHub Actions, which shows them at their lines."""
+    if one.error:
+        yield _annotation("error", one.file, one.line, "dstui", one.error)
+    for finding in one.findings:
+        why = f"\nwhy: {finding.why}" if finding.why else ""
+        message = finding.message + why + (f"\nfix: {finding.fix.text}" if finding.fix else "")
+        yield _annotation(LEVELS[finding.severity], one.file, finding.line, f"dstui {finding.code}", message)
+
+
+def _annotation(level: str, file: str, line: int | None, title: str, message: str) -> str:
+    """Return one workflow command; % and line ends are escaped as GitHub reads them (actions/toolkit, command.ts)."""
+    text = "\n".join(map(sanitise, message.split("\n"))).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    values = {"file": file, "line": str(line or 1), "title": title}
+    given = ",".join(f"{name}={_escape_property(value)}" for name, value in values.items())
+    return f"::{level} {given}::{text}"
+
+
+def _escape_property(value: str) -> str:
+    value = sanitise(value).replace("%", "%25")
+    return value.replace("\r", "%0D").replace("\n", "%0A").replace(":", "%3A").replace(",", "%2C")
 
 
 def _headline(one: CheckedFile) -> str:

@@ -15,7 +15,7 @@ from dstui.assess import assess
 from dstui.base.files import FileProblem, read_text
 from dstui.check import check_config
 from dstui.documents.open import for_script_here
-from dstui.documents.plan_files import is_shipped, load_at
+from dstui.documents.plan_files import is_shipped, load_at, overridden
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding, sort_findings
@@ -33,6 +33,10 @@ class Asked:
     world_size: int | None = None
     integration: str | None = None
     version: str | None = None
+    sets: tuple[str, ...] = ()
+    """PATH=VALUE, to be set in the Plans."""
+    site: bool = True
+    """With what the site file says."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         first = error.findings[0]
         return CheckedFile(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
     try:
-        plan = load_at(path, text)
+        plan = overridden(load_at(path, text, site=asked.site), asked.sets)
         plan = for_script_here(plan) if is_shipped(str(path.parent)) else plan
         target, facts = gather(plan, asked.machine or Machine.unprobed())
     except PlanError as error:

@@ -1,4 +1,4 @@
-"""`dstui completion SHELL`: a script that completes commands, options, their choices and the Plans that come with dstui.
+"""`dstui completion [SHELL] [--install]`: a script that completes commands, options, their choices and the Plans that come with dstui.
 
 Its words are those of the parsers themselves. Libraries that do this (shtab, argcomplete) want one parser that holds all commands, or an
 interpreter at every keystroke; here each command brings its own parser, and is imported only when it is asked for.
@@ -7,11 +7,14 @@ interpreter at every keystroke; here each command brings its own parser, and is 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
-from dstui.base.output import tell
+from dstui.base.files import FileProblem, is_there, read_text, write_atomic
+from dstui.base.output import refuse, say, tell
 from dstui.commands import COMMANDS, session_parser
 from dstui.documents.plan_files import SHIPPED
 
@@ -19,17 +22,62 @@ Options = dict[str, argparse.Action]
 """An option as it is typed -> what the parser knows of it."""
 
 
+SHELLS = ("bash", "zsh", "fish")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument(
-        "shell", choices=("bash", "zsh", "fish"), help='bash: eval "$(dstui completion bash)" in ~/.bashrc; fish: … | source'
-    )
+    parser.add_argument("shell", nargs="?", choices=SHELLS, help="by default the one that $SHELL names")
+    parser.add_argument("--install", action="store_true", help="write the script where the shell finds it; again after an update of dstui")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the script."""
-    tell("\n".join(_fish() if args.shell == "fish" else _bash(zsh=args.shell == "zsh")))
+    """Print or install the script; 0, or 2 with a sentence."""
+    shell = args.shell or Path(os.environ.get("SHELL", "")).name
+    if shell not in SHELLS:
+        return refuse(f"completion is for {', '.join(SHELLS)}: name one, such as dstui completion bash --install")
+    script = "\n".join(_fish() if shell == "fish" else _bash(zsh=shell == "zsh"))
+    if not args.install:
+        tell(script)
+        return 0
+    try:
+        _install(shell, script + "\n")
+    except (FileProblem, OSError) as error:
+        return refuse(str(error))
     return 0
+
+
+def _install(shell: str, script: str) -> None:
+    """Write the script into the user's folder of completions; zsh has none, so its start file gets a line that reads the script."""
+    data, config = (_user_folder("XDG_DATA_HOME", ".local/share"), _user_folder("XDG_CONFIG_HOME", ".config"))
+    file = {
+        "bash": data / "bash-completion/completions/dstui",
+        "zsh": data / "dstui/completion.zsh",
+        "fish": config / "fish/completions/dstui.fish",
+    }[shell]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    tell(f"{'written' if write_atomic(file, script, replace=True) else 'unchanged'}  {file}")
+    if shell == "zsh":
+        start = Path(os.environ.get("ZDOTDIR") or Path.home(), ".zshrc")
+        _add_line(start, f"source {shlex.quote(str(file))}")
+    elif shell == "bash" and not is_there("/usr/share/bash-completion/bash_completion"):
+        say("bash reads that folder through the package bash-completion, which is not in /usr/share: install it if nothing completes")
+    say(f"open a new {shell} to use it")
+
+
+def _user_folder(variable: str, default: str) -> Path:
+    """Return a folder of the XDG base directory specification, which takes absolute paths alone."""
+    named = Path(os.environ.get(variable, ""))
+    return named if named.is_absolute() else Path.home() / default
+
+
+def _add_line(file: Path, line: str) -> None:
+    """Append a line to a file that has it not yet."""
+    text = read_text(file) if is_there(file) else ""
+    if line in text.splitlines():
+        return
+    write_atomic(file, text + ("\n" if text and not text.endswith("\n") else "") + line + "\n", replace=True)
+    tell(f"added    {file}: {line}")
 
 
 def _commands() -> dict[str, tuple[str, Options]]:

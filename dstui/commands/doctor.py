@@ -1,13 +1,15 @@
-"""`dstui doctor [PLAN]`: whether this machine, and every host of a Plan, is ready."""
+"""`dstui doctor [PLAN]`: whether this machine, and every host of a Plan, is ready; `--fleet HOSTS`: which host is unlike the others."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from dstui.base.files import FileProblem
 from dstui.base.output import refuse, tell
+from dstui.commands.fleet_report import run_fleet
 from dstui.commands.plan_argument import plan_of
 from dstui.doctor.deep import all_reduce
 from dstui.doctor.examine import Result, examine, is_ready
@@ -24,11 +26,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the results as JSON")
     parser.add_argument(OPTION, action="store_true", help=HELP)
     parser.add_argument("--deep", action="store_true", help="also let all hosts meet in an all-reduce over gloo")
+    fleet = parser.add_argument_group("many hosts side by side, without a Plan")
+    fleet.add_argument("--fleet", metavar="HOSTS", help="the hosts of a hostfile, or of a list such as node[01-16]: the odd one out first")
+    fleet.add_argument("--save", metavar="FILE", type=Path, help="keep what they have as a baseline")
+    fleet.add_argument("--against", metavar="FILE", type=Path, help="tell what changed since that baseline")
+    fleet.add_argument("--force", action="store_true", help="let --save replace a file that holds something else")
 
 
 def run(args: argparse.Namespace) -> int:
     """Examine; 0 where nothing fails, 1 where something does, 2 where the Plan is unreadable."""
+    if args.fleet and (args.plan or args.deep):
+        return refuse("--fleet goes with neither a Plan nor --deep: it compares hosts, whatever will run there")
+    if (args.save or args.against) and not args.fleet:
+        return refuse("--save and --against go with --fleet HOSTS")
     try:
+        if args.fleet:
+            return run_fleet(args)
         plan = plan_of(args.plan) if args.plan else None
     except (FileProblem, PlanError) as problem:
         return refuse(str(problem))

@@ -12,7 +12,7 @@ from typing import Any
 
 from dstui.base.files import FileProblem
 from dstui.base.output import refuse, tell
-from dstui.commands.plan_argument import plan_of
+from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.plan_files import read_pool
 from dstui.facts.calibration import calibrate
 from dstui.facts.measured import Taken, model_key, read_measured
@@ -47,12 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recommend", action="store_true", help="search the plans that fit, and rank them")
     parser.add_argument("--calibrate", action="store_true", help="first measure how fast this machine is (a minute), and remember it")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
+    add_no_site(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the forecast; 0 where it fits or nothing can be compared, 1 where it does not, 2 where a file is unreadable."""
     try:
-        plan = plan_of(args.plan, args.set)
+        plan = plan_of(args.plan, args.set, site=not args.no_site)
         memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
         plan, machine = _where(args, plan)
         if args.calibrate and (args.machine or memory or args.gpu):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dstui.base.files import FileProblem, reason, write_atomic
 from dstui.base.output import refuse, say, tell
-from dstui.commands.plan_argument import plan_of
+from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.open import changed_script
 from dstui.documents.plan_files import env_files_of, read_pool
 from dstui.machine.probe import probe
@@ -37,9 +39,15 @@ NAMES = {
     "command": "launch.sh",
     "sbatch": "job.sbatch",
     "k8s": "job.yaml",
+    "k8s-v1": "job.yaml",
     "code": "script_lines.py",
 }
-ALONE = {"accelerate": accelerate_artifact, "sbatch": slurm_artifact, "k8s": kubernetes_artifact}
+ALONE: Mapping[str, Callable[[Target], Artifact]] = {
+    "accelerate": accelerate_artifact,
+    "sbatch": slurm_artifact,
+    "k8s": kubernetes_artifact,
+    "k8s-v1": partial(kubernetes_artifact, v1=True),
+}
 """What is made only where it is asked for, or does not need the rest."""
 
 
@@ -53,12 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="let -o replace files that hold something else")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
+    add_no_site(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print or write; 0, or 2 with a sentence."""
     try:
-        plan = plan_of(args.plan, args.set)
+        plan = plan_of(args.plan, args.set, site=not args.no_site)
         machine = read_machine(args.machine) if args.machine else probe()
         config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
         target = Target(plan, machine, _pool(plan, args.only), env_files_of(plan))

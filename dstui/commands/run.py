@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from dstui.base.output import refuse, say
+from dstui.base.output import no_screen, refuse, say
 from dstui.stand_ins.run_session import CAUGHT, Options, RunSession
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -19,10 +19,11 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.usage = "dstui run [--hold [-o PLAN] [--force]] [--no-check] [--no-observe] -- COMMAND …"
+    parser.usage = "dstui run [--hold [-o PLAN] [--force]] [--tui] [--no-check] [--no-observe] -- COMMAND …"
     parser.add_argument("--hold", action="store_true", help="tell each launch as a Plan instead of starting it; everything else does run")
     parser.add_argument("-o", "--output", metavar="PLAN", help="with --hold: write the Plan there (further launches: PLAN-2 and so on)")
     parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
+    parser.add_argument("--tui", action="store_true", help="show each launch on the Run screen; the command goes on when the job has ended")
     parser.add_argument("--no-check", action="store_true", help="start a launch also where an error says that it will fail")
     parser.add_argument("--no-observe", action="store_true", help="no hook in the ranks that reports what DeepSpeed does")
 
@@ -33,12 +34,16 @@ def run(args: argparse.Namespace) -> int:
         return refuse("run takes a command after --: dstui run -- bash finetune.sh")
     if args.output and not args.hold:
         return refuse("-o goes with --hold: a launch that is started keeps its Plan in its job folder")
+    if args.tui and args.hold:
+        return refuse("--tui does not go with --hold, which starts no job that could be shown")
+    if args.tui and (why := no_screen()):
+        return refuse(f"--tui: {why}")
     if args.hold:
         say(f"everything in the command runs but its launches ({', '.join(CAUGHT)}), which are told as Plans")
     output = str(Path(args.output).absolute()) if args.output else None
     with tempfile.TemporaryDirectory(prefix="dstui-run-") as folder:
         session = RunSession(Path(folder))
-        environment = session.begin(Options(args.hold, not args.no_check, output, args.force, not args.no_observe))
+        environment = session.begin(Options(args.hold, not args.no_check, output, args.force, args.tui, not args.no_observe))
         code = _run(args.command, environment)
         unobserved = [line for line in session.caught if line.endswith("observed")]
         if not session.caught:

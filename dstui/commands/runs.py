@@ -11,6 +11,7 @@ from typing import Any
 from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
 from dstui.base.text import sanitise
+from dstui.commands import runs_table
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import find, runs
 from dstui.jobs.store.plan_diff import Change, changes, history, plan_of
@@ -25,12 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="every run's status, with its folder")
     parser.add_argument("--changes", action="store_true", help="under each run, what its Plan changed since the run of that name before it")
     parser.add_argument("--diff", nargs=2, metavar="RUN", help="instead, what changed from the Plan of one run to that of another")
+    runs_table.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """List them, the latest last: 0. With --diff also 1 where there is no such run, 2 where a Plan is unreadable."""
+    """List them, the latest last: 0. 1 where a named run is not there, 2 where a Plan or a condition is unreadable."""
     if args.diff:
         return _diff(args.diff, args.json)
+    if runs_table.is_asked_for(args):
+        return runs_table.run(args)
     known = runs()
     since = list(history(folder for folder, _ in known)) if args.changes else [None] * len(known)
     if args.json:
@@ -73,7 +77,12 @@ def _changes_json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | 
 
 
 def _json(folder: JobFolder, status: JobStatus) -> dict[str, Any]:
-    observed = {"foreign": status.foreign or None, "unheard": status.unheard, "orphaned": status.orphaned or None}
+    observed = {
+        "waits": status.waits or None,
+        "foreign": status.foreign or None,
+        "unheard": status.unheard,
+        "orphaned": status.orphaned or None,
+    }
     return {**status.as_json(), **{name: fact for name, fact in observed.items() if fact is not None}, "folder": str(folder.path)}
 
 
@@ -95,6 +104,7 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
             if (unsure := unconfirmed(status))
             else ()
         ),
+        *([f"(SLURM job {status.slurm_job}: {status.waits})"] if status.waits else ()),
         *([f"({status.foreign})"] if status.foreign else ()),
         *([f"({cut})"] if (cut := _cut_off(status)) else ()),
         *([f"({silent})"] if (silent := no_sign_of_life(folder, status)) else ()),

@@ -10,11 +10,13 @@ from dstui.base.files import FileProblem, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
 from dstui.plan.json_schema import plan_schema
+from dstui.site.schema import site_schema
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--deepspeed-version", metavar="V", help=f"with the keys of this release (known: {', '.join(RELEASES)})")
+    parser.add_argument("--site", action="store_true", help="that of a site file (docs/site.md) instead")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it into a file, and say how an editor is told")
     parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
 
@@ -25,12 +27,13 @@ def run(args: argparse.Namespace) -> int:
         version = args.deepspeed_version
         if version and version_tuple(nearest_release(version)) != version_tuple(version):
             say(f"the keys are those of DeepSpeed {nearest_release(version)}, the nearest release that is known")
-        text = json.dumps(plan_schema(version), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(site_schema(version) if args.site else plan_schema(version), indent=1, ensure_ascii=False) + "\n"
         if args.output is None:
             tell(text, end="")
             return 0
         state = "written" if write_atomic(args.output, text, replace=args.force) else "unchanged"
-        tell(f"{state}  {args.output}\nfirst line of a Plan:  # yaml-language-server: $schema={args.output}")
+        what = "site file" if args.site else "Plan"
+        tell(f"{state}  {args.output}\nfirst line of a {what}:  # yaml-language-server: $schema={args.output}")
     except ValueError:
         return refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
     except FileProblem as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,15 @@ def _diagnose(given: list[Path | str], plan: Plan | None) -> Diagnosis:
 
     if len(given) == 1 and is_job(JobFolder(given[0])):
         return diagnose_job(JobFolder(given[0]))
-    return diagnose_logs(given, plan)
+    return _with_site_note(diagnose_logs(given, plan))
+
+
+def _with_site_note(diagnosis: Diagnosis) -> Diagnosis:
+    """Return the diagnosis with what the site says of its cause."""
+    from dstui.site.installed import site_note
+
+    note = site_note(diagnosis.cause or "")
+    return replace(diagnosis, notes=(f"At this site: {note}", *diagnosis.notes)) if note else diagnosis
 
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
@@ -57,7 +66,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     from dstui.diagnosis.engine_notes import with_phases
     from dstui.diagnosis.job_diagnosis import diagnose_job as of_job
 
-    return with_phases(of_job(folder), folder)
+    return _with_site_note(with_phases(of_job(folder), folder))
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:

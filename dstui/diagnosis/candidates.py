@@ -7,7 +7,7 @@ import re
 from dstui.diagnosis.exits import exits_in
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.rules.causes import HANDLED
+from dstui.diagnosis.labels import HANDLED
 from dstui.diagnosis.signatures import BY_ID
 from dstui.diagnosis.subjects import likely, subjects_of
 

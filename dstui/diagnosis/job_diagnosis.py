@@ -69,10 +69,10 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
             title="The job still runs, and nothing has failed so far",
         )
         return with_silence(nothing, folder, status)
-    if diagnosis.kind == "stop":
-        return with_silence(diagnosis, folder, status)
     if status and status.state in ("failed", "lost") and diagnosis.kind is None:  # its records know what no line says
-        return replace(diagnosis, kind="failure", title=UNKNOWN)
+        diagnosis = replace(diagnosis, kind="failure", title=UNKNOWN)
+    if diagnosis.kind in ("stop", "failure"):
+        return with_silence(diagnosis, folder, status)
     if diagnosis.cause == "SUCCESS" and (unread := unread_configuration(folder)):
         return unread
     return _ignored_keys(diagnosis, plan) if diagnosis.cause == "SUCCESS" and plan else diagnosis

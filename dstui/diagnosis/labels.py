@@ -62,6 +62,10 @@ ANY_RANK = re.compile(r"(?i)\brank ?[-_=:#]? ?(\d{1,5})\b(?!:\d)|(?<=[a-zA-Z])ra
 ENOUGH, MOSTLY = 6, 0.8
 """Lines at the beginning of a file of which so many name one rank that the file is that rank's."""
 FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+HANDLED = re.compile(
+    r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
+)
+"""What a program says of an error that it has dealt with."""
 WARNED = re.compile(r":\d+: \w*Warning: ")
 """How Python prints a warning."""
 NOT_HOSTS = frozenset(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import ALL
+from dstui.site.installed import site_note
 
 KINDS = {
     "root": "failure",
@@ -60,6 +61,7 @@ def causes_document() -> str:
         lines += [f"\n- To tell: {signature.confirm}"] if signature.confirm else [""]
         lines += [f"- To mend: {way.text}" for way in signature.all_remedies()]
         lines += [f"- Could also be: {', '.join(signature.alike)}"] if signature.alike else []
+        lines += [f"- At this site: {note}"] if not signature.answer and (note := site_note(signature.id)) else []
         lines += [f"- Source: `{signature.source.replace(':', '`, `')}`"] if signature.source else []
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
@@ -77,6 +79,8 @@ def _page(signature: Signature) -> Iterator[str]:
         yield _wrapped("proof", signature.confirm)
     for way in signature.all_remedies():
         yield _wrapped("mend", way.text + (" (offered as an edit of the Plan)" if way.patch else ""))
+    if note := site_note(signature.id):
+        yield _wrapped("here", note)
     if signature.explains:
         yield _wrapped("explains", ", ".join(signature.explains))
     if signature.alike:

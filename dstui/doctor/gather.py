@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from dstui.base import child_python
@@ -139,17 +140,30 @@ def gather_cases(
     has answered, by the thread that asked.
     """
 
+    here = machine or probe(python=probe_python(plan) if plan else sys.executable)
+    job = resolve_job(plan, here)
+    forecasts = _forecast(job, _look(job, here, imports, deadline, on_case))
+    return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
+
+
+def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tuple[Case, ...]:
+    """Return a case for each of these hosts, of which no job is known. Never raises for a failure of a host."""
+    job = JobOnHosts(None, hosts, sys.executable, sys.executable, gettempdir(), None)
+    return tuple(_look(job, probe(), False, deadline))
+
+
+def _look(
+    job: JobOnHosts, here: Machine, imports: bool, deadline: float, on_case: Callable[[Case], object] = lambda _case: None
+) -> list[Case]:
+    """Look at all hosts of a job, in parallel."""
+
     def examined(host: str) -> Case:
         case = _case(job, host, here, _wanted(job, host, token, imports), deadline)
         on_case(case)
         return case
 
-    here = machine or probe(python=probe_python(plan) if plan else sys.executable)
-    job = resolve_job(plan, here)
     with _token(job) as token, ThreadPoolExecutor(min(max(1, len(job.slots)), AT_ONCE)) as pool:
-        found = list(pool.map(examined, job.slots))
-    forecasts = _forecast(job, found)
-    return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
+        return list(pool.map(examined, job.slots))
 
 
 def _forecast(job: JobOnHosts, found: list[Case]) -> list[Case]:
@@ -166,7 +180,7 @@ def _token(job: JobOnHosts) -> Iterator[str | None]:
     """Write a small file into the job's folder, by which other hosts show that they see the same folder; None where not needed."""
     path = Path(job.workdir, f".dstui-doctor-{secrets.token_hex(8)}")
     try:
-        if len(job.slots) < 2 and all(host in HERE for host in job.slots):
+        if job.plan is None or (len(job.slots) < 2 and all(host in HERE for host in job.slots)):
             yield None
             return
         with contextlib.suppress(OSError):
@@ -181,7 +195,7 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
     """Return the argument of `ready.py` for one host."""
     names = list(job.slots)
     port = (job.plan.cluster.master_port if job.plan else None) or PORT
-    several = len(names) > 1
+    several = len(names) > 1 and job.plan is not None  # hosts without a job need not find each other
     launcher = BY_NAME.get((job.plan.cluster.launcher if job.plan else None) or "ssh", BY_NAME["ssh"])
     return {
         "python": job.python,
@@ -191,7 +205,7 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
         "folders": [job.workdir],
         "token": token,
         "names": _names(job) if several else [],
-        "listen": [port, len(names) - 1] if host == names[0] else None,
+        "listen": [port, len(names) - 1] if host == names[0] and (several or len(names) == 1) else None,
         "connect": [job.meeting, port] if several and host != names[0] else None,
         "seconds": MEET_SECONDS if several else 0.0,
         "imports": imports and job.asked,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from dstui.adopt.signs import PYTHON, Kind, kind_of
 from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
+from dstui.documents.layers import load_layered
 from dstui.documents.plan_files import find_plan, overridden, read_plan
-from dstui.plan import Plan, load
+from dstui.plan import Plan
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError
@@ -46,26 +47,27 @@ class Opened:
     """Whether it was made of another file, whose lines are not the Plan's."""
 
 
-def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0) -> Opened:
+def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0, *, site: bool = True) -> Opened:
     """Open a file by its path, or a shipped Plan by its name.
 
-    `script`: what a bare configuration is to train; `launch`: which one of a shell text is meant, from 1.
+    `script`: what a bare configuration is to train; `launch`: which one of a shell text is meant, from 1;
+    `site`: with what the site file says.
     Raises FileProblem or PlanError.
     """
     path = find_plan(name)
     text = read_text(path)
     if path == Path(name) and (kind := kind_of(text, path.name)) == "script":
-        return _plan_of_script(name, text, sets)
+        return _plan_of_script(name, text, sets, site)
     if path == Path(name) and kind != "plan":
-        return _made(path, text, kind, ImportOptions(sets, script, launch))
+        return _made(path, text, kind, ImportOptions(sets, script, launch, site))
     if script:
         raise FileProblem(
             f"{path} is a Plan, which names its script itself (--set job.script=… changes it); a script after -- goes with a ds_config.json"
             " or an accelerate YAML"
         )
     if path == Path(name):
-        return Opened(read_plan(path, sets), path)
-    plan = read_plan(path)
+        return Opened(read_plan(path, sets, site=site), path)
+    plan = read_plan(path, site=site)
     chosen = for_script_here(plan)
     notes = (f"{name} is for {chosen.job.script}, the script of this folder",) if chosen is not plan else ()
     return Opened(overridden(chosen, sets), None, notes)
@@ -96,7 +98,7 @@ def script_named(name: str, text: str) -> Script:
     return Script(name, _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read"), "optim" in text)
 
 
-def _plan_of_script(name: str, text: str, sets: Sequence[str]) -> Opened:
+def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Opened:
     """Return the Plan of the first recipe for a script on this machine."""
     from dstui.adopt.recipes import recipes
     from dstui.machine.probe import probe
@@ -108,14 +110,17 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str]) -> Opened:
         notes.append(f"others, which dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
     if script.facts.options:
         notes.append(f"its arguments, for job.args: {' '.join(script.facts.options)}")
-    return Opened(overridden(load(offered[0].text, name, str(Path.cwd())), sets), None, tuple(notes), made=True)
+    plan = load_layered(offered[0].text, name, str(Path.cwd()), site=site)
+    return Opened(overridden(plan, sets), None, tuple(notes), made=True)
 
 
 def open_text(text: str, launch: int = 0) -> Opened:
     """Return a text without a file, such as a pasted command. Raises FileProblem or PlanError."""
     path = Path("pasted")
     kind = kind_of(text)
-    return _made(path, text, kind, ImportOptions(launch=launch)) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
+    if kind == "plan":
+        return Opened(load_layered(text, "pasted", str(Path.cwd())), None)
+    return _made(path, text, kind, ImportOptions(launch=launch))
 
 
 def plan_of_both(config: str, script: str) -> Opened:
@@ -139,6 +144,8 @@ class ImportOptions:
     """What a bare configuration is to train."""
     launch: int = 0
     """Which launch of a shell text is meant, from 1; 0 is the likeliest."""
+    site: bool = True
+    """With what the site file says."""
 
 
 def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
@@ -150,7 +157,7 @@ def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
     words = [word if not number else _handed_over(word, here) for number, word in enumerate(choice.script)]
     try:
         found = imported(kind, text, str(path), words, _beside(path, kind, choice.launch))
-        plan = load(found.text, str(path), str(Path.cwd()))
+        plan = load_layered(found.text, str(path), str(Path.cwd()), site=choice.site)
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
@@ -262,6 +269,8 @@ class ChangedScript:
     diff: str
     notes: tuple[str, ...]
     """What stays to be done by hand, each with its line."""
+    needs: Mapping[str, bool | int] = field(default_factory=dict)
+    """What the configuration has to say for it."""
 
 
 def changed_script(plan: Plan) -> ChangedScript | None:
@@ -285,7 +294,7 @@ def changed_script(plan: Plan) -> ChangedScript | None:
         return ChangedScript(name, "", "", (f"{where}: {problem.message}; these are the lines in general, to be placed by hand",))
     lines = unified_diff(before.splitlines(keepends=True), made.text.splitlines(keepends=True), path.name, name)
     diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes))
+    return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes), made.needs)
 
 
 def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dstui.base.files import FileProblem, is_file, is_there, read_text
-from dstui.plan import Plan, PlanError, load
+from dstui.documents.layers import load_layered
+from dstui.documents.templates import site_template
+from dstui.plan import Plan, PlanError
 from dstui.plan.env_file import ENV_FILE, EnvFiles
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError, HostfileProblem, parse_hostfile
@@ -35,8 +37,10 @@ SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] /
 
 
 def find_plan(name: str) -> Path:
-    """Return the path of a Plan: the file of that name, else the shipped Plan that is called so (`quickstart`)."""
+    """Return the path of a Plan: the file of that name, else the site's template or the shipped Plan that is called so (`quickstart`)."""
     path = Path(name)
+    if "/" not in name and not is_there(path) and (template := site_template(name)) is not None:
+        return template
     if name in SHIPPED and not is_there(path):
         places = (folder / f"{name}.yaml" for folder in SHIPPED_IN)
         return next((place for place in places if place.exists()), path)
@@ -96,20 +100,23 @@ def read_pool(plan: Plan) -> dict[str, int] | None:
         raise FileProblem(f"{path}: {error}") from None
 
 
-def read_plan(path: Path, sets: Iterable[str] = ()) -> Plan:
+def read_plan(path: Path, sets: Iterable[str] = (), *, site: bool = True) -> Plan:
     """Return a Plan from a file or a shipped one by its name, with `PATH=VALUE` overrides (VALUE is YAML).
 
     Raises FileProblem or PlanError.
     """
     path = find_plan(str(path))
-    return overridden(load_at(path, read_text(path)), sets)
+    return overridden(load_at(path, read_text(path), site=site), sets)
 
 
-def load_at(path: Path, text: str) -> Plan:
-    """Return the Plan of a file's text. A shipped Plan for a script of the user's is one of the current folder. Raises PlanError."""
-    plan = load(text, str(path), str(path.absolute().parent))
+def load_at(path: Path, text: str, *, site: bool = True) -> Plan:
+    """Return the Plan of a file's text. A shipped Plan for a script of the user's is one of the current folder. Raises PlanError.
+
+    `site`: with what the site file says.
+    """
+    plan = load_layered(text, str(path), str(path.absolute().parent), site=site)
     if is_shipped(str(path.parent)) and plan.job.script and not is_there(Path(plan.place(plan.job.script))):
-        return load(text, path.name, str(Path.cwd()))
+        return load_layered(text, path.name, str(Path.cwd()), site=site)
     return plan
 
 
@@ -119,5 +126,8 @@ def overridden(plan: Plan, sets: Iterable[str]) -> Plan:
         key, equals, text = override.partition("=")
         if not equals or not key:
             raise PlanError([Finding("PLAN", "error", key, f"--set {override}: it takes PATH=VALUE (deepspeed.zero_optimization.stage=2)")])
+        if key == "extends":
+            raise PlanError([Finding("PLAN", "error", key, f"--set {override}: a Plan itself names the file that it extends")])
         plan = plan.set(key, plan.parse(key, text))
+        plan = replace(plan, sets=(*plan.sets, key))
     return plan

@@ -7,12 +7,10 @@ unless others may write the interpreter's environment: then it holds for this pr
 
 from __future__ import annotations
 
-import grp
 import json
 import os
 import pwd
 import shutil
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +19,7 @@ from typing import Any
 
 from dstui.base.files import FileProblem, read_text, write_atomic
 from dstui.base.limits import parse_json
+from dstui.base.permissions import others_may_write
 from dstui.plan import Plan
 from dstui.render.launch import interpreter
 
@@ -31,8 +30,6 @@ OPTION = "--trust-python"
 HELP = "let the interpreter that a Plan names (job.python) look too, now and later"
 AT_START = ("sitecustomize*", "usercustomize*", "*.pth")
 """What an interpreter runs at its start, in its site-packages."""
-WITHOUT_MEMBERS = ("root", "staff")
-"""Groups of the system's own folders, in which nobody is unless an administrator says so."""
 
 _of_this_process: list[dict[str, Any]] = []
 """Answers that were given to this process: all that counts where others may write the environment, or nothing can be remembered."""
@@ -101,24 +98,9 @@ def writable_by_others(python: str) -> str:
     for path in (*programs, *_environment(python)):
         for place in (Path(path), *Path(path).parents):
             with suppress(OSError):
-                if _others_may_write(place.stat()):
+                if others_may_write(place.stat()):
                     return str(place)
     return ""
-
-
-def _others_may_write(found: os.stat_result) -> bool:
-    """Return whether others may change what is there. In a folder with the sticky bit they may only add to it."""
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
-        return False
-    return bool(found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid, found.st_uid)))
-
-
-def _is_private(group: int, user: int) -> bool:
-    """Return whether a group has nobody but this user in it: distributions make one for each user, and have some without any member."""
-    with suppress(KeyError):
-        found, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
-        return found.gr_name in (name, *WITHOUT_MEMBERS) and set(found.gr_mem) <= {name}
-    return False
 
 
 def _environment(python: str) -> Iterator[str]:

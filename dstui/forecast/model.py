@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dstui.forecast.architecture import KNOWN, Architecture, Config, ModelProblem, TensorShape, architecture
-from dstui.forecast.architecture.hybrids import HYBRIDS
+from dstui.forecast.architecture import HYBRIDS, KNOWN, Architecture, Config, ModelProblem, TensorShape, architecture
 from dstui.plan.model import Lora, Model
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +27,7 @@ PLUS_PLUS = {
 def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
     """Return the patch that changes a Plan, read as `was`, to a setup."""
     old = {"deepspeed": plan.data.get("deepspeed") or {}, **({"model": plan.data["model"]} if plan.data.get("model") else {})}
-    new = copy.deepcopy(old)
+    new = {section: dict(given) for section, given in old.items()}  # what lies deeper is replaced, never changed in place
     _zero(new["deepspeed"], setup, was)
     _optimizer(new["deepspeed"], setup)
     if (setup.micro_batch, setup.accumulation) != (was.micro_batch, was.accumulation):
@@ -38,7 +37,7 @@ def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
         new["deepspeed"]["sequence_parallel_size"] = setup.sequence_parallel
     if setup.checkpointing != was.checkpointing or (setup.checkpointing and new.get("model", {}).get("activation_checkpointing") is None):
         new.setdefault("model", {})["activation_checkpointing"] = setup.checkpointing
-    return tuple(_difference(old, new, ""))
+    return tuple(difference(old, new, ""))
 
 
 def _zero(config: dict[str, Any], setup: Setup, was: Setup) -> None:
@@ -88,14 +87,17 @@ def _optimizer(config: dict[str, Any], setup: Setup) -> None:
         config["optimizer"] = {**optimizer, "params": params}
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> list[Operation]:
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[Operation]:
+    """Return the operations that make one mapping of another."""
     found: list[Operation] = [{"op": "remove", "path": path + pointer_of(key)} for key in old if key not in new]
     for key, value in new.items():
         at = path + pointer_of(key)
+        if key in old and old[key] is value:
+            continue
         if key not in old:
             found.append({"op": "add", "path": at, "value": value})
         elif isinstance(old[key], Mapping) and isinstance(value, Mapping):
-            found += _difference(old[key], value, at)
+            found += difference(old[key], value, at)
         elif old[key] != value:
             found.append({"op": "replace", "path": at, "value": value})
     return found

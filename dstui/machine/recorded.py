@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dstui.base.files import FileProblem, read_text
+from dstui.base.files import FileProblem, is_there, read_text
 from dstui.base.limits import parse_json
 from dstui.machine.codec import MissingField
 from dstui.machine.paste import PasteError, machine_from_text
 from dstui.machine.snapshot import Machine
 from dstui.machine.topology import islands
+from dstui.site.installed import installed_site
 
 
 def read_machine(path: Path) -> Machine:
-    """Read the Machine that a file records. Raises FileProblem."""
-    return replace(_read(path), recorded=True)
+    """Read the Machine that a file records; the site gives names to some. Raises FileProblem."""
+    site = installed_site().site if not is_there(path) else None
+    named = site.machines.get(str(path)) if site is not None else None
+    return replace(_read(Path(named) if named else path), recorded=True)
 
 
 def _read(path: Path) -> Machine:

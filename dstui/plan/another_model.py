@@ -58,7 +58,7 @@ def _moved(plan: Plan, name: str) -> Plan:
     lines = plan.text[start:end].splitlines(keepends=True)
     body = "".join(f"    {line}" if line.strip() else line for line in lines)
     new = splice.cut(start, end, f"models:{splice.newline}  {name}:{splice.newline}{body}")
-    return load(new, plan.source, plan.base)
+    return load(new, plan.source, plan.base, plan.beneath)
 
 
 def _beside(config: Mapping[str, Any], role: str) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Finding:
 
     @property
     def instruction(self) -> str:
-        """What to do, as a line below the message; "" without a fix."""
+        """Return what to do, as a line below the message; "" without a fix."""
         return f"\n    do: {self.fix.text}" if self.fix else ""
 
     def as_json(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def unescape_holes(text: str) -> str:
 
 def _texts(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield path and text of every string that may contain a hole."""
-    if "$" not in plan.text and "`" not in plan.text and "~" not in plan.text:
+    if not plan.beneath and "$" not in plan.text and "`" not in plan.text and "~" not in plan.text:
         return
     for section in SECTIONS:
         yield from _below(section, plan.data.get(section))

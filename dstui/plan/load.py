@@ -20,7 +20,7 @@ from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, describe_value
 from dstui.plan.model import SECTIONS, Cluster, Job, NamedModel, Run
 
 KEPT = ("accelerate", "deepspeed")
-TOP = ("version", "name", "job", "model", "models", "cluster", "run", "accelerate", "deepspeed")
+TOP = ("version", "extends", "name", "job", "model", "models", "cluster", "run", "accelerate", "deepspeed")
 MODEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 """The name of one of several models: it becomes a part of a file's name, and of a variable's."""
 MOST_MODELS = 16
@@ -53,7 +53,7 @@ def reading(path: Path) -> Reading:
     """Return how scalars at a path are read: arguments and variables as text (`1.10`, `1e-5`), names as text unless null."""
     if path in ((), ("deepspeed",)):
         return "value"
-    if path == ("name",):
+    if path in (("name",), ("extends",)):
         return "text or null"
     if len(path) > 2 and path[0] == "models":
         return reading(path[2:]) if path[2] in ("model", "deepspeed") else "text or null"
@@ -77,17 +77,37 @@ def compose(text: str, source: str) -> Document:
     return document
 
 
-def sections(document: Document, source: str) -> dict[str, Any]:
-    """Return the checked values of a Plan's top-level keys, sections as their dataclasses. Raises PlanError with all mistakes."""
-    data, form = document.data, _Form(document)
-    if not isinstance(data, dict):
+def sections(document: Document, source: str, data: Any = None) -> dict[str, Any]:
+    """Return the checked values of a Plan's top-level keys, sections as their dataclasses. Raises PlanError with all mistakes.
+
+    `data`: the values of the document with those of the layers beneath it.
+    """
+    own, form = document.data, Form(document)
+    if not isinstance(own, dict):
         raise PlanError([_finding("", "a Plan is a mapping: `version: 1`, `job:`, `deepspeed:` …", 1, 1)], source)
+    data = own if data is None else data
+    if form.version(own.get("version", MISSING)) and not {"job", "deepspeed", "extends"} & own.keys():
+        form.wrong((), "neither job: nor deepspeed: is here: this is no Plan")
+    return _checked(form, data, source)
+
+
+def check_part(document: Document, root: Path, source: str) -> None:
+    """Check the form of the part of a Plan that stands somewhere in a document: every key may be missing. Raises PlanError."""
+    data: Any = document.data
+    for part in root:
+        data = data.get(part) if isinstance(data, dict) else None
+    form = Form(document, root)
+    if data is not None and not isinstance(data, dict):
+        form.wrong((), f"keys of a Plan belong here, not {describe_value(data)}")
+    _checked(form, data if isinstance(data, dict) else {}, source)
+
+
+def _checked(form: Form, data: Mapping[str, Any], source: str) -> dict[str, Any]:
     form.unknown((), data, TOP)
     values: dict[str, Any] = {"name": data.get("name") or ""}
-    for _, message in KINDS["str"](values["name"]):
-        form.wrong(("name",), message)
-    if form.version(data.get("version", MISSING)) and "job" not in data and "deepspeed" not in data:
-        form.wrong((), "neither job: nor deepspeed: is here: this is no Plan")
+    for key in ("name", "extends"):
+        for _, message in KINDS["str"](data.get(key) or ""):
+            form.wrong((key,), message)
     for name, cls in SECTIONS.items():
         values[name] = form.section((name,), cls, data.get(name)) if name != "model" or data.get(name) is not None else None
     for name in KEPT:
@@ -106,11 +126,12 @@ def _finding(path: str, message: str, line: int | None, column: int | None = Non
     return Finding("PLAN", "error", path, message, when="parse", line=line, column=column)
 
 
-class _Form:
+class Form:
     """Checks the form of what is written and gathers what is wrong."""
 
-    def __init__(self, document: Document) -> None:
-        self.document, self.findings, self.more = document, list[Finding](), 0
+    def __init__(self, document: Document, root: Path = ()) -> None:
+        """`root`: where the Plan's keys stand in the document."""
+        self.document, self.root, self.findings, self.more = document, root, list[Finding](), 0
 
     def found(self) -> list[Finding]:
         """Return the findings; of very many the first, with the number of the others."""
@@ -121,10 +142,10 @@ class _Form:
         if len(self.findings) >= MOST_LISTED:
             self.more += 1
             return
-        node = self.document.node(path)
-        line = self.document.line_of(path) or 1
+        node = self.document.node((*self.root, *path))
+        line = self.document.line_of((*self.root, *path)) or 1
         column = node.start_mark.column + 1 if node is not None and node.start_mark.line + 1 == line else None
-        self.findings.append(_finding(".".join(map(str, path)), message, line, column))
+        self.findings.append(_finding(".".join(map(str, (*self.root, *path))), message, line, column))
 
     def unknown(self, path: Path, data: Mapping[str, Any], known: Iterable[str]) -> None:
         strange = [key for key in data if key not in known]
@@ -208,4 +229,4 @@ class _Form:
             self.wrong(("cluster", "hostfile"), "hosts and hostfile are both given: keep one")
 
 
-__all__ = ["FIELDS", "PlanError", "Run", "compose", "reading", "sections"]
+__all__ = ["FIELDS", "PlanError", "Run", "check_part", "compose", "reading", "sections"]

@@ -12,6 +12,8 @@ from dstui.plan.document import Document, DocumentError
 from dstui.plan.document import Path as NodePath
 from dstui.plan.edit import apply_patch, put_value, remove_node
 from dstui.plan.finding import Finding, Operation
+from dstui.plan.layer_edits import own_operations, value_at
+from dstui.plan.layers import NOTHING, Beneath, merge
 from dstui.plan.load import PlanError, compose, reading, sections
 from dstui.plan.model import Cluster, Job, Model, NamedModel, Run
 from dstui.plan.splice import EditError
@@ -30,21 +32,25 @@ class Plan:
     base: str
     focus: str = ""
     """The model whose `deepspeed` and `model` these are, also in dotted paths; empty for the Plan's own."""
+    beneath: Beneath = NOTHING
+    """The layers of values beneath the Plan's own text, and the locks of the site."""
+    sets: tuple[str, ...] = ()
+    """Dotted paths that were set on the command line."""
 
     @cached_property
     def _sections(self) -> dict[str, Any]:
-        return sections(self.document, self.source)
+        return sections(self.document, self.source, self.data if self.beneath else None)
 
     @property
     def text(self) -> str:
         """The content of the file, byte for byte."""
         return self.document.text
 
-    @property
+    @cached_property
     def data(self) -> dict[str, Any]:
-        """The plain values as written. Do not change them."""
+        """The plain values as written, with those of the layers where the Plan is silent. Do not change them."""
         data: dict[str, Any] = self.document.data
-        return data
+        return merge(self.beneath.values(), data) if self.beneath and isinstance(data, dict) else data
 
     @property
     def name(self) -> str:
@@ -126,7 +132,7 @@ class Plan:
     def get(self, path: str, default: Any = None) -> Any:
         """Return the value at a dotted path; `default` where there is none."""
         at: Any = self.data
-        for part in map(str, self._parts(path)):
+        for part in map(str, self.parts(path)):
             if isinstance(at, Mapping) and part in at:
                 at = at[part]
             elif isinstance(at, list) and part.isdecimal() and int(part) < len(at):
@@ -137,7 +143,7 @@ class Plan:
 
     def parse(self, path: str, text: str) -> Any:
         """Return what a text means at a dotted path: `1e-4` is a number under deepspeed, a word among the arguments. Raises PlanError."""
-        parts = self._parts(path)
+        parts = self.parts(path)
         try:
             return Document(text, lambda below: reading((*parts, *below))).data if text.strip() else None
         except DocumentError as error:
@@ -145,37 +151,40 @@ class Plan:
 
     def absolute(self, path: str) -> str:
         """Return a dotted path from the root of the document; `deepspeed.…` may refer to the focused model."""
-        return ".".join(map(str, self._parts(path)))
+        return ".".join(map(str, self.parts(path)))
 
     def line_of(self, path: str) -> int | None:
         """Return the line (from 1) of a dotted path, or of its nearest parent in the text."""
-        return self.document.line_of(self._parts(path))
+        return self.document.line_of(self.parts(path))
 
     def set(self, path: str, value: Any) -> Plan:
         """Return the Plan with the value at a dotted path, creating missing parents. Raises PlanError and then changes nothing.
 
         A value of DeepSpeed's that is in the place of a section is replaced by the section.
         """
-        return self._edited(path, lambda: put_value(self.document, *self._with_room(self._parts(path), value)))
+        return self._edited(path, lambda: put_value(self.document, *self._with_room(self.parts(path), value)))
 
     def unset(self, path: str) -> Plan:
         """Return the Plan without a key, and without the sections under deepspeed that this leaves empty."""
-        parts = self._parts(path)
+        parts = self.parts(path)
+        if self.document.node(parts) is None and self.get(path, self) is not self:
+            return self.set(path, None)  # it comes from a layer: a null takes it away
         top = 3 if parts[0] == "models" else 1
         while len(parts) > top + 1 and parts[top - 1] == "deepspeed":
-            section = ".".join(map(str, parts[:-1]))
-            if self.get(section) != {parts[-1]: self.get(path)}:
+            if value_at(self.document.data, parts[:-1]) != {parts[-1]: value_at(self.document.data, parts)}:
                 break
-            parts, path = parts[:-1], section
+            parts, path = parts[:-1], ".".join(map(str, parts[:-1]))
         return self._edited(path, lambda: remove_node(self.document, parts))
 
     def patch(self, operations: Iterable[Operation]) -> Plan:
         """Return the Plan after a JSON Patch. Applies all of it, or raises PlanError and applies nothing."""
+        if self.beneath:
+            operations = own_operations(self.document, self.data, operations)
         return self._edited("", lambda: apply_patch(self.document, operations))
 
     def _edited(self, path: str, edit: Any) -> Plan:
         try:
-            plan = Plan(edit(), self.source, self.base, self.focus)
+            plan = replace(self, document=edit())
         except EditError as error:
             raise PlanError([Finding("PLAN", "error", path, str(error), when="parse", line=self.line_of(path))], self.source) from None
         _ = plan._sections
@@ -192,7 +201,7 @@ class Plan:
                 return parts[:depth], {**old, parts[depth]: value}
         return parts, value
 
-    def _parts(self, path: str) -> NodePath:
+    def parts(self, path: str) -> NodePath:
         """Split a dotted path into keys as written: a host name may contain dots itself (`cluster.hosts.10.0.0.1`)."""
         parts: list[str] = []
         rest = path.split(".")
@@ -206,8 +215,8 @@ class Plan:
         return tuple(parts)
 
 
-def load(text: str, source: str = "plan.yaml", base: str = "/") -> Plan:
+def load(text: str, source: str = "plan.yaml", base: str = "/", beneath: Beneath = NOTHING) -> Plan:
     """Load a Plan from its text. Raises PlanError with every mistake of form: file, line, column, key, what to do."""
-    plan = Plan(compose(text, source), source, base)
+    plan = Plan(compose(text, source), source, base, beneath=beneath)
     _ = plan._sections
     return plan

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import dstui
 from dstui.adopt.command_line import NoLaunch, command_line
 from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.from_command import plan_of_command
@@ -16,16 +20,24 @@ from dstui.adopt.script import ScriptFacts
 from dstui.adopt.shell.recognise import recognise
 from dstui.adopt.shell.shell_state import Launch
 from dstui.base.files import FileProblem, write_atomic
-from dstui.base.output import begin, flush, remark, say
+from dstui.base.output import begin, flush, no_screen, remark, say
 from dstui.documents.open import file_reader, script_facts, script_facts_of
 from dstui.plan import Plan, PlanError, load
 from dstui.stand_ins.run_session import LET_THROUGH, SESSION, RunSession
+
+if TYPE_CHECKING:
+    from dstui.jobs.store.folder import JobFolder
 
 SHELLS_OWN = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", SESSION)
 """Variables that every shell changes."""
 SAY_ONE = ("torchrun", "accelerate")
 """Launchers that end with 1, whatever the status of the rank that failed."""
 SIGNALLED = 128
+POLL = 0.1
+"""Seconds between two looks whether the Run screen was left."""
+STANDARD_ERROR = 2
+PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from dstui.cli import main; sys.exit(main())"
+"""dstui of the same folder, whatever the script has made of its environment."""
 FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """What srun tells the first of its tasks."""
 LAUNCHED_BY = {"deepspeed": ("deepspeed",), "torchrun": ("torchrun",), "accelerate": ("accelerate", "launch"), "python": ("python",)}
@@ -57,15 +69,19 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     launch = Launch(found.launcher, found.words, {}, str(Path.cwd()), 0)
     try:
         plan, notes = _plan(launch, session, _interpreter(real))
-    except (NoLaunch, ConfigError, PlanError, FileProblem) as problem:
+        session.note(f"{name} {' '.join(words)}")
+        code = _held(plan, notes, session) if session.options().hold else _started(plan, session)
+    except (NoLaunch, ConfigError, PlanError, FileProblem, NotStarted) as problem:
         say(f"{name} runs unobserved: {getattr(problem, 'message', problem)}")
         session.note(f"{name}: not observed")
         flush()
         os.execve(real, [name, *words], environment)
-    session.note(f"{name} {' '.join(words)}")
-    code = _held(plan, notes, session) if session.options().hold else _started(plan, session)
     flush()
     return code
+
+
+class NotStarted(Exception):
+    """A launch of which dstui can make no job, as a sentence: the launcher itself may say why."""
 
 
 def _follow_held(name: str, words: Sequence[str]) -> None:
@@ -138,7 +154,7 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
 
 
 def _started(plan: Plan, session: RunSession) -> int:
-    """Check and start a launch, and wait for its end."""
+    """Check and start a launch, and wait for its end. Raises NotStarted."""
     from dstui import headless
     from dstui.check import check_plan
     from dstui.jobs.control.start import LaunchError, start
@@ -162,10 +178,32 @@ def _started(plan: Plan, session: RunSession) -> int:
         try:
             folder = start(target, owner_pid=os.getpid())
         except LaunchError as error:
-            say(str(error))
-            return 1
+            raise NotStarted(str(error)) from None
         from dstui.headless.following import follow  # while the job starts
 
+        if session.options().tui and not no_screen():  # a launch in the background has no terminal
+            _show(folder, asked)
         code = follow(folder, asked=asked, plain=True)
-        own = plan.cluster.launcher in SAY_ONE and 0 < code < SIGNALLED
-        return 1 if own else code
+        return code if asked() else _status_of_launcher(folder, plan, code)
+
+
+def _show(folder: JobFolder, asked: Callable[[], int | None]) -> None:
+    """Show a job on the Run screen until it has ended, the user leaves, or a signal asks for its end; standard output stays the ranks'."""
+    words = [sys.executable, "-I", "-c", PROGRAM, str(Path(dstui.__file__).parent.parent), "attach", "--until-end", str(folder.path)]
+    screen = subprocess.Popen(words, stdout=STANDARD_ERROR)
+    while screen.poll() is None:
+        if asked():
+            screen.terminate()
+        time.sleep(POLL)
+
+
+def _status_of_launcher(folder: JobFolder, plan: Plan, code: int) -> int:
+    """Return what the launcher itself ended with, of a job that ended with `code`.
+
+    A failure that the launcher does not tell stays one; of a launcher that dstui had to end, the table says what it would have said.
+    """
+    if (status := folder.read_status()) is not None:
+        reported = [status.launcher_exit, *(host.exit_code for host in status.hosts.values() if (host.exit_code or 0) < SIGNALLED)]
+        if failure := next(filter(None, reported), None):
+            return failure
+    return 1 if plan.cluster.launcher in SAY_ONE and 0 < code < SIGNALLED else code

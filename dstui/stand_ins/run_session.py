@@ -65,6 +65,8 @@ class Options:
     output: str | None = None
     """Where the Plan of a held launch is written."""
     force: bool = False
+    tui: bool = False
+    """Show each launch on the Run screen while it runs."""
     observe: bool = True
     """Let the ranks report what DeepSpeed does."""
 

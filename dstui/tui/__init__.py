@@ -18,11 +18,14 @@ def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool =
 
     `reference`: the installed DeepSpeed judges every edit too. `script`: what to start from is asked for this one.
     """
-    return _run(opened, machine, None, reference, script)
+    return _run(opened, machine, None, reference=reference, script=script)
 
 
-def attach_tui(folder: JobFolder) -> int:
-    """Look at a job that was started before, with the Plan that it was started from; the exit status."""
+def attach_tui(folder: JobFolder, *, until_end: bool = False) -> int:
+    """Look at a job that was started before, with the Plan that it was started from; the exit status.
+
+    `until_end`: leave by itself when the job has ended.
+    """
     from dstui.base.files import FileProblem
     from dstui.documents.open import Opened
     from dstui.jobs.store.plan_diff import plan_of
@@ -32,10 +35,18 @@ def attach_tui(folder: JobFolder) -> int:
         plan = plan_of(folder)
     except (FileProblem, PlanError):  # the job can be looked at all the same
         plan = None
-    return _run(Opened(plan, None) if plan is not None else None, None, folder, reference=True)
+    return _run(Opened(plan, None) if plan is not None else None, None, folder, reference=True, until_end=until_end)
 
 
-def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, reference: bool, script: str = "") -> int:
+def _run(  # noqa: PLR0913 - all but the first three are named
+    opened: Opened | None,
+    machine: Machine | None,
+    job: JobFolder | None,
+    *,
+    reference: bool,
+    script: str = "",
+    until_end: bool = False,
+) -> int:
     import gc
     import os
 
@@ -48,7 +59,7 @@ def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, 
     if drawing.wanted(os.environ):
         drawing.draw_plainly()
     plan, path = (opened.plan, opened.path) if opened is not None else (None, None)
-    app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened, script=script)
+    app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened, script=script, until_end=until_end)
     status = run_reported(app)
     for line in app.receipt():
         tell(line)

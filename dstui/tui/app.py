@@ -45,6 +45,9 @@ PLAN_MODE, RUN_MODE = "plan", "run"
 COLLECT = (10_000, 5, 20)
 """Thresholds of the garbage collector: with Python's own, a fifth of the time goes into looking through what was drawn and lasts."""
 
+END_CHECK = 0.5
+"""Seconds between two looks whether the job that the session is about has ended."""
+
 
 def _commands() -> type[Provider]:
     from dstui.tui.commands import Commands  # brings Textual's palette, which nobody has opened yet
@@ -70,16 +73,18 @@ class DstuiApp(TerminalApp):
         reference: bool = True,
         opened: Opened | None = None,
         script: str = "",
+        until_end: bool = False,
     ) -> None:
-        """`job`: look at it at once. `reference`: let the installed DeepSpeed judge every edit, in a child of 250 MB.
+        """`job`: look at it at once; `until_end`: and leave when it has ended.
 
+        `reference`: let the installed DeepSpeed judge every edit, in a child of 250 MB.
         `opened`: where the Plan comes from, with what there is to say of that file. `script`: the one to start from.
         """
         if job is not None:
             self.DEFAULT_MODE = RUN_MODE  # type: ignore[misc]  # Textual reads it of the app
         super().__init__()
         self._opened = opened
-        self.fresh, self.job = plan is None and job is None, job
+        self.fresh, self.job, self.until_end = plan is None and job is None, job, until_end
         self.session = Session(plan or starting_plan(), path, machine)
         self.session.subscribe(self._changed)
         self.saving = Saving(self, self.session)
@@ -162,6 +167,8 @@ class DstuiApp(TerminalApp):
         self.add_mode(PLAN_MODE, lambda: self.plan_screen)
         self.add_mode(RUN_MODE, lambda: self.run_screen)
         self.remember_theme()
+        if self.until_end:
+            self.set_interval(END_CHECK, self._leave_with_job)
         self.call_after_refresh(self._second_frame)
 
     async def _second_frame(self) -> None:
@@ -195,6 +202,13 @@ class DstuiApp(TerminalApp):
         self.checkpoints.close()
         for service in self.services:
             service.close()
+
+    def _leave_with_job(self) -> None:
+        """Leave once the job has ended; a script waits for that. Edits of its Plan are kept, since nobody was asked about them."""
+        from dstui.jobs.store.status import has_ended
+
+        if self.job is not None and not self.leaving and has_ended(self.job):
+            self.exit(return_code=0 if self.session.state.saved else 1)
 
     def last_words(self) -> None:
         """Keep the edits now, and leave no child: the end comes from outside, and the app may not come to it. Any thread may call it."""
@@ -252,7 +266,7 @@ class DstuiApp(TerminalApp):
     def _launched(self, event: messages.Launched) -> None:
         self.clear_notifications()
         self.show_step(RUN)
-        self.run_screen.attach(event.folder)
+        self.run_screen.attach(event.folder, again=event.again)
 
     @on(messages.FixApplied)
     def _fix_applied(self, event: messages.FixApplied) -> None:

@@ -18,6 +18,7 @@ from dstui.adopt.script import NoScript, ScriptFacts, inspect_script
 from dstui.machine.snapshot import GIB, Host, Machine, NumaNode, Software
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
+from dstui.plan.layers import NOTHING, Beneath, Lock
 from tests import machines
 from tests.machines import NO_GPU
 
@@ -72,6 +73,8 @@ class Case:
     proof: str = ""
     steps: int = 0
     bare: bool = False
+    beneath: Beneath = NOTHING
+    beneath_passes: Beneath = NOTHING
 
     def config(self, which: str) -> dict[str, Any]:
         """The configuration that fires or passes."""
@@ -93,6 +96,8 @@ ADAM = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True
 ZERO = "zero_optimization"
 STAGE = f"{ZERO}.stage"
 OPTIMIZER, PARAM = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
+BF16 = Beneath(locks=(Lock("deepspeed.bf16.enabled", "site.yaml", 3, exact=(True,)),))
+STAGE_1 = Beneath(locks=(Lock("deepspeed.zero_optimization.stage", "site.yaml", 3, maximum=1, reason="no more"),))
 TYPE, PARAMS = "optimizer.type", "optimizer.params"
 SCHEDULER = "scheduler"
 
@@ -844,6 +849,9 @@ PLANS = [
         script_passes="from accelerate import Accelerator, utils\nAccelerator(kwargs_handlers=[utils.InitProcessGroupKwargs(backend='gloo')])",
     ),
     Case("TR004", {}, {}, plan=trainer("--fsdp, full_shard"), plan_passes=trainer("--fp16"), reader="trainer"),
+    Case("PL080", {"bf16.enabled": False}, {"bf16.enabled": True}, plan=SCRIPT, beneath=BF16, beneath_passes=BF16),
+    Case("PL080", {STAGE: 2}, {STAGE: 1}, plan=SCRIPT, beneath=STAGE_1, beneath_passes=STAGE_1),
+    Case("PL082", {}, {}, plan=SCRIPT, beneath=Beneath(problems=("the site file is not used: …",))),
     Case("PL070", {}, {}, plan=cluster('env: {A: "${B}"}'), plan_passes=cluster('env: {A: "$${B}"}')),
     Case("PL071", {}, {}, plan=cluster('env: {A: "$B"}'), plan_passes=cluster('env: {A: "<|im_end|> 5$ $$"}')),
 ]

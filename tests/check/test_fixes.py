@@ -84,7 +84,7 @@ def test_the_fix_of_a_rule_removes_its_finding_and_adds_no_error(case: Case) -> 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.plan], ids=str)
 def test_the_fix_of_a_plan_is_a_patch_that_the_plan_takes(case: Case) -> None:
-    plan: Plan = load(f"version: 1\n{case.plan}\ndeepspeed: {json.dumps(case.config('fires'))}\n")
+    plan: Plan = load(f"version: 1\n{case.plan}\ndeepspeed: {json.dumps(case.config('fires'))}\n", beneath=case.beneath)
     before = check_plan(plan, case.machine, world_size=case.ranks, script=case.facts("fires"), model=case.model)
     for finding in (f for f in before if f.code == case.code and f.fix and f.fix.patch):
         assert finding.fix and finding.fix.patch

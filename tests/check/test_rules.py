@@ -29,7 +29,8 @@ def findings(case: Case, which: str) -> list[Finding]:
     machine = case.machine_passes if which == "passes" and case.machine_passes else case.machine
     lines = case.plan_passes if which == "passes" and case.plan_passes is not None else case.plan
     if lines:
-        plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n")
+        beneath = case.beneath if which == "fires" else case.beneath_passes
+        plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n", beneath=beneath)
         more = {"script": case.facts(which), "model": case.model, "pool": getattr(case, "pool_passes" if which == "passes" else "pool")}
         more["env_files"] = case.env_files if which == "fires" else case.env_files_passes
         return check_plan(plan, machine, world_size=case.ranks, deepspeed_version=case.version, **more)

@@ -118,6 +118,27 @@ def test_a_plain_loop_is_an_error_where_that_is_sure(tmp_path: Path, more: str, 
         assert "line" in found["PL001"].message and ".py" in found["PL001"].message
 
 
+@pytest.mark.parametrize(
+    ("head", "given", "severity"),
+    [
+        ("import lightning as L", "", "error"),
+        ("import pytorch_lightning as L", "devices=2", "error"),
+        ("import lightning as L", 'strategy="ddp"', "error"),
+        ("import lightning as L", "strategy=strategy", "warning"),
+        ("import lightning as L", "**options", "warning"),
+        ("import lightning as L", 'strategy="deepspeed_stage_2"', None),
+        ("import lightning as L\nfrom lightning.pytorch.strategies import DeepSpeedStrategy", "strategy=DeepSpeedStrategy(config=c)", None),
+    ],
+)
+def test_lightning_without_its_deepspeed_strategy_is_said(tmp_path: Path, head: str, given: str, severity: str | None) -> None:
+    (tmp_path / "train.py").write_text(f"{head}\ntrainer = L.Trainer({given})\ntrainer.fit(model)\n")
+    plan = load(PLAN, base=str(tmp_path))
+    found = {f.code: f for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
+    assert (found["PL027"].severity if "PL027" in found else None) == severity
+    assert severity is None or "never calls DeepSpeedStrategy: Lightning would train without DeepSpeed" in found["PL027"].message
+    assert severity != "error" or "(line 2: Lightning's Trainer)" in found["PL027"].message
+
+
 def test_a_module_that_changed_is_looked_into_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import engine\n" + PLAIN)
     plan = load(PLAN, base=str(tmp_path))

@@ -169,9 +169,13 @@ def test_deepspeed() -> None:
     installed = {"torch": "2.9.1", "deepspeed": "0.19.8"}
     assert one("deepspeed", case(machine(software=installed))).verdict == "ok"
     missing = one("deepspeed", case(machine(software={**installed, "deepspeed": None})))
-    assert missing.fix == "/venv/bin/python -m pip install deepspeed"
+    assert (missing.fix or "").startswith("/venv/bin/python -m pip install deepspeed, or ")
     broken = case(machine(software=installed), ready={"imports": {"problem": "ImportError: libcudart.so.13"}})
     assert "libcudart" in one("deepspeed", broken).observed
+    bare = machine(software={"torch": None, "deepspeed": None})
+    light = one("deepspeed", case(bare))
+    assert light.verdict == "warn" and "a light installation" in light.observed and "job.python" in (light.fix or "")
+    assert one("deepspeed", case(bare, plan=plan())).verdict == "fail", "with a Plan, its ranks need both"
 
 
 def test_torch_cuda() -> None:

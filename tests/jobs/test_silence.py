@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from dstui.diagnosis import diagnose_job
 from dstui.jobs.control.stop import stop
+from dstui.jobs.store.events import Notice
 from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.watch.follow import Follower
 from tests.jobs.lab import Lab, end_of
-from tests.jobs.made import dstui
+from tests.jobs.made import dstui, made
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.launcher
@@ -26,14 +29,45 @@ def test_a_hang_and_its_straggler_are_events_that_the_diagnosis_tells(tmp_path: 
     folder = Lab(tmp_path).start(*words, run="silence: 1")
     event = wait_for(lambda: told(folder, "silence"))[0]
     assert (event["step"], event["missing"], event["absent"]) == (12, [1], [])
+    stacks = wait_for(lambda: told(folder, "stacks"))[0]  # by the hook in each rank, without being asked
+    assert len(stacks["lines"]) == 1 and stacks["lines"][0].startswith("ranks 0-1: in <lambda> (behave.py:")
+    follower = Follower(folder)
+    notices = [event for event in follower.poll() if isinstance(event, Notice) and event.code == "hang"]
+    follower.close()
+    assert [notice.text for notice in notices] == stacks["lines"] == list(follower.places)
     hangs = diagnose_job(folder)
-    assert "no rank has written anything for" in hangs.title and "rank 1 had not come as far as the others" in hangs.title
+    assert "no rank has written anything for" in hangs.title and "ranks 0-1: in <lambda> (behave.py:" in hangs.title
     assert hangs.cause is None and hangs.could_be == ("HANG",) and hangs.evidence[-1].file == str(folder.events_file)
     stop(folder)
     assert end_of(folder)["state"] == "stopped"
     code, said, _ = dstui("diagnose", folder.path, cwd=tmp_path)
     assert code == 0 and "somebody" in said.lower() and "Before that no rank had written anything" in " ".join(said.split())
-    assert len(told(folder, "silence")) == 1
+    assert len(told(folder, "silence")) == len(told(folder, "stacks")) == 1
+
+
+TIMEOUT = (
+    "Traceback (most recent call last):\nRuntimeError: [unbound_buffer.cc:84] Timed out waiting 1800000ms for recv operation to complete\n"
+)
+LATE = ["rank 1 has not reached the all_reduce that rank 0 waits in.", "rank 1: in load (data.py:7)"]
+
+
+@pytest.mark.parametrize(("over", "told"), [(None, True), (55.0, True), (2.0, False)])
+def test_a_timeout_is_told_with_the_silence_before_it_and_the_rank_that_was_late(tmp_path: Path, over: float | None, told: bool) -> None:
+    folder = made(tmp_path / "job", logs={0: TIMEOUT, 1: ""}, state="failed", exit_code=1)
+    for rank in (0, 1):
+        folder.record(rank).write_text(json.dumps({"rank": rank, "host": "h1", "pid": 1, "ended": 1767323105.0, "exit_code": 1}))
+    began = 1767323105.0 - 3600
+    folder.append_event(began + 300, "silence", attempt=1, since=began, missing=[], absent=[])
+    folder.append_event(began + 301, "stacks", attempt=1, late=[1], at="load (data.py:7)", lines=LATE)
+    if over is not None:
+        folder.append_event(began + over * 60 + 299, "silence_over", attempt=1, seconds=over)
+    found = diagnose_job(folder)
+    if told:
+        assert (found.cause, found.title) == ("HANG", "A rank was stuck: load (data.py:7)") and "HANG-DESYNC" in found.could_be
+        assert found.first_failing_rank == 1 and "all_reduce that rank 0 waits in; rank 1: in load (data.py:7)" in found.notes[0]
+        assert found.notes[0].startswith("Before that no rank had written anything for 60 min" if over is None else "Before that")
+    else:
+        assert found.cause == "HANG-DESYNC" and not any("written" in note for note in found.notes)
 
 
 def test_ranks_that_go_on_were_no_hang(tmp_path: Path) -> None:

@@ -182,6 +182,15 @@ def test_ranks_that_all_compute_are_only_told_where_they_are() -> None:
     assert grouped([joining])[0].startswith("rank 0: ")
 
 
+def test_a_device_waits_in_a_phase_of_the_engine_and_a_stopped_process_comes_to_no_meeting() -> None:
+    waits = "DeepSpeedEngine.step (deepspeed/runtime/engine.py:9)"  # on a GPU no frame of Python's is a collective
+    found = grouped([stack(0, "synchronize (torch/cuda/__init__.py:1)", waits, own="main (train.py:4)"), stack(1, "load (data.py:7)")])
+    assert found[0] == "rank 1 has not reached the step that rank 0 waits in."
+    assert found[2] == "rank 0: in step, from main (train.py:4)"
+    halted = Stack(1, "h", reason="a signal has stopped its process: kill -CONT 7 lets it go on", halted=True)
+    assert grouped([reducing(0), halted])[0] == "rank 1 has not reached the all_reduce that rank 0 waits in."
+
+
 SCRIPT = """
 import faulthandler, signal, time
 if {handled}: faulthandler.register(signal.SIGUSR2)

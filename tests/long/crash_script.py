@@ -65,6 +65,44 @@ def full_mapping() -> None:
             memory[at] = 1
 
 
+def endless_loop() -> None:
+    """A loop without an end."""
+    while True:
+        pass
+
+
+class Blocks:
+    """A data set that never gives its first sample."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(1000)
+        return index
+
+
+def blocked_data() -> None:
+    """Wait for a worker of a data loader."""
+    import torch
+
+    next(iter(torch.utils.data.DataLoader(Blocks(), num_workers=1)))  # type: ignore[arg-type]
+
+
+def reduce_too_much() -> None:
+    """Reduce more numbers than the other ranks do next."""
+    import torch
+
+    torch.distributed.all_reduce(torch.zeros(100_000))
+
+
+def other_order() -> None:
+    """Broadcast where the other ranks reduce."""
+    import torch
+
+    torch.distributed.broadcast(torch.zeros(272), 1)
+
+
 EATEN: list[bytearray] = []
 
 ON_ONE_RANK: dict[str, Callable[[], object]] = {
@@ -83,6 +121,11 @@ ON_ONE_RANK: dict[str, Callable[[], object]] = {
     "small-cgroup": small_cgroup,
     "full-disk": full_disk,
     "full-mapping": full_mapping,
+    "endless-loop": endless_loop,
+    "blocked-data": blocked_data,
+    "other-shape": reduce_too_much,
+    "other-order": other_order,
+    "halted": lambda: os.kill(os.getpid(), signal.SIGSTOP),
 }
 ON_ALL_RANKS = {"raise-all": bad_sample}
 BEFORE: dict[str, Callable[[], object]] = {
@@ -99,6 +142,7 @@ def main() -> None:
     parser.add_argument("--config", default="plain.json")
     parser.add_argument("--fault", default="")
     parser.add_argument("--timeout", type=int, default=1800)
+    parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--talk", action="store_true", help="every rank prints its steps, not only the first")
     parser.add_argument("--save")
@@ -111,6 +155,7 @@ def main() -> None:
     import deepspeed
     import torch
 
+    deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # plain gloo: nothing is compiled
     if args.fault == "segfault":
         faulthandler.enable()
     deepspeed.init_distributed(timeout=timedelta(seconds=args.timeout))
@@ -118,7 +163,11 @@ def main() -> None:
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=args.config)
     if args.load:
         engine.load_checkpoint(args.load)
-    for step in range(6):
+    for step in range(args.steps):
+        if args.fault == "slow" and rank == 1:
+            time.sleep(0.2)
+        if args.fault == "missing" and step == 3 and rank == 0:
+            torch.distributed.barrier()  # rank 1 never comes
         if step == 3 and rank == 1:
             ON_ONE_RANK.get(args.fault, lambda: None)()
             if args.fault == "skip":

@@ -31,7 +31,6 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
 from dstui.tui.app import DstuiApp
-from dstui.tui.dialogs.reading import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json
 from tests.jobs.lab import memory_cgroup
@@ -39,13 +38,14 @@ from tests.tui.conftest import screen, text_of
 
 HERE = Path(__file__).parent
 PATIENCE = 240.0
-SOON = 2.0
+SOON = 5.0
+"""Seconds after the end; of a hang, after `run.silence`."""
 PLAN = """\
 version: 1
 name: faults
 job: {{script: crash_script.py, args: [--config, "{{ds_config}}", {words}], workdir: "{path}"}}
 cluster: {{hosts: {{localhost: 2}}, {cluster} env: {{DS_ACCELERATOR: cpu, OMP_NUM_THREADS: 1, {env}}}}}
-run: {{silence: 4}}
+run: {{silence: 6}}
 deepspeed:
   train_micro_batch_size_per_gpu: 2
   optimizer: {{type: Adam, params: {{lr: 1e-3, torch_adam: true}}}}
@@ -146,6 +146,13 @@ FAULTS = {
     "port": Fault("PORT-IN-USE", 0, "", taken_port),
     "script": Fault("NO-SCRIPT", None, "", then=take_the_script),
     "hang": Fault("hang", 1, "--fault, stuck, --talk"),
+    "loop": Fault("hang", 1, "--fault, endless-loop, --talk"),
+    "data": Fault("hang", 1, "--fault, blocked-data, --talk"),
+    "halted": Fault("hang", 1, "--fault, halted, --talk"),
+    "slow": Fault("straggler", 1, '--fault, slow, --steps, "200"'),
+    "shape": Fault("COLLECTIVE-MISMATCH", None, "--fault, other-shape"),
+    "order": Fault("COLLECTIVE-MISMATCH", None, "--fault, other-order"),
+    "missing": Fault("COLLECTIVE-MISMATCH", None, "--fault, missing"),
     "stop": Fault("CTRL-C", None, '--pause, "2"', then=when_running(stop_from_elsewhere), kind="stop"),
     "ctrl-c": Fault("CTRL-C", None, '--pause, "2"', then=when_running(interrupt), kind="stop"),
     "success": Fault("nothing", None),
@@ -167,8 +174,10 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
                 await pilot.pause(1.0)  # what the launcher's log adds
                 assert why.diagnosis is not None
                 return first, why.diagnosis.cause or "unknown", why.diagnosis.first_failing_rank, why.diagnosis.kind
-        elif why.hang is not None and why.hang.step is not None and why.display and fault.cause == "hang":
-            return time.time(), "hang", await missing(pilot), "failure"
+        elif fault.cause == "hang" and (late := late_rank(pilot)) is not None:
+            return time.time(), "hang", late, "failure"
+        elif fault.cause == "straggler" and (slow := re.search(r"rank (\d+) is the straggler", screen(pilot))):
+            return time.time(), "straggler", int(slow[1]), "failure"
         elif pilot.app.session.state.run == "succeeded":
             at = time.time()
             await pilot.pause(2.0)
@@ -176,17 +185,11 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
     raise AssertionError(f"nothing was said:\n{screen(pilot)}")
 
 
-async def missing(pilot: Pilot[int]) -> int:
-    """Who has not come to the collective, by the stacks of the ranks: what the key says, and the pane after it."""
-    await pilot.press("p")
-    deadline = time.monotonic() + PATIENCE
-    while not isinstance(pilot.app.screen, TextViewer):
-        assert time.monotonic() < deadline, "no stacks"
-        await pilot.pause(0.05)
-    await pilot.press("escape")
-    told = re.search(r"rank (\d+) has not reached the all_reduce that rank \d+ waits in", text_of(pilot, "#why"))
-    assert told, text_of(pilot, "#why")
-    return int(told[1])
+def late_rank(pilot: Pilot[int]) -> int | None:
+    """Who has not come to the collective, and in which line, as the pane says without a key."""
+    text = " ".join(text_of(pilot, "#why").split())
+    told = re.search(r"rank (\d+) has not reached the \w+ that rank \d+ waits in\. rank \1: .*?crash_script\.py:\d+", text)
+    return int(told[1]) if told else None
 
 
 async def one(name: str, path: Path) -> dict[str, Any]:

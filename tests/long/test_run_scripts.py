@@ -1,26 +1,45 @@
-"""`dstui run` of scripts that are harder than one launch: several at once, fifty in a loop, a loop of torch's own."""
+"""`dstui run` of scripts that are harder than one launch: several at once, fifty in a loop, launchers that refuse, kills, the Run screen."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.status import current_status
+from tests.terminal import Terminal
+from tests.waiting import wait_for
+
 PRINTS = "import os, sys\nprint('rank', os.environ['RANK'], sys.argv[-1], flush=True)\n"
 TRAINS = PRINTS + "import torch\nif '--never' in sys.argv:\n    torch.ones(1, requires_grad=True).sum().backward()\n"
 
 
-def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+WAITS = """\
+import os, time
+open("up" + os.environ["RANK"], "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.05)
+print("rank", os.environ["RANK"], "went on", flush=True)
+"""
+WORDS = [sys.executable, "-m", "dstui", "run"]
+
+
+def environment() -> dict[str, str]:
     if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
         pytest.skip("deepspeed has no program beside this interpreter: pip install deepspeed")
+    return {**os.environ, "DS_ACCELERATOR": "cpu", "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+
+
+def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(TRAINS if "plain loop" in text else PRINTS)
-    env = {**os.environ, "DS_ACCELERATOR": "cpu", "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
-    words = [sys.executable, "-m", "dstui", "run", *options, "--", "bash", "-c", text]
-    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=500, check=False)
+    words = [*WORDS, *options, "--", "bash", "-c", text]
+    return subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=500, check=False)
 
 
 def test_two_launches_side_by_side_are_two_jobs(tmp_path: Path) -> None:
@@ -41,3 +60,86 @@ def test_a_loop_of_torchs_own_is_warned_of_and_runs_all_the_same(tmp_path: Path)
     done = run(tmp_path, "deepspeed --num_gpus 2 train.py x  # a plain loop")
     assert done.returncode == 0 and "warning PL027" in done.stderr and "error PL027" not in done.stderr, done.stderr
     assert sum(line.startswith("rank") for line in done.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "deepspeed --num_gpus 2 --m train A",
+        "deepspeed --num_gpus 2 --launcher_args",
+        "deepspeed --num_gpus 2 no_such_file.py",
+        "torchrun --nproc_per_node 2 --start-method nonsense train.py",
+        "torchrun --nproc_per_node 2 no_such_file.py",
+        "PATH=/usr/bin:/bin; unset -f deepspeed; deepspeed --num_gpus 2 train.py",
+    ],
+)
+def test_a_launcher_that_refuses_says_so_itself_with_its_own_status(launch: str, tmp_path: Path) -> None:
+    text = f"{launch}; echo status $?"
+    plain = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    done = run(tmp_path, text)
+    statuses = [[line for line in one.stdout.splitlines() if line.startswith("status")] for one in (plain, done)]
+    assert statuses[0] == statuses[1] != ["status 0"], done.stderr
+    said = [line for line in plain.stderr.splitlines() if "error:" in line or "can't open" in line or "not found" in line]
+    refused_here = "no_such_file.py (job.script): nothing was started" in done.stderr  # where dstui's agent starts torchrun
+    assert said and (said[0].partition(": ")[2] in done.stdout + done.stderr or refused_here)
+
+
+def test_what_a_script_traps_exports_and_replaces_stays_its_own(tmp_path: Path) -> None:
+    text = """\
+trap 'echo bye $?' EXIT
+trap 'echo failed' ERR
+export PATH=/usr/bin:/bin:$PATH
+deepspeed --num_gpus 2 train.py a
+( cd / && false )
+source /dev/null
+exec deepspeed --num_gpus 2 train.py b
+"""
+    done = run(tmp_path, text)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("rank", "bye", "failed"))]
+    assert done.returncode == 0 and lines[2] == "failed", done.stderr
+    assert sorted(lines) == ["failed", "rank 0 a", "rank 0 b", "rank 1 a", "rank 1 b"]  # exec leaves nobody for the trap of EXIT
+
+
+def started(folder: Path, text: str) -> tuple[subprocess.Popen[str], JobFolder]:
+    """A script whose ranks wait for the file `go`, and its job."""
+    (folder / "train.py").write_text(WAITS)
+    words = [*WORDS, "--", "bash", "-c", text]
+    process = subprocess.Popen(words, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
+    wait_for(lambda: (folder / "up0").exists() and (folder / "up1").exists())
+    return process, JobFolder(next(folder.glob("dstui_runs/*")))
+
+
+def test_a_script_goes_on_where_dstui_run_itself_is_killed(tmp_path: Path) -> None:
+    process, job = started(tmp_path, "deepspeed --num_gpus 2 train.py; echo status $?")
+    process.kill()
+    (tmp_path / "go").touch()
+    assert process.stdout is not None and "status 0" in process.stdout.read()
+    status = current_status(job)
+    assert status is not None and status.state == "succeeded"
+
+
+def test_a_job_ends_where_its_stand_in_is_killed_and_the_script_sees_it(tmp_path: Path) -> None:
+    process, job = started(tmp_path, "deepspeed --num_gpus 2 train.py; echo status $?")
+    status = job.read_status()
+    assert status is not None and status.owner is not None
+    os.kill(status.owner.pid, signal.SIGKILL)
+    assert "status 137" in process.communicate(timeout=120)[0]
+    wait_for(lambda: (now := current_status(job)) and now.state == "stopped")
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["to its end", "left before"])
+def test_each_launch_is_shown_on_the_run_screen_and_the_script_goes_on(leaves: bool, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WAITS)
+    text = "deepspeed --num_gpus 2 train.py > out.txt; echo status $? >> out.txt; exit 4"
+    terminal = Terminal([*WORDS, "--tui", "--", "bash", "-c", text], env=environment(), cwd=str(tmp_path))
+    try:
+        terminal.wait("Ranks", "Log: all ranks", "running")
+        if leaves:
+            terminal.press("q")
+            terminal.wait("dstui stop")  # what is printed after the screen
+        (tmp_path / "go").touch()
+        assert terminal.exit_code() == 4
+    finally:
+        terminal.close()
+    lines = (tmp_path / "out.txt").read_text().splitlines()
+    assert lines[-1] == "status 0" and {"rank 0 went on", "rank 1 went on"} <= set(lines)

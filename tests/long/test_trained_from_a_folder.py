@@ -151,7 +151,8 @@ def test_a_student_and_its_teacher_train_from_the_screen(tmp_path: Path) -> None
 @pytest.mark.launcher
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
-    text = LOOPS[name].text.replace("lr=1e-2", "lr=0.1").replace('"cuda"', '"cpu"')  # eight steps are enough to see it learn, without GPUs
+    text = LOOPS[name].text.replace("lr=1e-2", "lr=0.1").replace('"cuda"', '"cpu"')  # without GPUs
+    text = text.replace("torch.randn(64, 4)", "torch.randn(256, 4)").replace("while i < 8", "while i < 64")  # enough steps to learn
     (tmp_path / "train.py").write_text(text)
     terminal = dstui(tmp_path)
     try:
@@ -164,9 +165,6 @@ def test_a_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
         terminal.wait("▸ → write train_deepspeed.py")
         terminal.press("\r")
         terminal.wait("The Plan trains train_deepspeed.py now")
-        if name == "scaled":  # DeepSpeed has not tested SGD: the fix says that it may be used
-            terminal.wait("1 error")
-            terminal.press("x")
         launches(terminal)
     finally:
         terminal.close()
@@ -175,7 +173,8 @@ def test_a_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
     assert len(logs) == 2
     for log in logs:
         losses = [float(value) for value in re.findall(r"^loss ([\d.e-]+)", log.read_text(), re.MULTILINE)]
-        assert len(losses) >= 8 and sum(losses[-4:]) < 0.9 * sum(losses[:4]), losses
+        print(f"{name} {log.stem}: {len(losses)} losses, {losses[0]:.4g} … {losses[-1]:.4g}")
+        assert len(losses) >= 8 and sum(losses[-4:]) < 0.5 * sum(losses[:4]), losses
 
 
 def dstui(folder: Path, *words: str) -> Terminal:

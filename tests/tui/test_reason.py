@@ -152,7 +152,9 @@ async def test_a_stop_is_told_as_a_stop_and_a_success_needs_no_reason(open_app: 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[JobFolder]:
     """Two real ranks, of which rank 1 has told a step less."""
-    folder = Lab(tmp_path).start("0:say step 4 loss 1.0", "1:say step 3 loss 1.0", "0:hang", f"1:wait {tmp_path / 'never'}")
+    folder = Lab(tmp_path).start(
+        "0:say step 4 loss 1.0", "1:say step 3 loss 1.0", "0:hang", f"1:wait {tmp_path / 'never'}", run="silence: 1"
+    )
     ready(folder)
     yield folder
     stop(folder)
@@ -166,6 +168,7 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
         job_view(pilot).attach(hanging, 0.5)
         await until(pilot, lambda: "1 of 2 ranks have waited" in text_of(pilot, "#why"), 60)
         assert "rank 1: it has not reached it" in text_of(pilot, "#why").replace("\n", " ").replace("    ", " ")
+        await until(pilot, lambda: "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why"), 60)  # its supervisor has looked by itself
         await pilot.press("p")
         await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer), 60)
         assert "rank 1: in wait (behave.py:" in text_of(pilot, "#reading")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.exceptions import points_elsewhere
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.labels import WARNED
+from dstui.diagnosis.labels import HANDLED, WARNED
 from dstui.diagnosis.last_run import OF_PARSERS
 from dstui.diagnosis.rules.uncaught import MISSING, uncaught
 from dstui.diagnosis.signature import Signature
@@ -32,10 +30,6 @@ FAR = 300
 """Lines from a signal's word within which a mere mention may be its reason."""
 LONG_AFTER = 1000
 """Lines that no rank writes whose peers have failed."""
-HANDLED = re.compile(
-    r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
-)
-"""What a program says of an error that it has dealt with."""
 
 
 def cause(context: FailureContext) -> Verdict | None:

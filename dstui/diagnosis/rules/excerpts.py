@@ -8,8 +8,8 @@ from dataclasses import replace
 from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.labels import WARNED
-from dstui.diagnosis.rules.causes import HANDLED, independent
+from dstui.diagnosis.labels import HANDLED, WARNED
+from dstui.diagnosis.rules.causes import independent
 from dstui.diagnosis.signatures import BY_ID
 
 OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")

@@ -14,6 +14,7 @@ from dstui.plan.launchers import PROGRAMS
 Outcomes = Iterator[Outcome]
 BUILD = "apt install build-essential python3-dev (or your system's names for g++ and Python.h), pip install ninja"
 UNSEEN = "; packages on PYTHONPATH and in your own site-packages were not looked at (-I)"
+LIGHT = "{} has neither torch nor deepspeed (a light installation): enough to plan, check and launch, not for the ranks"
 ADAM = ("adam", "adamw", "onebitadam")
 
 
@@ -24,10 +25,15 @@ def deepspeed(case: Case) -> Outcomes:
     if not case.asked:
         yield Outcome("skipped", UNASKED)
         return
+    if case.plan is None and software.torch is None and software.deepspeed is None:
+        fix = f"name the interpreter of the ranks in job.python, or {pip_install(case, 'torch deepspeed')}"
+        yield Outcome("warn", LIGHT.format(software.python_path), fix)
+        return
     for name, version in (("torch", software.torch), ("deepspeed", software.deepspeed)):
         if version is None:
             observed = f"{name} is not installed for {case.python or software.python_path}" + (UNSEEN if case.isolated else "")
-            yield Outcome("warn" if case.isolated else "fail", observed, f"{shlex.quote(case.python)} -m pip install {name}")
+            fix = f"{pip_install(case, name)}, or name an interpreter that has it in job.python"
+            yield Outcome("warn" if case.isolated else "fail", observed, fix)
             return
     if imports and imports.get("problem"):
         yield Outcome(
@@ -37,6 +43,11 @@ def deepspeed(case: Case) -> Outcomes:
         )
     else:
         yield Outcome("ok", f"torch {software.torch}, deepspeed {software.deepspeed}" + ("; both can be imported" if imports else ""))
+
+
+def pip_install(case: Case, names: str) -> str:
+    """Return the command that installs packages for the interpreter of the ranks."""
+    return f"{shlex.quote(case.python)} -m pip install {names}"
 
 
 @doctor_check("torch-cuda")

@@ -18,7 +18,7 @@ from dstui.forecast.architecture.mixtures import MIXTURES
 from dstui.forecast.architecture.seq2seq import SEQ2SEQ
 from dstui.forecast.architecture.tensors import Architecture, Tensor, TensorShape
 
-__all__ = ["KNOWN", "Architecture", "Config", "ModelProblem", "Tensor", "TensorShape", "architecture"]
+__all__ = ["HYBRIDS", "KNOWN", "Architecture", "Config", "ModelProblem", "Tensor", "TensorShape", "architecture"]
 
 _OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES, **HYBRIDS}
 KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)

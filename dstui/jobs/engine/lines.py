@@ -108,6 +108,8 @@ class EngineStep:
     """Of all ranks, since the beginning."""
     tokens: int | None = None
     """Of this rank in this step, padding included."""
+    elements: int | None = None
+    """Of the first tensor that this rank's model got, over the micro-batches of this step."""
     times: Mapping[str, float] = field(default_factory=dict)
     """Seconds: total, and of it forward, backward, step."""
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -212,6 +214,7 @@ FORMS: Mapping[type, Mapping[str, Form]] = {
         "skipped": is_count,
         "samples": is_count,
         "tokens": is_count,
+        "elements": is_count,
         "times": _named(is_number),
         "memory": _named(is_count),
         "rss": is_count,
@@ -298,6 +301,11 @@ class EngineLines:
         if len(self._rest) > LONGEST:
             self._rest = b""
         return [report for line in lines if (report := parse(line)) is not None]
+
+    def skip_to_end(self, most: int) -> None:
+        """Leave out what stands before the last `most` bytes; the line that is cut there makes no sense, and is passed over."""
+        if self._fd >= 0 and (begin := os.fstat(self._fd).st_size - most) > self.at:
+            self.at, self._rest = begin, b""
 
     def close(self) -> None:
         """Let go of the file."""

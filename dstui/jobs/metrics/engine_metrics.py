@@ -43,6 +43,14 @@ class EngineMetrics:
         view.last_step_at = self._lines.modified
         return metrics
 
+    def read_end(self, view: RankView, most: int) -> list[Metric]:
+        """Return the numbers of the last steps alone: of the beginning, which names the models, and of the end so many bytes are read."""
+        metrics = self.read(view, most)
+        self._lines.skip_to_end(most)
+        while further := self.read(view, most):
+            metrics = [*metrics, *further]
+        return metrics
+
     def _note(self, report: Report) -> None:
         self.reports.append(report)
         if isinstance(report, EngineMade) and (name := model_name(read_planned(self._folder), report)):

@@ -40,7 +40,12 @@ class Change:
 
 def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
     """Return what to write differently to come from one Plan to the other, in the order of the second."""
-    return tuple(_mappings(before.data, after.data, ""))
+    return data_changes(before.data, after.data)
+
+
+def data_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Return the same for what is written in two Plans."""
+    return tuple(_mappings(before, after, ""))
 
 
 def _mappings(before: Mapping[str, Any], after: Mapping[str, Any], parent: str) -> Iterator[Change]:

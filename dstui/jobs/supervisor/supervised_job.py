@@ -50,11 +50,11 @@ class SupervisedJob:
     def start_launcher(self, more: Sequence[str] = ()) -> None:
         """Start the launcher; an interpreter that cannot be started is a job without ranks."""
         self.launcher = None
-        self.note_in_status(launcher=None)
+        self.note_in_status(launcher=None, launcher_exit=None)
         self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
         with os.fdopen(open_regular(self.folder.launcher_log, APPEND), "ab") as log:
             if child := self._popen(more, log):
-                child.returncode = 0  # reap() collects it, and what becomes of it is the ranks' to tell
+                child.returncode = 0  # reap() collects it
                 self.launcher = find(child.pid)
                 self.note_in_status(launcher=ProcessRecord.of(self.launcher) if self.launcher else None)
 
@@ -79,6 +79,13 @@ class SupervisedJob:
         except OSError as error:
             log.write(f"dstui: cannot start {self.record.python} in {self.record.workdir}: {error.strerror}\n".encode())
         return None
+
+    def note_reaped(self, reaped: Sequence[tuple[int, int]]) -> None:
+        """Note the exit status of the launcher where it is among processes that were collected: (pid, wait status) of each."""
+        for pid, status in reaped:
+            if self.launcher is not None and pid == self.launcher.pid and os.WIFEXITED(status):
+                self.note_in_status(launcher_exit=os.WEXITSTATUS(status))
+                self.unwritten = True
 
     def forget_timers(self) -> None:
         """Begin to count anew, for a further attempt."""

@@ -24,7 +24,9 @@ from dstui.jobs.store.processes import SUPERVISES, Process, find, reap
 from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.records import ProcessRecord
 from dstui.jobs.store.status import HEARTBEAT, asked_for, finish
+from dstui.jobs.supervisor.allocation import Allocation
 from dstui.jobs.supervisor.escalation import escalate, rank_processes, until_gone
+from dstui.jobs.supervisor.hang_stacks import HangStacks
 from dstui.jobs.supervisor.restart import restart_arguments
 from dstui.jobs.supervisor.silence import SilenceWatch
 from dstui.jobs.supervisor.supervised_job import SupervisedJob
@@ -59,7 +61,9 @@ class Supervisor:
         self.locks: list[int | None] = []
         """Held until the end, beside the one that we were born with: of folders that were deleted."""
         self.silence = SilenceWatch(job.folder, job.record.silence)
+        self.stacks = HangStacks(job.folder)
         self._named_late = False
+        self.allocation = Allocation(job, job.status.slurm_job) if job.status.slurm_job else None
         self._usage: Sampler | None = None
 
     def run(self) -> None:
@@ -95,7 +99,9 @@ class Supervisor:
     def hear_signals(self, pause: float) -> None:
         """Wait so long for a signal; one that asks for the job's end is such a request."""
         news = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY), pause)
-        if news and news.si_signo in STOPPED_BY and self.job.asked is None:
+        if news and self.allocation and self.job.asked is None and asked_for(self.folder) is None and news.si_signo != signal.SIGCHLD:
+            self.job.asked = self.allocation.signalled(news.si_signo)
+        elif news and news.si_signo in STOPPED_BY and self.job.asked is None:
             self.job.asked = STOPPED_BY[signal.Signals(news.si_signo)]
             sender = Process(news.si_pid, 0).describe()
             self.job.note(f"{signal.Signals(news.si_signo).name} from process {sender}: the job is stopped", stops=True)
@@ -103,7 +109,7 @@ class Supervisor:
     def poll(self) -> None:
         """Bring everything up to date: requests to stop, the ranks, what is noted of them, and status.json where anything has changed."""
         self.hosts.poll()
-        reap()
+        self.job.note_reaped(reap())
         self.hear_requests()
         changed = self.job.ranks.update(time.time())
         if changed or self.job.every("arrivals", 1.0):
@@ -180,6 +186,7 @@ class Supervisor:
 
     def clear(self) -> None:
         """Leave nothing of this attempt behind, on any host."""
+        self.stacks.close()
         by_itself = self.job.ranks.over and self.job.asked is None
         self.hosts.stop(by_itself, self.turn)
         linger = LINGER_FAILED if self.job.ranks.exit_code() else LINGER
@@ -232,6 +239,7 @@ class Supervisor:
         self.job.forget_timers()
         self._named_late = False
         self.silence = SilenceWatch(self.folder, self.job.record.silence)
+        self.stacks = HangStacks(self.folder)
         self.hosts.launch(more)
         self.job.write()
 
@@ -242,7 +250,10 @@ class Supervisor:
         self.hosts.close(self.turn)
         self.arrivals.update(time.time(), self.job.ranks.attempt)
         self.job.note_full_disk(self.job.facts.full_disk())
-        self.job.status = finish(self.folder, self.job.status, self.job.ranks, self.job.asked)
+        if self.allocation and self.allocation.waits_again():
+            return
+        end = self.allocation.end if self.allocation else "stopped"
+        self.job.status = finish(self.folder, self.job.status, self.job.ranks, self.job.asked, end=end)
         with suppress(OSError):
             self.folder.reserve.unlink(missing_ok=True)
         if self.job.record.on_end:
@@ -278,6 +289,8 @@ class Supervisor:
         if news := self.silence.news(self.job.ranks, time.time()):
             name, facts = news
             self.job.event(name, attempt=self.job.ranks.attempt, **facts)
+            if name == "silence" and not self.job.ranks.unseen:
+                self.stacks.take()
 
 
 def main(argv: list[str]) -> int:

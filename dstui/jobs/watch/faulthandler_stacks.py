@@ -67,7 +67,7 @@ def parse(text: str) -> list[dict[str, Any]]:
             short = path if path != frame[1] else path.rpartition("/")[2]
             frames.append({"name": frame[3], "filename": frame[1], "short_filename": short, "line": int(frame[2])})
     for thread in threads:
-        if thread["frames"] and thread["frames"][-1]["name"] == "<module>":
+        if thread["frames"] and thread["frames"][-1]["name"] in ("<module>", "_run_module_as_main"):
             thread["thread_name"] = "MainThread"
     return threads
 

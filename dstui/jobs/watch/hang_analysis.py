@@ -13,10 +13,14 @@ from dstui.jobs.store.ranks import ranks_in_words
 from dstui.jobs.watch.stacks import Stack
 
 MEETING = re.compile(
-    r"^(?P<name>\w*(?:all_?reduce|broadcast|all_?gather|reduce_scatter|all_to_all|barrier|gather|scatter|reduce|recv|send|rendezvous)\w*)"
+    r"^(?:\w+\.)?(?P<name>\w*(?:all_?reduce|broadcast|all_?gather|reduce_scatter|all_to_all|barrier|gather|scatter|reduce|recv|send|rendezvous)\w*)"
     r" \((?:torch/distributed|deepspeed/comm|deepspeed/runtime/comm)/"
 )
 """A frame in which a rank meets others."""
+ENGINE = re.compile(r"^(?:\w+\.)?(?P<phase>forward|backward|step|train_batch|eval_batch) \(deepspeed/runtime/(?:pipe/)?engine\.py:")
+"""A frame of DeepSpeed's engine: the phase in which a rank is."""
+SHARED_PHASES = ("backward", "step", "train_batch")
+"""Phases in which a device waits for the other ranks: its rank then stands in no collective of Python's."""
 JOINING = ("rendezvous", "_store_based_barrier", "init_process_group")
 
 
@@ -28,11 +32,30 @@ class StackPlace:
     """The collective that it waits in; "" where it is in none."""
     at: str
     """The line of the user's program; the innermost frame where none is known."""
+    phase: str = ""
+    """The phase of DeepSpeed's engine."""
 
     def __str__(self) -> str:
         if self.meeting in JOINING:
             return f"waiting for the other ranks to join, from {self.at}"
-        return f"waiting in {self.meeting}, from {self.at}" if self.meeting else f"in {self.at}"
+        phase = f" in {self.phase}" if self.phase else ""
+        return (
+            f"waiting in {self.meeting}{phase}, from {self.at}"
+            if self.meeting
+            else f"{phase.lstrip()}{', from' if phase else 'in'} {self.at}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """What the stacks of all ranks say together."""
+
+    late: tuple[int, ...]
+    """Ranks that have not come to where the others wait; none where that is open."""
+    at: str
+    """Where the first of them is; empty where that is unknown."""
+    lines: tuple[str, ...]
+    """Sentences: who is late for which meeting, then each place with the ranks that stand there, the odd ones first."""
 
 
 def place_of(stack: Stack) -> StackPlace | None:
@@ -41,34 +64,49 @@ def place_of(stack: Stack) -> StackPlace | None:
     if not frames:
         return None
     names = [found["name"] for frame in frames if (found := MEETING.match(frame))]
-    return StackPlace(names[-1] if names else "", stack.threads[0].own or frames[0])
+    phases = [found["phase"] for frame in frames if (found := ENGINE.match(frame))]
+    return StackPlace(names[-1] if names else "", stack.threads[0].own or frames[0], phases[-1] if phases else "")
 
 
-def grouped(stacks: Iterable[Stack]) -> tuple[str, ...]:
-    """Sentences: who is late for which meeting, then each place with the ranks that stand there, the odd ones first."""
+def analyse(stacks: Iterable[Stack]) -> Standstill:
+    """Return who is late for what, and where everybody stands."""
     places: dict[StackPlace, list[int]] = {}
     unknown: dict[str, list[int]] = {}
+    halted: list[int] = []
     for stack in stacks:
         place = place_of(stack)
         if place is None:
             unknown.setdefault(stack.reason or "its stack is empty", []).append(stack.rank)
+            halted += [stack.rank] if stack.halted else []
         else:
             places.setdefault(place, []).append(stack.rank)
-    ordered = sorted(places.items(), key=lambda group: (len(group[1]), bool(group[0].meeting), group[1]))
+    ordered = sorted(places.items(), key=lambda group: (len(group[1]), bool(group[0].meeting or group[0].phase), group[1]))
+    late, there, where = _late(ordered, halted)
     lines = [f"{ranks_in_words(ranks)}: {place}" for place, ranks in ordered]
     lines += [f"{ranks_in_words(ranks)}: unknown, {reason}" for reason, ranks in unknown.items()]
-    return (*_late(ordered), *lines)
+    if late:
+        reached, waits = "has not reached" if len(late) == 1 else "have not reached", "waits" if len(there) == 1 else "wait"
+        lines.insert(0, f"{ranks_in_words(late)} {reached} {where} that {ranks_in_words(there)} {waits} in.")
+    elif len(places) > 1 and all(place.meeting for place in places):
+        text = "The ranks wait in different meetings, each for the others: one of them took another way through the program."
+        lines.insert(0, text)
+    at = next((place.at for place, ranks in ordered if late and late[0] in ranks), "")
+    return Standstill(tuple(late), at, tuple(lines))
 
 
-def _late(places: Sequence[tuple[StackPlace, list[int]]]) -> list[str]:
-    """Return what the places say together, where they say anything."""
-    waiting = {place.meeting for place, _ in places if place.meeting}
-    late = sorted(rank for place, ranks in places if not place.meeting for rank in ranks)
-    there = sorted(rank for place, ranks in places if place.meeting for rank in ranks)
-    if late and there:
-        where = f"the {waiting.pop()}" if len(waiting) == 1 else "what"
-        reached = "has not reached" if len(late) == 1 else "have not reached"
-        return [f"{ranks_in_words(late)} {reached} {where} that {ranks_in_words(there)} wait{'s' if len(there) == 1 else ''} in."]
-    if len(places) > 1 and not late:
-        return ["The ranks wait in different meetings, each for the others: one of them took another way through the program."]
-    return []
+def grouped(stacks: Iterable[Stack]) -> tuple[str, ...]:
+    """Return the sentences of `analyse`."""
+    return analyse(stacks).lines
+
+
+def _late(places: Sequence[tuple[StackPlace, list[int]]], halted: list[int]) -> tuple[list[int], list[int], str]:
+    """Return who is late, who waits, and in what; nobody where the places leave that open."""
+    in_meetings = [(place.meeting, ranks) for place, ranks in places]
+    in_phases = [(place.phase if place.phase in SHARED_PHASES else "", ranks) for place, ranks in places]
+    for named in (in_meetings, in_phases):
+        there = sorted(rank for name, ranks in named if name for rank in ranks)
+        late = sorted([rank for name, ranks in named if not name for rank in ranks] + halted)
+        waiting = {name for name, _ in named if name}
+        if there:
+            return (late, there, f"the {waiting.pop()}" if len(waiting) == 1 else "what") if late else ([], [], "")
+    return [], [], ""

@@ -62,6 +62,8 @@ class Stack:
     host: str
     threads: tuple[Thread, ...] = ()
     reason: str = ""
+    halted: bool = False
+    """Whether a signal stopped its process, so that it cannot come to any meeting."""
 
     def as_json(self) -> dict[str, Any]:
         """As `dstui stacks --json` has it."""
@@ -78,10 +80,14 @@ def find_program() -> str | None:
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
 
 
-def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None = None, deadline: float = DEADLINE) -> list[Stack]:
+def stacks(
+    folder: JobFolder, only: Collection[int] = (), *, program: str | None = None, deadline: float = DEADLINE, hook_first: bool = False
+) -> list[Stack]:
     """Return the stacks of a job's living ranks, by rank; of those in `only`, where any are given. An empty list where none of them lives.
 
     `program`: another py-spy than that of `find_program`. It has `deadline` seconds for each rank.
+
+    `hook_first`: ask the ranks themselves where they have a hook: it takes no py-spy, which reads for seconds on a busy machine.
     """
     status = folder.read_status()
     ranks = ranks_of(folder, status)
@@ -97,15 +103,33 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
             return Stack(number, rank.host, reason=f"it runs on {rank.host}: call `dstui stacks` there")
         if rank.pid is None or rank.pid not in members:
             return Stack(number, rank.host, reason="it has just ended, or it belongs to another user")
-        threads, reason = dump(using, rank.pid, deadline, folder) if using else ((), INSTALL)
-        if own and not threads:
-            member, now = members[rank.pid], read_now(folder.engine(number, ranks.attempt, "json"))
-            found = dump_by_hook(member, now, folder.engine(number, ranks.attempt, "stacks"), deadline)
-            threads = tuple(_threads(found or dump_by_signal(member, folder.log(number, ranks.attempt), deadline)))
-        return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}")
+        member, halted, reason = members[rank.pid], is_halted(rank.pid), ""
+
+        def ask_hook() -> tuple[Thread, ...]:
+            now = read_now(folder.engine(number, ranks.attempt, "json"))
+            return tuple(_threads(dump_by_hook(member, now, folder.engine(number, ranks.attempt, "stacks"), deadline)))
+
+        answers = own and not halted  # a stopped process hears no signal
+        threads = ask_hook() if answers and hook_first else ()
+        if not threads:
+            threads, reason = dump(using, member.pid, deadline, folder) if using else ((), INSTALL)
+        if answers and not threads:
+            by_script = () if hook_first else ask_hook()
+            threads = by_script or tuple(_threads(dump_by_signal(member, folder.log(number, ranks.attempt), deadline)))
+        if halted and not threads:
+            return Stack(number, rank.host, reason=f"a signal has stopped its process: kill -CONT {member.pid} lets it go on", halted=True)
+        return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}", halted)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(inspect, wanted))
+
+
+def is_halted(pid: int) -> bool:
+    """Return whether a signal (SIGSTOP, Ctrl-Z) has stopped a process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+    except (OSError, IndexError):
+        return False
 
 
 def dump(program: str, pid: int, deadline: float, folder: JobFolder) -> tuple[tuple[Thread, ...], str]:

@@ -6,7 +6,6 @@ From the job folder alone: the shims' records (the kernel's word on each rank), 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from statistics import median
@@ -63,7 +62,7 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
     estimate = forecast(plan, read_models(plan), machine, read_pool(plan), measured=read_measured("").of(machine))  # without what runs took
     memory, step = _of_logs(folder, estimate)
     gpu = _of_gpus(folder, machine)
-    node = max(_of_ranks(folder, status.attempt), default=None)
+    node = node_memory(folder, status.attempt)
     if not (gpu or memory or node or step):
         return None
     scales = (
@@ -88,15 +87,15 @@ def _ratio(real: float | None, forecast: float | None) -> float | None:
     return real / forecast if real and forecast else None
 
 
-def _of_ranks(folder: JobFolder, attempt: int) -> Iterator[int]:
-    """Yield for each host what its ranks held at most, each at its own worst moment."""
+def node_memory(folder: JobFolder, attempt: int = 1) -> int | None:
+    """Return what the ranks of one host held at most, each at its own worst moment; None where no shim could tell."""
     hosts: dict[str, int] = {}
     for path in folder.record(0, attempt).parent.glob("rank_*.json"):
         record: dict[str, Any] = read_record(path)
         if record.get("max_rss"):
             host = str(record.get("host"))
             hosts[host] = hosts.get(host, 0) + record["max_rss"]
-    yield from hosts.values()
+    return max(hosts.values(), default=None)
 
 
 def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:

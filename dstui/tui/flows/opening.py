@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.base.files import FileProblem
+from dstui.documents.layers import load_layered
 from dstui.documents.plan_files import find_plan, read_plan
-from dstui.plan import Plan, PlanError, load
+from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
 from dstui.tui.kit.tools import in_thread, say
@@ -174,15 +175,15 @@ def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
 
     match chosen:
         case Draft():
-            return Opened(load(chosen.began, chosen.source, chosen.base), None)
+            return Opened(load_layered(chosen.began, chosen.source, chosen.base), None)
         case Both():
             return plan_of_both(chosen.config, chosen.script)
         case "":
-            return Opened(load(BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
+            return Opened(load_layered(BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
         case str():
             return open_document(chosen)
         case _:
-            return Opened(load(chosen.text, "plan.yaml", str(Path.cwd())), None)
+            return Opened(load_layered(chosen.text, "plan.yaml", str(Path.cwd())), None)
 
 
 def changed_lines(before: str, now: str) -> list[str]:

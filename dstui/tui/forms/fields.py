@@ -87,6 +87,16 @@ class Field:
         return chosen.edits if chosen and chosen.edits is not None else ((self.path, value),)
 
 
+def why_fixed(field: Field, state: State) -> str:
+    """Return why a field cannot be edited now: by the step, or because the site has locked it at the value that holds; else ""."""
+    from dstui.plan.locks import lock_of
+
+    lock = lock_of(state.plan, state.plan.absolute(field.path)) if state.plan.beneath.locks else None
+    if lock is not None and lock.allows(state.plan.get(field.path)):
+        return f"{shown(lock.exact[0])} · locked: {lock.reason or 'by the site'}"
+    return field.disabled(state) if field.disabled else ""
+
+
 def default_of(field: Field) -> Any:
     """Return what holds where the Plan says nothing: the field's own word, the model's, or the catalogue's; UNSET where nobody knows."""
     if field.default is not UNSET:

@@ -11,7 +11,7 @@ from textual.containers import Container
 from textual.message import Message
 from textual.widgets import Input
 
-from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed
+from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed, why_fixed
 from dstui.tui.forms.form_parts import Editor, FormRows
 from dstui.tui.forms.form_rows import NEXT, FieldKey, OptionKey, chosen_option, form_rows, typing_place
 from dstui.tui.forms.slot_grid import SlotKey, picked
@@ -140,7 +140,7 @@ class Form(Container):
 
     def _says_disabled(self, field: Field, option: Option | None) -> bool:
         state = self.session.state
-        why = field.disabled(state) if field.disabled else ""
+        why = why_fixed(field, state)
         why = why or (option.disabled(state) if option and option.disabled else "")
         if why:
             self.app.notify(f"{option.label if option else field.label}: {why}", severity="warning", markup=False)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from dstui.tui.forms.fields import Field, Option, default_of, shown
+from dstui.tui.forms.fields import Field, Option, default_of, shown, why_fixed
 from dstui.tui.forms.slot_grid import grid_rows
 from dstui.tui.forms.steps import STEPS, Step, step_of
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
@@ -62,7 +62,7 @@ def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: 
 
 
 def _field_rows(field: Field, state: State, width: int, opened: str) -> Iterable[Row]:
-    disabled = field.disabled(state) if field.disabled else ""
+    disabled = why_fixed(field, state)
     if field.kind == "grid":
         head = row(fit(field.label, LABEL), key=FieldKey(field.path))
         yield from grid_rows(field, state, width, head, opened=field.path == opened)
@@ -106,7 +106,7 @@ def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -
     value = field.value(state)
     written = value is not UNSET and value is not None
     if field.kind == "toggle":
-        yield _toggle(field, value, written, fit(remark, min(cell_len(remark), width - LABEL)), key)
+        yield _toggle(field, value, fit(remark, min(cell_len(remark), width - LABEL)), layer_of(state, field.path), key)
         return
     text, style = (shown(value), "set") if written else (_unwritten(field), "dim")
     below = field.kind in LONG_KINDS and (opened or cell_len(text) > room)
@@ -116,12 +116,22 @@ def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -
         return
     arrow = (" ▾", "dim") if field.kind == "choice" else ("", "")
     unit = f" {field.unit}" if field.unit and written else ""
-    tail = remark or ("default" if not written and text != "–" else "")
+    tail = remark or ("default" if not written and text != "–" else layer_of(state, field.path) if written else "")
     fits = cell_len(text) + len(unit) + len(arrow[0]) + cell_len(tail) + 1 <= room
     here = (fit(text, min(cell_len(text), room)), style)
     yield row(fit(field.label, LABEL), here, arrow, (unit, "dim"), right=[(tail if fits else "", "faint")], key=key)
     if remark and not fits:
         yield row((f"  {remark}", "dim"))
+
+
+def layer_of(state: State, path: str) -> str:
+    """Return which layer beneath the Plan a value comes from (site, extends, settings); "" where the Plan itself says it."""
+    if not state.plan.beneath:
+        return ""
+    from dstui.plan.layered import origin_of
+
+    origin = origin_of(state.plan, path)
+    return origin.layer if origin is not None and origin.layer != "Plan" else ""
 
 
 def typing_place(field: Field, width: int) -> tuple[int, int, int]:
@@ -140,13 +150,14 @@ def _unwritten(field: Field) -> str:
     return shown(default)
 
 
-def _toggle(field: Field, value: object, written: bool, remark: str, key: FieldKey) -> Row:
+def _toggle(field: Field, value: object, remark: str, layer: str, key: FieldKey) -> Row:
+    written = value is not UNSET and value is not None
     on = (value if written else default_of(field)) is True
     unknown = not written and default_of(field) in (UNSET, None)
     box = "–" if unknown else "[x] yes" if on else "[ ] no" if not isinstance(value, str) else shown(value)  # "auto"
     if remark:
         return row((f"{'[x]' if on else '[ ]'} ", "set" if on else "dim"), fit(field.label, LABEL - 4), (remark, "dim"), key=key)
-    tail = "" if written or unknown else "default"
+    tail = layer if written else "" if unknown else "default"
     return row(fit(field.label, LABEL), (box, "set" if written else "dim"), right=[(tail, "faint")], key=key)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dstui.tui.forms.fields import Field, Option, help_for
+from dstui.tui.forms.fields import Field, Option, help_for, why_fixed
 from dstui.tui.forms.form_rows import HELP
 from dstui.tui.kit.breakpoints import ROOMY
 from dstui.tui.kit.row_list import RowList
@@ -54,7 +54,7 @@ class Hint(RowList):
 
 def hint_rows(field: Field, option: Option | None, state: State, width: int) -> list[Row]:
     """Return the path, the help text, and the reason where the field is disabled."""
-    disabled = (field.disabled(state) if field.disabled else "") or (option.disabled(state) if option and option.disabled else "")
+    disabled = why_fixed(field, state) or (option.disabled(state) if option and option.disabled else "")
     name = "" if field.help else field.path.removeprefix("deepspeed.")
     rows = [row((fit(name, min(len(name), width)), "name"))] if name else []
     if disabled:

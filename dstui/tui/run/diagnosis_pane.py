@@ -155,6 +155,8 @@ class DiagnosisPane(RowList):
         self.grouped: tuple[str, ...] = ()
         """Where the ranks are, those at the same place together; empty where nobody has asked."""
         self._moment: Moment | None = None
+        self._places: tuple[str, ...] = ()
+        """The same as the supervisor found it."""
 
     def begin(self, folder: JobFolder | None) -> None:
         """Another job, or none."""
@@ -180,6 +182,9 @@ class DiagnosisPane(RowList):
                 in_thread(self, ask)
         if hang is None and self.hang is not None:
             self.grouped = ()
+        if follower.places != self._places:
+            self._places = self.grouped = follower.places
+            self._draw()
         if hang != self.hang or moment is None:
             self.hang = hang
             self._draw()
@@ -216,7 +221,7 @@ class DiagnosisPane(RowList):
         self._draw()
 
     def _forget(self) -> None:
-        self.diagnosis, self.hang, self.grouped = None, None, ()
+        self.diagnosis, self.hang, self.grouped, self._places = None, None, (), ()
 
     def _draw(self) -> None:
         rows = self._rows(self.app.size.width - BESIDE)

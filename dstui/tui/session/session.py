@@ -102,9 +102,9 @@ class Session:
 
     def replace(self, text: str) -> None:
         """Another text of the same document, as one step of undo. PlanError where it is no Plan."""
-        from dstui.plan import load
+        from dstui.documents.layers import load_layered
 
-        self._take(load(text, self.state.plan.source, self.state.plan.base))
+        self._take(load_layered(text, self.state.plan.source, self.state.plan.base))
 
     def open(self, plan: Plan, path: Path | None) -> None:
         """Another document altogether: its own history begins."""

@@ -63,7 +63,7 @@ class Output:
         self.torn = False
         self.count = 0
         self.queue: Any = None
-        self.pending: list[dict[str, Any]] = []
+        self.pending: list[dict[str, Any] | None] = []
         self.pid = os.getpid()
         self.phase = "start"
         self.signal = self.dump_on_signal()
@@ -101,6 +101,7 @@ class Hook:
         self.active = True
         self.faults = 0
         self.models = 0
+        self.thread: Any = None
         self.current: Engine | None = None
         self.written: tuple[Any, ...] = ()
         self.torch: Any = None
@@ -122,7 +123,8 @@ class Hook:
         import threading
 
         self.output.queue = queue.SimpleQueue()
-        threading.Thread(target=self.write_on, name="dstui-hook", daemon=True).start()
+        self.thread = threading.Thread(target=self.write_on, name="dstui-hook", daemon=True)
+        self.thread.start()
         atexit.register(self.end)
         os._exit = self.ended_by(os._exit)  # type: ignore[assignment]
         os.register_at_fork(after_in_child=self.stop)
@@ -141,7 +143,7 @@ class Hook:
         self.active = False
 
     def put(self, what: str, facts: dict[str, Any]) -> None:
-        self.output.queue.put(dict({"is": what, "t": round(time.time(), 3)}, **facts))
+        self.output.queue.put(dict({"is": what, "t": round(time.time(), 6)}, **facts))
 
     def write_on(self) -> None:
         """In the thread: write lines as they come, and what the rank does now ten times a second."""
@@ -164,6 +166,9 @@ class Hook:
         pending = self.output.pending
         while pending:
             facts = pending[0]
+            if facts is None:  # which only wakes the thread
+                del pending[0]
+                continue
             ready = facts.get("ready")
             if ready is not None and not last and len(pending) < MOST_LOSSES and not ready.query():
                 return
@@ -209,6 +214,8 @@ class Hook:
             return
         try:
             self.active = False
+            self.output.queue.put(None)
+            self.thread.join(1.0)  # it may hold a line that it has not written yet
             while not self.output.queue.empty():
                 self.output.pending.append(self.output.queue.get())
             self.write_pending(last=True)
@@ -394,7 +401,7 @@ class Hook:
             if name == "forward" and not engine.__dict__["_modules"]["module"].training:
                 phase, state.is_left_out = "evaluation", False
             elif name == "forward":
-                state.count_tokens(args, kwargs)
+                state.count_inputs(args, kwargs)
             state.backwards += name == "backward"
             if state.evaluated and phase in ("forward", "train_batch", "backward"):
                 self.put(
@@ -505,6 +512,8 @@ class Hook:
                 facts["loss_scale"] = read(lambda: engine.optimizer.cur_scale, lambda: engine.optimizer.loss_scale)
             if state.tokens:
                 facts["tokens"] = state.tokens
+            if state.elements:
+                facts["elements"] = state.elements
             if self.device is not None:
                 facts["memory"] = dict(state.memory, reserved=self.device.memory_reserved(), peak=self.device.max_memory_allocated())
                 facts["ready"] = Ready(self.mark(), state.marks, facts["times"])
@@ -532,7 +541,7 @@ class Engine:
         """Whether this step is reported; None until it begins."""
         self.is_left_out = False
         self.backwards = 0
-        self.tokens = 0
+        self.tokens, self.elements = 0, 0
         self.divided = False
         self.losses: list[Any] = []
         self.times: dict[str, float] = {}
@@ -544,9 +553,12 @@ class Engine:
         self.raised, self.phase, self.measured = (self.phase, type(error).__name__), "", None
         self.is_left_out = False
 
-    def count_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Add the tokens of a micro-batch where its shape says how many: `input_ids`, or a first argument of whole numbers."""
+    def count_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Add the elements of a micro-batch's first tensor, and its tokens: `input_ids`, or a first argument of whole numbers."""
         ids: Any = kwargs.get("input_ids", args[0] if args else None)
+        first = next((value for value in (ids, *kwargs.values()) if hasattr(value, "numel")), None)
+        if first is not None:
+            self.elements += first.numel()
         if hasattr(ids, "is_floating_point") and ids.dim() == 2 and not ids.is_floating_point():
             self.tokens += ids.numel()
 

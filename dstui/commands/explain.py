@@ -1,0 +1,47 @@
+"""`dstui explain PLAN [KEY]`: what happens at a launch, and where each value comes from; nothing is started."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from dstui.base.files import FileProblem
+from dstui.base.output import refuse, tell
+from dstui.commands.plan_argument import plan_of
+from dstui.plan import PlanError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument("key", nargs="?", metavar="KEY", help="only this key and those below it: deepspeed.zero_optimization, cluster.env")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--machine", type=Path, metavar="FILE", help="on the machine recorded in FILE instead of this one")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it; 0, or 2 with a sentence."""
+    from dstui.explain import explain, explain_key, explanation_lines, value_line
+    from dstui.headless import find_machine
+    from dstui.surroundings import gather
+
+    try:
+        plan = plan_of(args.plan, args.set)
+        target, facts = gather(plan, find_machine(str(args.machine) if args.machine else None, plan), launches=args.machine is None)
+    except (FileProblem, PlanError) as error:
+        return refuse(str(error))
+    found = explain(target, facts.script, facts.configs)
+    if args.key is None:
+        tell(json.dumps(found.as_json(), indent=1, default=str) if args.json else "\n".join(explanation_lines(found)))
+        return 0
+    try:
+        values = explain_key(plan, found, args.key)
+    except AttributeError:
+        return refuse(f"{args.key}: neither this Plan nor DeepSpeed has such a key (`dstui docs` lists them)")
+    if args.json:
+        tell(json.dumps({"version": 1, "values": [value.as_json() for value in values]}, indent=1, default=str))
+    else:
+        tell("\n".join(value_line(value).strip() for value in values))
+    return 0

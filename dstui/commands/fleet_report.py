@@ -1,0 +1,97 @@
+"""`dstui doctor --fleet HOSTS`: the hosts side by side, the odd one out first, as text and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+
+from dstui.base.files import check_unused
+from dstui.base.output import remark, tell
+from dstui.doctor.fleet import SIZES, Change, Fleet, HostReport, Value, changes, compare, parse_fleet, read_baseline, save
+from dstui.doctor.gather import gather_fleet
+from dstui.machine.report import format_size
+
+MARKS = {"ok": "✔", "warn": "▲", "fail": "✗"}
+
+
+def run_fleet(args: argparse.Namespace) -> int:
+    """Examine a fleet; 0 where all hosts are alike, well and as they were, else 1. Raises FileProblem."""
+    baseline = read_baseline(args.against) if args.against else None
+    if args.save and not args.force:
+        check_unused(args.save)
+    fleet = compare(gather_fleet(parse_fleet(args.fleet)))
+    drift = changes(fleet.reports, baseline) if baseline is not None else []
+    ok = fleet.is_ready and not drift
+    if args.json:
+        tell(json.dumps(_json(fleet, drift, ok), indent=1))
+    else:
+        tell("\n".join(_lines(fleet)))
+        if baseline is not None:
+            tell("\n".join(_drift_lines(drift, str(args.against))))
+    if args.save:
+        save(fleet.reports, args.save, replace=args.force)
+        left_out = ", ".join(report.host for report in fleet.reports if not report.facts)
+        remark(f"saved to {args.save}" + (f", without {left_out}" if left_out else ""))
+    return 0 if ok else 1
+
+
+def _json(fleet: Fleet, drift: Sequence[Change], ok: bool) -> dict[str, object]:
+    hosts = [
+        {
+            "host": report.host,
+            "verdict": report.verdict,
+            "differs": {name: {"here": here, "others": others} for name, (here, others) in report.odd.items()},
+            "checks": [result.as_json() for result in report.results],
+            "facts": dict(report.facts),
+        }
+        for report in fleet.reports
+    ]
+    changed = [{"host": each.host, "fact": each.fact, "was": each.was, "now": each.now} for each in drift]
+    shared = [{**result.as_json(), "host": None} for result in fleet.shared]
+    return {"version": 1, "ok": ok, "hosts": hosts, "shared": shared, "changed": changed}
+
+
+def _lines(fleet: Fleet) -> Iterator[str]:
+    """Yield what is wrong with each host that is not like the others, then those that are, what all have, and the count."""
+    reports = fleet.reports
+    width = max((len(report.host) for report in reports), default=0)
+    for report in (report for report in reports if report.verdict != "ok"):
+        first, *rest = _said(report)
+        yield f"{MARKS[report.verdict]} {report.host.ljust(width)}  {first}"
+        yield from (f"{' ' * (width + 4)}{line}" for line in rest)
+    alike = [report for report in reports if report.verdict == "ok"]
+    if alike:
+        yield f"{MARKS['ok']} alike: {', '.join(report.host for report in alike)}"
+        yield f"  {'; '.join(f'{name} {_text(name, value)}' for name, value in alike[0].facts.items() if value not in (None, 'unknown'))}"
+    for result in fleet.shared:
+        yield f"{MARKS[result.verdict]} all: {result.id}: {result.observed}"
+        yield f"  → {result.fix}"
+    failed, differ = (sum(report.verdict == verdict for report in reports) for verdict in ("fail", "warn"))
+    yield f"\n{len(reports)} host{'s' * (len(reports) != 1)}: {failed} failed, {differ} to look at, {len(alike)} alike"
+
+
+def _said(report: HostReport) -> Iterator[str]:
+    """Yield what is unlike the others, then what the checks found, each with its fix below."""
+    for name, (here, others) in report.odd.items():
+        yield f"{name} {_text(name, here)}; most have {_text(name, others)}"
+    for result in report.results:
+        yield f"{result.id}: {result.observed}"
+        if result.fix:
+            yield f"→ {result.fix}"
+
+
+def _drift_lines(drift: Sequence[Change], name: str) -> Iterator[str]:
+    """Yield what changed since the baseline."""
+    yield f"\n{'Nothing has' if not drift else 'What has'} changed since {name}" + (":" if drift else "")
+    for each in drift:
+        if each.fact is None:
+            yield f"  {each.host}  {'is new' if each.was is None else 'is gone'}"
+        else:
+            yield f"  {each.host}  {each.fact}: {_text(each.fact, each.was)} → {_text(each.fact, each.now)}"
+
+
+def _text(name: str, value: Value) -> str:
+    if name in SIZES and not isinstance(value, str):
+        return format_size(value)
+    return "none" if value is None else str(value)

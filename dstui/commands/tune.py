@@ -1,0 +1,151 @@
+"""`dstui tune PLAN`: the best candidates of the forecast, measured by short jobs, and the Plan that won as a patch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+from dstui.base.arguments import bounded
+from dstui.base.files import FileProblem, check_unused, write_atomic
+from dstui.base.output import refuse, remark, say, tell
+from dstui.commands.plan_argument import plan_of
+from dstui.documents.plan_files import read_pool
+from dstui.plan import Plan, PlanError
+from dstui.plan.holes import describe_open_holes, find_holes
+from dstui.render.launch import RenderError
+from dstui.render.target import Target
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+steps = bounded(int, 3, 10_000)
+
+
+def budget(text: str) -> float:
+    """Return seconds of 90, 90s, 10m, 1.5h."""
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", text)
+    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
+    if not 1 <= seconds <= 7 * 86400:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no time from a second to a week, such as 90s, 10m or 1.5h")
+    return seconds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument("--budget", type=budget, default=600.0, metavar="TIME", help="for all jobs together: 90s, 10m, 1h (default: 10m)")
+    parser.add_argument("--steps", type=steps, default=8, metavar="N", help="steps of each job; the first is not counted (default: 8)")
+    parser.add_argument("--only", choices=["micro-batch"], help="find the largest micro-batch that fits, in five jobs at most")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the Plan that won into a new file")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser.add_argument("--writes-ok", action="store_true", help="start although the script writes where no argument of the Plan says")
+    parser.add_argument("--fresh", action="store_true", help="begin anew instead of going on with a tune that was left")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was measured; 0 where a Plan was found, 1 where no candidate ran, 2 with a sentence, 128 + n after a signal."""
+    from dstui.headless import find_machine, say_findings, signals
+
+    try:
+        plan = plan_of(args.plan, args.set)
+        if problem := _not_tuned(plan):
+            return refuse(problem)
+        if args.output is not None:
+            check_unused(args.output)
+        pool = read_pool(plan)
+        machine = find_machine(None, plan)
+        from dstui.assess import assess
+        from dstui.facts.model_files import read_models
+        from dstui.surroundings import gather
+
+        target, facts = gather(plan, machine, launches=True)
+        findings = [finding for finding in assess(target, facts).findings if finding.severity == "error"]
+        say_findings(plan, findings, False)
+        if findings:
+            return refuse("nothing was started: fix the errors above")
+        if not (args.writes_ok or _may_write(plan, facts)):
+            return 2
+        if problem := _not_startable(target):
+            say(problem)
+            return 1
+        from dstui.forecast.model import ModelFacts
+        from dstui.tune import report
+        from dstui.tune.candidates import Problem
+        from dstui.tune.record import key_of, new_folder, unfinished
+        from dstui.tune.session import Options, chosen, tune
+
+        models = read_models(plan)
+        assert isinstance(models, ModelFacts)
+        tuned = Problem(plan=plan, facts=models, machine=machine, pool=pool, only=args.only or "")
+        key = key_of(plan, machine, args.steps, tuned.only)
+        folder = None if args.fresh else unfinished(key)
+        say(f"going on with {folder.path}" if folder else "each candidate runs for a few steps as a job of its own; Ctrl-C leaves it")
+        folder = folder or new_folder(plan, key)
+        options = Options(budget=args.budget, steps=args.steps, only=tuned.only, script_options=_script_options(facts))
+        with signals() as asked:
+            why = tune(tuned, target, facts, folder, options, asked, remark)
+            number = asked()
+        best = chosen(tuned, folder.results)
+        if args.json:
+            tell(json.dumps(report.as_json(folder, best, why), indent=1, default=str))
+        else:
+            tell("\n".join(report.lines(plan, folder, best, why)))
+        if number is not None:
+            return 128 + number
+        if args.output is not None and best is not None:
+            write_atomic(args.output, plan.patch(best.patch).text)
+            say(f"written  {args.output}")
+    except (FileProblem, PlanError) as error:
+        return refuse(str(error))
+    return 0 if best is not None else 1
+
+
+def _not_tuned(plan: Plan) -> str:
+    """Return why a Plan cannot be tuned; empty where it can."""
+    if plan.job.command:
+        return "tune takes a Plan whose ranks dstui starts itself: job.command starts its own"
+    if plan.models:
+        return "tune takes a Plan with one model: what is best for several of them together is not searched yet"
+    if still_open := find_holes(plan):
+        return describe_open_holes(still_open)
+    if not plan.deepspeed:
+        return (
+            "the Plan's deepspeed section is empty, so there is nothing to vary: fill it with the configuration that the script reads "
+            "(dstui import ds_config.json)"
+        )
+    return ""
+
+
+def _not_startable(target: Target) -> str:
+    """Return why none of the jobs could start; empty where nothing is seen that prevents it."""
+    from dstui.jobs.control.start import LaunchError, check
+
+    try:
+        check(target.launch)
+    except (LaunchError, RenderError) as error:
+        return str(error)
+    return ""
+
+
+def _script_options(facts: object) -> tuple[str, ...]:
+    return tuple(getattr(getattr(facts, "script", None), "options", ()))
+
+
+def _may_write(plan: Plan, facts: object) -> bool:
+    """Return whether the short jobs may run: nothing of the user's is written, or the user says that it may be."""
+    from dstui.tune.outputs import fixed_writes, redirected
+
+    _, options = redirected(plan, Path("/"), _script_options(facts))
+    found = fixed_writes(plan, options)
+    if not found:
+        return True
+    for sentence in found[:5]:
+        say(f"{plan.job.script or plan.job.module}, {sentence}")
+    if not (os.isatty(0) and os.isatty(2)):
+        refuse("nothing was started: the short jobs would write there too; --writes-ok allows it, or give the script an --output_dir")
+        return False
+    remark("The short jobs would write there too. Start them? [y/N] ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

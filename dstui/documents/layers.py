@@ -1,0 +1,82 @@
+"""The layers beneath a Plan, read: the site file, the files that it extends, the user's settings.
+
+Every face opens its Plans here, so that all of them see the same values.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dstui.base.files import FileProblem, is_there, read_text, typed_path
+from dstui.plan import Plan, PlanError, load
+from dstui.plan.document import Document
+from dstui.plan.finding import Finding
+from dstui.plan.layers import Beneath, Layer
+from dstui.plan.load import check_part, compose
+from dstui.site.installed import installed_site, settings_path
+from dstui.site.site_file import SETTINGS, read_site
+
+MOST_EXTENDED = 8
+"""Files of a chain of `extends`."""
+
+
+def load_layered(text: str, source: str, base: str, *, site: bool = True) -> Plan:
+    """Load a Plan from its text, with everything that lies beneath it. Raises PlanError."""
+    document = compose(text, source)
+    return load(text, source, base, beneath_document(document, source, base, site=site))
+
+
+def beneath_document(document: Document, source: str, base: str, *, site: bool = True) -> Beneath:
+    """Return what lies beneath a Plan. Raises PlanError where a file that it extends cannot be used."""
+    layers, problems = list[Layer](), list[str]()
+    below = Beneath()
+    if site:
+        installed = installed_site()
+        if installed.problem:
+            problems.append(f"the site file is not used: {installed.problem}")
+        if installed.site is not None:
+            below = installed.site.beneath
+    layers += _extended(document, source, base)
+    try:
+        layers += _settings()
+    except (FileProblem, PlanError) as error:
+        problems.append(f"your settings are not used: {error}")
+    return Beneath((*below.layers, *layers), below.locks, tuple(problems), below.contact)
+
+
+def _extended(document: Document, source: str, base: str) -> list[Layer]:
+    """Return the files of a chain of `extends`, the last one first. Raises PlanError."""
+    found: list[Layer] = []
+    seen = [Path(base, Path(source).name).resolve()]
+    while isinstance(document.data, dict) and (name := document.data.get("extends")):
+        line = document.line_of(("extends",))
+        if not isinstance(name, str):
+            raise _refused(source, line, "the path of a file belongs here, as text")
+        path = Path(base, typed_path(name))
+        if path.resolve() in seen:
+            raise _refused(source, line, f"{path} is extended by itself ({' -> '.join(one.name for one in (*seen, path))})")
+        if len(seen) > MOST_EXTENDED:
+            raise _refused(source, line, f"a chain of more than {MOST_EXTENDED} files: put their values into fewer")
+        try:
+            text = read_text(path)
+        except FileProblem as problem:
+            raise _refused(source, line, str(problem)) from None
+        seen.append(path.resolve())
+        source, base = str(path), str(path.absolute().parent)
+        document = compose(text, source)
+        check_part(document, (), source)
+        found.insert(0, Layer("extends", source, base, document))
+    return found
+
+
+def _refused(source: str, line: int | None, message: str) -> PlanError:
+    return PlanError([Finding("PLAN", "error", "extends", message, when="parse", line=line)], source)
+
+
+def _settings() -> list[Layer]:
+    """Return the user's settings as a layer. Raises FileProblem or PlanError."""
+    path = settings_path()
+    if not is_there(path):
+        return []
+    settings = read_site(read_text(path), str(path), str(path.parent), SETTINGS, "settings")
+    return [settings.layer] if settings.layer is not None else []

@@ -1,0 +1,230 @@
+"""What happens when a Plan is launched, without a launch: every value and its origin, and who gets what, in the order of time.
+
+Pure: it says what `render`, `check` and the layers work out for a launch, and adds no rule of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dstui.adopt.script import NoScript, ScriptFacts
+from dstui.adopt.script_options import options_of
+from dstui.check.auto_values import AUTO, FILLED, fill_auto, hidden_size_of, value_of
+from dstui.check.context import flatten
+from dstui.check.rules.batch import KEYS as BATCH
+from dstui.check.rules.batch import PARTS, Triple, complete_batch
+from dstui.plan import Plan
+from dstui.plan.catalogue import lookup
+from dstui.plan.layered import origin_of
+from dstui.plan.layers import Origin
+from dstui.plan.parallelism import sp_size
+from dstui.render.artifacts import artifacts
+from dstui.render.config_files import config_name
+from dstui.render.launch import NO_LOCAL_RANK, RenderError
+from dstui.render.spec import LaunchSpec
+from dstui.render.target import Target
+
+READERS = {
+    "deepspeed": "deepspeed.initialize",
+    "trainer": "transformers' TrainingArguments and Trainer",
+    "accelerate": "accelerate's Accelerator() and prepare()",
+}
+FROM_TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""Variables that every rank gets from whoever starts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of the resolved Plan."""
+
+    path: str
+    value: Any
+    origin: Origin
+    filled: Any = None
+    """What an "auto" becomes, where that is known before the script runs."""
+    filled_by: str = ""
+    """By what its reader fills an "auto"."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `dstui explain --json` documents."""
+        found = {"path": self.path, "value": self.value, "layer": self.origin.layer, "file": self.origin.source or None}
+        return {**found, "line": self.origin.line, "filled": self.filled, "filled_by": self.filled_by or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The arithmetic of a step: what DeepSpeed makes of the three numbers. None where that is not known before the run."""
+
+    train: int | None
+    micro: int | None
+    steps: int | None
+    ranks: int | None
+    """The ranks that see different samples."""
+
+    def __str__(self) -> str:
+        """Format it for a person."""
+        unknown = "?"
+        return (
+            f"{self.train or unknown} samples per step = {self.micro or unknown} per rank × {self.steps or unknown} accumulation × "
+            f"{self.ranks or unknown} data-parallel ranks"
+        )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that is known before a launch. `error`: why no command can be made, where that is so."""
+
+    values: tuple[Value, ...]
+    configs: Mapping[str, Mapping[str, Any]]
+    """Model -> configuration as its engine gets it, as far as that is known; "" for the Plan's own."""
+    batch: Mapping[str, Batch]
+    reader: str
+    world_size: int | None
+    files: tuple[tuple[str, str], ...] = ()
+    spec: LaunchSpec | None = None
+    error: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `dstui explain --json` documents."""
+        spec = self.spec
+        ranks = spec and {
+            "python": spec.python,
+            "workdir": spec.workdir,
+            "script": list(spec.script),
+            "arguments": list(spec.script_args),
+            "environment": dict(spec.env),
+            "hosts": {host: list(slots) for host, slots in spec.slots.items()},
+        }
+        return {
+            "version": 1,
+            "values": [value.as_json() for value in self.values],
+            "files": [{"name": name, "why": why} for name, why in self.files],
+            "command": spec.command() if spec is not None else None,
+            "world_size": self.world_size,
+            "ranks": ranks,
+            "reader": self.reader,
+            "configurations": self.configs,
+            "batch": {name: {"train": b.train, "micro": b.micro, "steps": b.steps, "ranks": b.ranks} for name, b in self.batch.items()},
+            "error": self.error or None,
+        }
+
+
+def explain(
+    target: Target, script: ScriptFacts | NoScript | None = None, models: Mapping[str, Mapping[str, Any] | None] | None = None
+) -> Explanation:
+    """Explain a Plan on a Machine. `models`: the config.json of each configuration's model."""
+    plan, options = target.plan, options_of(target.plan.job.args)
+    reader = plan.job.integration
+    configs = {name: _filled(plan, config, options, (models or {}).get(name)) for name, config in plan.configurations.items()}
+    batch = {name: _batch(plan, config, target.world_size) for name, config in configs.items() if config and plan.trains(name)}
+    values = tuple(_values(plan, configs))
+    who = READERS[reader] + (f" ({script.why})" if isinstance(script, ScriptFacts) and script.why else "")
+    try:
+        files = tuple((file.name, file.why) for file in artifacts(target))
+        spec = None if plan.job.command else target.launch
+    except RenderError as error:
+        return Explanation(values, configs, batch, who, target.world_size, error=str(error))
+    return Explanation(values, configs, batch, who, target.world_size, files, spec)
+
+
+def _filled(plan: Plan, config: Mapping[str, Any], options: Mapping[str, str], model: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return a configuration with each "auto" filled whose value is known."""
+    reader = plan.job.integration
+    filled = fill_auto(config, reader, plan.accelerate, options if reader == "trainer" else {})
+    hidden = hidden_size_of(model, reader) if model is not None and reader != "deepspeed" else None
+    zero = filled.get("zero_optimization")
+    if hidden is None or not isinstance(zero, Mapping):
+        return filled
+    stage = zero.get("stage")
+    known = {name: value_of(f"zero_optimization.{name}", hidden, stage if isinstance(stage, int) else 0) for name in zero}
+    return {**filled, "zero_optimization": {name: known[name] if value == AUTO and known[name] else value for name, value in zero.items()}}
+
+
+def _batch(plan: Plan, config: Mapping[str, Any], world_size: int | None) -> Batch:
+    parts = config.get(PARTS, sp_size(plan))
+    ranks = world_size // parts if world_size and isinstance(parts, int) and parts > 0 else None
+    train, micro, steps = (value if isinstance(value := config.get(key), int) and not isinstance(value, bool) else None for key in BATCH)
+    if any(config.get(key) == AUTO for key in BATCH) or ranks is None or (train is None and micro is None):
+        return Batch(train, micro, steps, ranks)
+    try:
+        return Batch(*complete_batch(Triple(train, micro, steps), ranks), ranks)
+    except ZeroDivisionError:
+        return Batch(train, micro, steps, ranks)
+
+
+def _values(plan: Plan, configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Value]:
+    """Yield every value that somebody sets, in the order of the resolved Plan."""
+    filled = {
+        f"models.{name}.deepspeed.{path}" if name else f"deepspeed.{path}": value
+        for name, config in configs.items()
+        for path, value in flatten(config)
+    }
+    words = FILLED[plan.job.integration]
+    for path, value in flatten({key: value for key, value in plan.data.items() if key not in ("version", "extends")}):
+        if isinstance(value, Mapping) and value:
+            continue
+        origin = origin_of(plan, path) or Origin("default")
+        if value != AUTO:
+            yield Value(path, value, origin)
+            continue
+        became = filled.get(path)
+        yield Value(path, value, origin, None if became == AUTO else became, words.get(path.partition("deepspeed.")[2], ""))
+
+
+def explain_key(plan: Plan, found: Explanation, key: str) -> list[Value]:
+    """Return the values at and below a key; its default where nothing sets it. KeyError where there is no such key."""
+    for path in (key, f"deepspeed.{key}"):
+        values = [value for value in found.values if value.path == path or value.path.startswith(f"{path}.")]
+        if values:
+            return values
+    known = lookup(key.removeprefix("deepspeed."))
+    if known is not None:
+        return [Value(f"deepspeed.{known.path}", known.default, Origin("DeepSpeed's default"))]
+    section, _, name = key.partition(".")
+    held: Any = getattr(plan, section, None) if section in ("job", "model", "cluster", "run") else None
+    for part in name.split("."):
+        held = getattr(held, part)
+    return [Value(key, list(held) if isinstance(held, tuple) else held, Origin("dstui's default"))]
+
+
+def explanation_lines(found: Explanation) -> Iterator[str]:
+    """Yield an explanation for a person, in the order of time."""
+    yield "1  The Plan, with every layer (the last one wins: site, extends, settings, Plan, --set):"
+    yield from map(value_line, found.values)
+    if found.error:
+        yield f"\nNo command can be made of it: {found.error}"
+        return
+    yield "\n2  A launch writes, into its job folder:"
+    yield from (f"   {name:<20} {why}" for name, why in found.files)
+    if found.spec is not None:
+        yield "\n3  It starts:"
+        yield from (f"   {line}" for line in found.spec.command().splitlines())
+        yield from _rank_lines(found, found.spec)
+    yield f"\n5  The configuration is read by {found.reader}"
+    for name, config in found.configs.items():
+        left = [path for path, value in flatten(config) if value == AUTO]
+        if left:
+            yield f'   still "auto" in {config_name(name)} until the script runs: {", ".join(left)}'
+        if name in found.batch:
+            yield f"   {f'{name}: ' if name else ''}{found.batch[name]}"
+
+
+def _rank_lines(found: Explanation, spec: LaunchSpec) -> Iterator[str]:
+    hosts = ", ".join(f"{host}: {len(slots)}" for host, slots in spec.slots.items())
+    yield f"\n4  {found.world_size or 'An unknown number of'} ranks{f' ({hosts})' if hosts else ''}, each in {spec.workdir}, with"
+    local_rank = spec.launcher == "local" and NO_LOCAL_RANK not in spec.launcher_options
+    words = [*(["--local_rank=N"] if local_rank else []), *spec.script_args]
+    yield f"   arguments: {' '.join(words) or 'none'}"
+    yield f"   {', '.join(FROM_TORCH)} of its own, and"
+    yield from (f"   {name}={value}" for name, value in spec.env.items())
+
+
+def value_line(value: Value) -> str:
+    """Format a value with its origin."""
+    became = f" -> {value.filled}" if value.filled is not None else ""
+    by = f" (filled by {value.filled_by})" if value.filled_by else ""
+    written = getattr(value.value, "spelling", value.value)
+    shown = {True: "true", False: "false"}.get(written, written) if isinstance(written, bool) else "null" if written is None else written
+    return f"   {value.path} = {shown}{became}{by}   [{value.origin}]"

@@ -1,0 +1,51 @@
+"""The locks of a site against a Plan: what is refused, and in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dstui.plan.layered import origin_of
+from dstui.plan.layers import Lock, spell
+from dstui.plan.plan import Plan
+
+
+def broken_locks(plan: Plan) -> list[tuple[Lock, Any]]:
+    """Return the locks of the site that a Plan breaks, each with the value that does."""
+    found = []
+    for lock in plan.beneath.locks:
+        value = _value(plan, lock.path)
+        if not lock.allows(value) and all(_value(plan, path) == wanted for path, wanted in lock.when.items()):
+            found.append((lock, value))
+    return found
+
+
+def describe_broken(plan: Plan, lock: Lock, value: Any) -> str:
+    """Return the sentence by which a value is refused, with the reason of the site."""
+    where = f", from {origin}" if (origin := origin_of(plan, lock.path)) is not None and origin.layer != "Plan" else ""
+    when = "".join(f" where {path} is {spell(wanted)}" for path, wanted in lock.when.items())
+    is_given = "it is not set" if value is None else f"{spell(value)}{where}"
+    reason = f": {lock.reason}" if lock.reason else ""
+    return f"{is_given}, but this site allows {lock.allowed}{when}{reason}"
+
+
+def _value(plan: Plan, path: str) -> Any:
+    """Return what a Plan says of a key; the number of nodes also where only hosts are named."""
+    value = plan.get(path)
+    if path == "cluster.num_nodes" and value is None and plan.cluster.hosts is not None:
+        return len(plan.cluster.hosts)
+    return value
+
+
+def refusal(plan: Plan) -> str:
+    """Return why a Plan may not be launched here; empty where it may."""
+    broken = broken_locks(plan)
+    if not broken:
+        return ""
+    lines = [f"  {lock.path}: {describe_broken(plan, lock, value)} ({lock.source}:{lock.line})" for lock, value in broken]
+    ask = f"\nAsk {plan.beneath.contact}" if plan.beneath.contact else ""
+    return "The site does not allow this Plan:\n" + "\n".join(lines) + ask
+
+
+def lock_of(plan: Plan, path: str) -> Lock | None:
+    """Return the lock that leaves a key one value whatever else the Plan says; None where there is none."""
+    return next((lock for lock in plan.beneath.locks if lock.path == path and lock.is_fixed), None)

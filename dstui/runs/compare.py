@@ -1,0 +1,188 @@
+"""Up to eight runs beside each other: what their Plans say differently, what each metric came to, what they took, and how they ended.
+
+A comparison is a table with a column for each run; as JSON it has the values themselves. Reading whole logs takes seconds: for a thread.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final, Literal
+
+from dstui.facts.measured import Taken
+from dstui.jobs.metrics.glance import PACES
+from dstui.jobs.metrics.series import MetricSeries
+from dstui.jobs.store.plan_diff import same
+from dstui.jobs.watch.summary import value_text
+from dstui.machine.report import format_size
+from dstui.runs.columns import COLUMNS, beside, metric_text
+from dstui.runs.run import Run
+from dstui.runs.table import BEST, markdown_lines, short_names
+
+MOST: Final = 8
+SECONDS: Final = 20.0
+"""For reading the logs of all runs; of longer ones what was read so far counts, and it is said."""
+LESS_IS_BETTER: Final = re.compile(r"(?:.*[_/])?(?:loss|perplexity|ppl|error|wer|step_time)(?:[_/].*)?|train_perplexity")
+MORE_IS_BETTER: Final = re.compile(r"(?:.*[_/])?(?:accuracy|acc|f1|bleu|rouge\w*|reward|mfu|tflops)|.*/s")
+ABSENT: Final = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one metric of a run came to. Of what says how fast it is the usual value counts: the last one says little."""
+
+    last: float | None
+    best: float | None
+    """None where it has no best, or the usual value counts."""
+    step: int | None
+    """Of the best one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the comparison: a value for each run as JSON has it, and as it is shown."""
+
+    section: Literal["run", "plan", "metric"]
+    name: str
+    values: tuple[Any, ...]
+    texts: tuple[str, ...]
+    leader: int | None = None
+    """The run whose value is the best one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Runs beside each other."""
+
+    names: tuple[str, ...]
+    folders: tuple[str, ...]
+    lines: tuple[Line, ...]
+    partly: tuple[str, ...] = ()
+    """Runs whose logs were not read to their end."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the shape that `dstui runs --compare --json` promises."""
+        rows = [{"section": line.section, "name": line.name, "values": list(line.values), "best": line.leader} for line in self.lines]
+        return {"version": 1, "runs": list(self.names), "folders": list(self.folders), "rows": rows, "partly": list(self.partly)}
+
+    def as_texts(self) -> list[list[str]]:
+        """Return a table, its titles first; the best value of a row is marked."""
+        marked = [[line.name, *(f"{BEST if n == line.leader else ''}{text}" for n, text in enumerate(line.texts))] for line in self.lines]
+        return [["", *self.names], *marked]
+
+    def as_markdown(self) -> str:
+        """Return the table for an issue or a notebook."""
+        partly = f"\n\nOf {', '.join(self.partly)} not all was read." if self.partly else ""
+        return "\n".join(markdown_lines(self.as_texts())) + partly
+
+
+def compare(runs: Sequence[Run], seconds: float = SECONDS) -> Comparison:
+    """Return runs beside each other."""
+    read = [_outcomes(run, seconds / max(len(runs), 1)) for run in runs]
+    lines = [*_run_lines(runs), *_plan_lines(runs), *_metric_lines([outcomes for outcomes, _ in read])]
+    partly = tuple(run.name for run, (_, complete) in zip(runs, read, strict=True) if not complete)
+    return Comparison(short_names([run.name for run in runs]), tuple(str(run.folder.path) for run in runs), tuple(lines), partly)
+
+
+def _run_lines(runs: Sequence[Run]) -> Iterator[Line]:
+    """Yield how each run ended, and what it took beside what was forecast."""
+    for name in ("state", "took", "step", "memory", "ranks", "hosts", "why"):
+        shown = COLUMNS[name]
+        values, texts = [shown.value(run) for run in runs], [shown.text(run) for run in runs]
+        if any(texts):
+            leader = _leader(values, min) if name == "memory" else None
+            yield Line("run", name, tuple(values), tuple(text or ABSENT for text in texts), leader)
+    for name, scale, size in BESIDE_FORECAST:
+        values = [getattr(run.taken, size, None) for run in runs]
+        if any(value is not None for value in values):
+            texts = [_beside(size, value, getattr(run.taken, scale, None)) for value, run in zip(values, runs, strict=True)]
+            yield Line("run", name, tuple(values), tuple(texts))
+
+
+BESIDE_FORECAST: Final = (
+    ("memory, against the forecast", "memory_scale", "gpu_bytes"),
+    ("RAM of a node, against the forecast", "host_scale", "node_bytes"),
+    ("step time, against the forecast", "step_scale", "step_seconds"),
+)
+"""What a line is called, and the fields of `Taken` that it shows."""
+assert all(field in Taken.__slots__ for _, *fields in BESIDE_FORECAST for field in fields)
+
+
+def _beside(size: str, value: float | None, scale: float | None) -> str:
+    if value is None:
+        return ABSENT
+    text = value_text("step_time", value) if size == "step_seconds" else format_size(int(value))
+    return text if scale is None else f"{text} ({scale - 1:+.0%})"
+
+
+def _plan_lines(runs: Sequence[Run]) -> Iterator[Line]:
+    """Yield the keys of the Plans that are not the same in all of them, in the order of the first that has them."""
+    missing = object()
+    for path in dict.fromkeys(path for run in runs for path in run.settings):
+        values = [run.settings.get(path, missing) for run in runs if run.plan is not None]
+        if any(value is missing or not same(value, values[0]) for value in values):
+            told = [run.settings.get(path) for run in runs]
+            given = iter(beside([run.settings[path] for run in runs if path in run.settings]))
+            texts = [next(given) if path in run.settings else ABSENT for run in runs]
+            yield Line("plan", path.removeprefix("deepspeed."), tuple(told), tuple(texts))
+
+
+def _metric_lines(read: Sequence[Mapping[str, Outcome]]) -> Iterator[Line]:
+    for name in dict.fromkeys(name for outcomes in read for name in outcomes):
+        found = [outcomes.get(name) for outcomes in read]
+        better = better_of(name)
+        last = [one.last if one else None for one in found]
+        shown = f"{name}, median" if name in PACES else name
+        yield Line("metric", shown, tuple(last), tuple(_value(name, value) for value in last), better and _leader(last, better))
+        if better is not None and name not in PACES and any(one and one.best != one.last for one in found):
+            best = [one.best if one else None for one in found]
+            texts = [_value(name, one.best) + (f" at {one.step}" if one.step is not None else "") if one else ABSENT for one in found]
+            yield Line("metric", f"{name}, best", tuple(best), tuple(texts), _leader(best, better))
+
+
+def _value(name: str, value: float | None) -> str:
+    return ABSENT if value is None else metric_text(name, value)
+
+
+Better = Callable[[Iterable[float]], float]
+
+
+def better_of(name: str) -> Better | None:
+    """Return what finds the best of several values of a metric; None where that cannot be said of it."""
+    if MORE_IS_BETTER.fullmatch(name):
+        return max
+    return min if LESS_IS_BETTER.fullmatch(name) else None
+
+
+def _leader(values: Sequence[float | None], better: Better) -> int | None:
+    """Return which value is the best; None where there are not two different ones."""
+    told = [value for value in values if value is not None]
+    return values.index(better(told)) if len(set(told)) > 1 else None
+
+
+def _outcomes(run: Run, seconds: float) -> tuple[dict[str, Outcome], bool]:
+    """Return what each metric of a run came to, and whether all of its logs was read."""
+    series, deadline = MetricSeries(run.folder), time.monotonic() + seconds
+    try:
+        while series.advance(0.2) and time.monotonic() < deadline:
+            pass
+        return {name: _outcome(series, name) for name in series.names()}, series.complete and series.stride == 1
+    finally:
+        series.close()
+
+
+def _outcome(series: MetricSeries, name: str) -> Outcome:
+    """Return the last and the best value, each the mean of all ranks."""
+    points = [point for curve in series.curves(name) for point in curve.points]
+    better = better_of(name)
+    if not points:
+        return Outcome(None, None, None)
+    if name in PACES:
+        return Outcome(median(point.mean for point in points), None, None)
+    last = series.curves(name)[-1].points[-1:]
+    best = None if better is None else better(point.mean for point in points)
+    step = next((round(point.step) for point in points if point.mean == best), None)
+    return Outcome(last[0].mean if last else None, best, step)

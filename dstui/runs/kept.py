@@ -1,0 +1,87 @@
+"""What ended runs say, kept in the user's cache: 2,000 of them are listed in a second, and no log is read twice.
+
+An entry holds as long as the run's status.json and plan.yaml are the files that were read. It is only a saving: a cache that is missing,
+damaged or cannot be written costs time, never a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dstui import __version__
+from dstui.base.regular_files import MAX_READ, json_object, read_regular, replace_regular
+from dstui.jobs.store.folder import JobFolder
+
+FORM = 1
+"""Of an entry: one more whenever a part says something else than before."""
+MOST_RUNS = 10_000
+MOST_OF_A_PART = 32 << 10
+"""Bytes of JSON: what says more is read again each time."""
+
+
+class Kept:
+    """The cache of one listing. `save` writes what is new."""
+
+    def __init__(self) -> None:
+        self._path = _path()
+        self._runs = _read(self._path)
+        self._new = False
+
+    def part(self, folder: JobFolder, name: str, read: Callable[[], Any], *, ended: bool) -> Any:
+        """Return one part of what a run says, as JSON has it: from the cache, else read now, and kept where the run has ended."""
+        if not ended:
+            return read()
+        place, stamp = str(folder.path), _stamp(folder)
+        entry = self._runs.get(place)
+        if not isinstance(entry, dict) or entry.get("stamp") != stamp:
+            entry = {"stamp": stamp}
+        if name not in entry:
+            found = read()
+            if len(json.dumps(found)) > MOST_OF_A_PART:
+                return found
+            entry[name] = found
+            self._runs.pop(place, None)  # what was asked for last stands last
+            self._runs[place] = entry
+            self._new = True
+        return entry[name]
+
+    def save(self) -> None:
+        """Write what is new; not where that cannot be done."""
+        if not self._new:
+            return
+        self._new = False
+        runs = dict(list(self._runs.items())[-MOST_RUNS:])
+        with suppress(OSError):
+            self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            replace_regular(self._path, json.dumps({"by": [__version__, FORM], "runs": runs}).encode())
+
+
+def _path() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("dstui") / "runs.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what an equal dstui has written; another one may understand more."""
+    with suppress(OSError):
+        found: Mapping[str, Any] = json_object(read_regular(path, 0, 4 * MAX_READ))
+        runs = found.get("runs")
+        if found.get("by") == [__version__, FORM] and isinstance(runs, dict):
+            return runs
+    return {}
+
+
+def _stamp(folder: JobFolder) -> list[int]:
+    """Return what changes whenever one of the files is written."""
+    stamp: list[int] = []
+    for path in (folder.status_file, folder.path / "plan.yaml"):
+        with suppress(OSError):
+            found = os.lstat(path)
+            stamp += [found.st_ino, found.st_size, found.st_mtime_ns]
+    return stamp

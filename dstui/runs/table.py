@@ -1,0 +1,102 @@
+"""Runs as a table: sorted, and as lines of text of a given width."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from math import isnan
+from typing import Any
+
+from dstui.runs.columns import Column
+from dstui.runs.run import Run
+
+GAP = "  "
+BEST = "★ "
+"""Stands before the best value of a row."""
+
+
+def ordered(runs: Sequence[Run], by: Column, *, reverse: bool = False) -> list[Run]:
+    """Return the runs by a column, the least first; those that do not say it stand last in both directions."""
+    told = [(value, run) for run in runs if (value := by.value(run)) is not None and not (isinstance(value, float) and isnan(value))]
+    said = {id(run) for _, run in told}
+    told.sort(key=lambda item: _key(item[0]), reverse=reverse)
+    return [*(run for _, run in told), *(run for run in runs if id(run) not in said)]
+
+
+def _key(value: Any) -> tuple[bool, Any]:
+    """Numbers stand before texts."""
+    return (False, value) if isinstance(value, (int, float)) else (True, str(value))
+
+
+def cells(runs: Sequence[Run], columns: Sequence[Column]) -> list[list[str]]:
+    """Return the texts of a table, row by row, its titles first."""
+    return [[column.name for column in columns], *([column.text(run) for column in columns] for run in runs)]
+
+
+def lines(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int | None = None) -> list[str]:
+    """Return a table as lines, without the columns in which nothing stands. `width`: cells of the terminal, None for as many as needed."""
+    used = [n for n in range(len(columns)) if any(row[n] for row in texts[1:])] or list(range(len(columns)))
+    sizes = {n: max(cell_len(row[n]) for row in texts) for n in used}
+    if width is not None:
+        sizes = shrunk(sizes, [columns[n].widest for n in used], width - len(GAP) * (len(used) - 1))
+    made = []
+    for row in texts:
+        parts = []
+        for n in used:
+            text = cut(row[n], sizes[n], tail=columns[n].tail and row is not texts[0])
+            pad = " " * (sizes[n] - cell_len(text))
+            parts.append(f"{pad}{text}" if columns[n].number else f"{text}{pad}")
+        made.append(GAP.join(parts).rstrip())
+    return made
+
+
+def markdown_lines(texts: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as Markdown, the best value of a row in bold, and nothing else in a cell as markup."""
+    head, *body = [[_markdown(text) for text in row] for row in texts]
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
+
+
+def _markdown(text: str) -> str:
+    plain = re.sub(r"([|*`<\\\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", text.removeprefix(BEST))
+    return f"**{plain}**" if text.startswith(BEST) else plain
+
+
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names of runs without the words that they all begin with: of quickstart-20261123-101500 often only the time differs."""
+    words = [name.split("-") for name in names]
+    shared = 0
+    while len(set(names)) > 1 and all(len(each) > shared + 1 and each[shared] == words[0][shared] for each in words):
+        shared += 1
+    return tuple("-".join(each[shared:]) for each in words)
+
+
+def cell_len(text: str) -> int:
+    """Return how many cells of a terminal a text takes."""
+    return len(text) if text.isascii() else sum(_cells_of(sign) for sign in text)
+
+
+def _cells_of(sign: str) -> int:
+    return 0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+
+
+def cut(text: str, width: int, *, tail: bool = False) -> str:
+    """Return a text in at most so many cells, with an ellipsis where it had more; `tail`: of its end."""
+    if cell_len(text) <= width:
+        return text
+    while text and cell_len(text) >= width:
+        text = text[1:] if tail else text[:-1]
+    return f"…{text}" if tail else f"{text}…"
+
+
+LEAST = 8
+"""Cells to which a column of words may be cut."""
+
+
+def shrunk(sizes: dict[int, int], widest: Sequence[int], room: int) -> dict[int, int]:
+    """Return widths that fit into `room`, as far as can be: the widest columns give way first, down to LEAST cells."""
+    made = {n: min(size, most) for (n, size), most in zip(sizes.items(), widest, strict=True)}
+    while sum(made.values()) > room and max(made.values()) > LEAST:
+        widest_one = max(made, key=lambda n: (made[n], n))
+        made[widest_one] -= 1
+    return made

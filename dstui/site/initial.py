@@ -1,0 +1,67 @@
+"""The text of a first site file, from what a machine tells. Pure; every entry but the version is a comment until somebody wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dstui.plan.launchers import BY_NAME
+from dstui.plan.scalars import yaml_scalar
+
+KEPT = ("NCCL_", "UCX_", "GLOO_", "FI_", "HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
+"""How the names of variables begin that belong to a site rather than to a shell."""
+MOST = 8
+
+
+@dataclass(frozen=True)
+class SiteFacts:
+    """What a machine tells for a first site file."""
+
+    host: str = ""
+    gpus: Sequence[str] = ()
+    partitions: Sequence[str] = ()
+    """Of SLURM, the default one first."""
+    ssh_hosts: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def first_site(facts: SiteFacts) -> str:
+    """Return the text of a first site file."""
+    gpus = ", ".join(f"{facts.gpus.count(name)} x {name}" for name in dict.fromkeys(facts.gpus)) or "no GPU"
+    launcher = "slurm" if facts.partitions else "ssh" if facts.ssh_hosts else "local"
+    kept = {name: value for name, value in sorted(facts.environment.items()) if name.startswith(KEPT)}
+    lines = [
+        f"# dstui's site file: what holds for everybody on {facts.host or 'this machine'} ({gpus}).",
+        "# Made by `dstui site init`. Take away a # to set something; then: dstui site check FILE",
+        "# It is read from /etc/dstui/site.yaml, or from where $DSTUI_SITE says; only its owner and root may be able to write it.",
+        "version: 1",
+        "# name: our cluster",
+        "# welcome: Begin with `dstui new`.",
+        '# contact: "#gpu-help"',
+        "",
+        "# Values of a Plan's keys, where the Plan, the file that it extends and the user's settings are silent.",
+        "# defaults:",
+        "#   cluster:",
+        f"#     launcher: {launcher}    # {BY_NAME[launcher].name}",
+    ]
+    if facts.partitions:
+        lines += [f"#     slurm: {{partition: {yaml_scalar(facts.partitions[0])}}}    # sinfo: {', '.join(facts.partitions[:MOST])}"]
+    if facts.ssh_hosts:
+        slots = max(len(facts.gpus), 1)
+        lines += [f"#     hosts: {{{', '.join(f'{host}: {slots}' for host in facts.ssh_hosts[:MOST])}}}    # from ~/.ssh/config"]
+    if kept:
+        lines += ["#     env:    # as they are set here now", *(f"#       {name}: {yaml_scalar(value)}" for name, value in kept.items())]
+    lines += [
+        "",
+        "# What is possible here, with the reason that users read. A Plan that says otherwise is refused.",
+        "# locked:",
+        "#   deepspeed.bf16.enabled: true",
+        "#   cluster.num_nodes: {max: 4, reason: four nodes are ours}",
+        f"# launchers: [local, {launcher}]" if launcher != "local" else "# launchers: [local]",
+        "",
+        "# A folder of Plans for `dstui new`, recorded machines to plan for (dstui machine --save FILE), notes on causes of failures.",
+        "# templates: templates",
+        "# machines: {ours: machine.json}",
+        '# causes: {NCCL-SYSTEM: "ask #gpu-help"}',
+    ]
+    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"

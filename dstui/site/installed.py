@@ -1,0 +1,104 @@
+"""The site file of this machine and the user's settings, found and read.
+
+A file that cannot be used is a sentence, and dstui goes on without it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from dstui.base.files import FileProblem, is_there, read_text
+from dstui.base.files import reason as reason_of
+from dstui.base.permissions import others_may_write
+from dstui.base.regular_files import open_regular
+from dstui.base.text import sanitise
+from dstui.plan.load import PlanError
+from dstui.site.site_file import Site, read_site
+
+SITE_FILE = Path("/etc/dstui/site.yaml")
+VARIABLE = "DSTUI_SITE"
+"""Names another site file; empty: none."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A site, or why there is none though a file is there."""
+
+    site: Site | None = None
+    problem: str = ""
+
+
+def site_path() -> Path | None:
+    """Return the path of the site file; None where the environment says that there is none."""
+    name = os.environ.get(VARIABLE)
+    return SITE_FILE if name is None else Path(name).absolute() if name else None
+
+
+def settings_path() -> Path:
+    """Return the path of the user's settings."""
+    from platformdirs import user_config_path
+
+    return user_config_path("dstui") / "settings.yaml"
+
+
+def installed_site() -> Installed:
+    """Return the site of this machine. Never raises."""
+    path = site_path()
+    if path is None or (not is_there(path) and VARIABLE not in os.environ):
+        return Installed()
+    return _read(path, _moment(path))
+
+
+def _moment(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+        return (found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid, found.st_ino)
+    except (OSError, ValueError):
+        return ()
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, _moment: tuple[int, ...]) -> Installed:
+    try:
+        return Installed(open_site(path))
+    except PlanError as error:
+        return Installed(problem=str(error))
+    except FileProblem as problem:
+        return Installed(problem=str(problem))
+
+
+def open_site(path: Path) -> Site:
+    """Return the site of a file that nobody else may change. Raises FileProblem or PlanError."""
+    return read_site(_text_of_trusted(path), str(path), str(path.absolute().parent))
+
+
+def _text_of_trusted(path: Path) -> str:
+    """Return the text of a file that only root or the user may have written. Raises FileProblem."""
+    try:
+        opened = open_regular(path.resolve())
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"{path}: {reason_of(error)}") from None
+    found = os.fstat(opened)
+    folder = path.resolve().parent.stat()
+    why = (
+        f"it belongs to another user (uid {found.st_uid})"
+        if found.st_uid not in (0, os.geteuid())
+        else "others may write it (chmod go-w)"
+        if others_may_write(found)
+        else f"others may write its folder {path.resolve().parent} (chmod go-w)"
+        if others_may_write(folder)
+        else ""
+    )
+    if why:
+        os.close(opened)
+        raise FileProblem(f"{path}: {why}, so it is not used")
+    return read_text(path, opened)
+
+
+def site_note(cause: str) -> str:
+    """Return what the site says of a cause of failures, as one line that is safe to show; "" where it says nothing."""
+    site = installed_site().site
+    return sanitise(" ".join(site.causes.get(cause, "").split())) if site is not None else ""

@@ -1,0 +1,230 @@
+"""What to measure next: a pure function of the Plan, of what is known of its model, and of the results so far.
+
+Nothing else decides, so that a tune which was left goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dstui.adopt.script_options import options_of
+from dstui.check.auto_values import AUTO
+from dstui.check.rules.batch import MICRO, STEPS, TRAIN
+from dstui.forecast.capacity import capacity_of
+from dstui.forecast.choices import CHOICES, Choice
+from dstui.forecast.forecast import forecast, models_of, rates_for
+from dstui.forecast.model import ModelFacts
+from dstui.forecast.patch import Patch, patch_of
+from dstui.forecast.recommend import recommend, way_of
+from dstui.forecast.setup import Setup
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.finding import Operation
+from dstui.tune.record import Result
+
+MOST = 12
+"""Candidates that are measured at most."""
+LADDER_RUNS = 5
+"""Runs in which the largest micro-batch is found."""
+LARGEST = 10
+"""Doublings of the Plan's micro-batch that are tried at most."""
+HOPELESS = 0.75
+"""A candidate whose forecast, corrected by what was measured, is below this share of the best is not tried."""
+ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
+"""The Trainer's own options for the batch, which fill "auto" in the configuration."""
+
+
+class Candidate(NamedTuple):
+    """A Plan to measure, as the patch that makes it of the user's."""
+
+    label: str
+    patch: Patch
+    setup: Setup
+
+    @property
+    def key(self) -> str:
+        """Return what tells candidates apart."""
+        return key_of(self.patch)
+
+
+def key_of(patch: Sequence[Mapping[str, Any]]) -> str:
+    """Return a patch as a text that is the same for the same patch."""
+    return json.dumps(list(patch), sort_keys=True, default=str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the forecast says of a candidate; None is not known."""
+
+    rate: float | None = None
+    """Samples of all ranks in a second."""
+    memory: int | None = None
+    fits: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What is tuned."""
+
+    plan: Plan
+    facts: ModelFacts
+    machine: Machine
+    pool: Mapping[str, int] | None = None
+    only: str = ""
+    """`micro-batch`, or empty for everything."""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    """What runs took here, which corrects the forecast."""
+
+    def setup(self, patch: Sequence[Operation] = ()) -> Setup:
+        """Return the setup of the Plan after a patch."""
+        plan = self.plan.patch(patch) if patch else self.plan
+        room = capacity_of(plan, self.machine, self.pool)
+        return models_of(plan, self.facts, room, self.machine)[0][0].setup
+
+    def expected(self, candidate: Candidate) -> Expected:
+        """Return what the forecast says, corrected by what was measured so far."""
+        found = forecast(self.plan.patch(candidate.patch), self.facts, self.machine, self.pool, measured=self.measured)
+        if found.problem:
+            return Expected()
+        need = found.gpu if found.gpu.bytes else found.host
+        rate = candidate.setup.samples / found.speed.step if found.speed and found.speed.step else None
+        return Expected(rate=rate, memory=need.bytes, fits=found.fits)
+
+
+def next_candidate(problem: Problem, results: Sequence[Result]) -> Candidate | None:
+    """Return what to measure next; None where nothing is left that is worth it. The Plan as it is comes first."""
+    was = problem.setup()
+    if not results:
+        return Candidate(f"the Plan as it is: {way_of(was)}", (), was)
+    if problem.only:
+        return _next_of_ladder(problem, was, results)
+    if len(results) >= MOST:
+        return None
+    tried = {key_of(result.patch) for result in results}
+    ways = _by_forecast if _speed_known(problem) else _neighbours
+    return next((one for one in ways(problem, was, results) if one.key not in tried), None)
+
+
+def best_of(results: Sequence[Result]) -> Result | None:
+    """Return the fastest; None where nothing was measured."""
+    return max((one for one in results if one.state == "measured" and one.rate), key=lambda one: one.rate or 0.0, default=None)
+
+
+def _speed_known(problem: Problem) -> bool:
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    models, _ = models_of(problem.plan, problem.facts, room, problem.machine)
+    return not problem.facts.problem and rates_for(models, room, problem.machine, problem.measured).flops > 0
+
+
+def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
+    """Yield the search's rows that differ, the fastest first, as far as their forecast does not rule them out."""
+    ranked = recommend(problem.plan, problem.facts, problem.machine, problem.pool, measured=problem.measured)
+    best = best_of(results)
+    for row in ranked.rows:
+        setup = row.setup._replace(checkpointing=was.checkpointing)
+        if setup != row.setup:
+            continue  # what is recomputed is the script's to say: a Plan cannot change it
+        made = candidate_of(problem.plan, setup, was)
+        if made is None:
+            continue
+        rate = problem.expected(made).rate
+        if not (best and best.rate and rate and rate < HOPELESS * best.rate):
+            yield made
+
+
+def _neighbours(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
+    """Yield what differs by one step from the best so far: micro-batch, stage, offload. Where nothing fitted, what needs less and less."""
+    best = best_of(results)
+    centre = problem.setup((best or results[-1]).patch)
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    here = Choice(centre.stage, centre.optimizer_offload, centre.param_offload)
+    stages = [choice for choice in CHOICES if choice[1:] == ("none", "none") and abs(choice.stage - here.stage) == 1]
+    offloads = [choice for choice in CHOICES if choice.stage == here.stage and choice != here]
+    least = 0 if best else CHOICES.index(here)
+    ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room) and CHOICES.index(choice) >= least]
+    larger = [_scaled(problem.plan, centre, 2.0)] if best else []
+    for setup in (*larger, *ways, _scaled(problem.plan, centre, 0.5)):
+        made = candidate_of(problem.plan, setup, was) if setup is not None else None
+        if made is not None and problem.expected(made).fits is not False:
+            yield made
+
+
+def _scaled(plan: Plan, setup: Setup, factor: float) -> Setup | None:
+    """Return a setup with a larger or smaller micro-batch and as many samples in a step; None where there is none."""
+    samples, micro = setup.micro_batch * setup.accumulation, int(setup.micro_batch * factor)
+    if not batch_place(plan) or micro < 1 or samples % micro:
+        return None
+    return setup._replace(micro_batch=micro, accumulation=samples // micro)
+
+
+def batch_place(plan: Plan) -> str:
+    """Return who says the micro-batch: `config` (numbers in it), `arguments` (the Trainer's own), "" where only the script knows."""
+    given = {key: plan.deepspeed.get(key) for key in (MICRO, STEPS, TRAIN)}
+    if all(value in (None, AUTO) for value in given.values()):
+        return "arguments" if plan.job.integration != "deepspeed" and ARGUMENTS["micro"] in options_of(plan.job.args) else ""
+    return "" if AUTO in given.values() else "config"
+
+
+def candidate_of(plan: Plan, setup: Setup, was: Setup) -> Candidate | None:
+    """Return a setup as a candidate; None where the Plan cannot say it."""
+    same_batch = (setup.micro_batch, setup.accumulation) == (was.micro_batch, was.accumulation)
+    if same_batch or batch_place(plan) == "config":
+        patch = patch_of(plan, setup, was)
+        if setup.samples != was.samples and plan.deepspeed.get(TRAIN) is not None:
+            patch = (*patch, {"op": "replace", "path": f"/deepspeed/{TRAIN}", "value": setup.samples})
+    elif batch_place(plan) == "arguments":
+        rest = patch_of(plan, setup._replace(micro_batch=was.micro_batch, accumulation=was.accumulation), was)
+        args = with_option(plan.job.args, ARGUMENTS["micro"], str(setup.micro_batch))
+        args = with_option(args, ARGUMENTS["accumulation"], str(setup.accumulation))
+        patch = (*rest, {"op": "replace", "path": "/job/args", "value": args})
+    else:
+        return None
+    return Candidate(way_of(setup), patch, setup) if patch else None
+
+
+def with_option(words: Sequence[str], name: str, value: str) -> list[str]:
+    """Return arguments in which an option has another value; it is appended where it is missing."""
+    found = list(words)
+    for at, word in enumerate(found):
+        option, equals, _ = word.partition("=")
+        if option.startswith("--") and option[2:].replace("-", "_") == name:
+            if equals:
+                found[at] = f"{option}={value}"
+            else:
+                found[at + 1 : at + 2] = [value]
+            return found
+    return [*found, f"--{name}", value]
+
+
+def _next_of_ladder(problem: Problem, was: Setup, results: Sequence[Result]) -> Candidate | None:
+    """Return the next of the doubled micro-batches: the largest that should fit, then halfway between what fits and what does not."""
+    if len(results) >= LADDER_RUNS:
+        return None
+    rungs = {rung: made for rung in range(-LARGEST, LARGEST + 1) if (made := _rung(problem.plan, was, rung)) is not None}
+    keys = {made.key: rung for rung, made in rungs.items()} | {key_of(()): 0}
+    done = {keys[key]: result for result in results if (key := key_of(result.patch)) in keys}
+    low = max((rung for rung, result in done.items() if result.state == "measured"), default=None)
+    high = min((rung for rung, result in done.items() if result.state != "measured"), default=None)
+    between = [rung for rung in rungs if (low is None or rung > low) and (high is None or rung < high) and rung not in done]
+    if not between:
+        return None
+    fitting = [rung for rung in between if problem.expected(rungs[rung]).fits is True]
+    if fitting and max(fitting) != max(between):
+        return rungs[max(fitting)]
+    if low is None:
+        return rungs[max(between)]
+    if high is None:
+        return rungs[min(between, key=lambda rung: abs(rung - (low + 2 ** (len(results) - 1))))]
+    return rungs[between[len(between) // 2]]
+
+
+def _rung(plan: Plan, was: Setup, doublings: int) -> Candidate | None:
+    """Return the Plan with a micro-batch doubled or halved so often; samples of a step stay as long as they can."""
+    micro = int(was.micro_batch * 2.0**doublings)
+    if doublings == 0 or micro < 1 or (doublings < 0 and was.micro_batch % 2**-doublings):
+        return None
+    accumulation = max(was.micro_batch * was.accumulation // micro, 1)
+    return candidate_of(plan, was._replace(micro_batch=micro, accumulation=accumulation), was)

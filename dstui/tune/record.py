@@ -1,0 +1,156 @@
+"""tune.json: what a tune has measured, in its folder among the runs, so that it can be left and resumed.
+
+A folder that came with a repository says nothing: a result counts only where the user's own index of runs knows its job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dstui.base.files import FileProblem, reason, write_atomic
+from dstui.facts.calibration import machine_key
+from dstui.jobs.store.create import create
+from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder, read_json
+from dstui.jobs.store.ownership import is_own
+from dstui.jobs.store.record_forms import is_number, is_text, one_of, record, sound, whole
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.finding import Operation
+
+FILE = "tune.json"
+VERSION = 1
+STATES = ("running", "measured", "slower", "out of memory", "failed", "no steps", "not applied", "stopped")
+MOST_RESULTS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One candidate and what became of it. None is not known."""
+
+    label: str
+    patch: Sequence[Operation] = ()
+    job: str = ""
+    """The name of its job folder, in the folder of the tune."""
+    state: str = "running"
+    note: str = ""
+    """A sentence on why it was not measured."""
+    rate: float | None = None
+    """Samples of all ranks in a second."""
+    spread: float | None = None
+    """The median deviation of the time of a step, as a share."""
+    steps: int = 0
+    """Steps that were measured, without the first."""
+    memory: int | None = None
+    """Bytes of a GPU (what torch reserved), or what the ranks of a node held in RAM."""
+    expected_rate: float | None = None
+    expected_memory: int | None = None
+    elements: float | None = None
+    """Elements that a micro-step fed to the model."""
+    seconds: float = 0.0
+    """How long the job took."""
+
+
+def _is_patch(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 200 and all(isinstance(one, dict) and is_text(one.get("path")) for one in value)
+
+
+RESULT = {
+    "label": is_text,
+    "patch": _is_patch,
+    "job": lambda value: is_text(value) and re.fullmatch(r"trial-[0-9]{1,6}", value) is not None,
+    "state": one_of(STATES),
+    "note": is_text,
+    **dict.fromkeys(("rate", "spread", "expected_rate", "elements", "seconds"), is_number),
+    **dict.fromkeys(("memory", "expected_memory"), whole(0, 1 << 60)),
+    "steps": whole(0, 1 << 30),
+}
+FORM = {
+    "version": whole(VERSION, VERSION),
+    "key": is_text,
+    "finished": lambda value: isinstance(value, bool),
+    "results": lambda value: isinstance(value, list) and len(value) <= MOST_RESULTS and all(map(record(**RESULT), value)),
+}
+
+
+class TuneFolder:
+    """The folder of a tune: its record, and the folders of its jobs."""
+
+    def __init__(self, path: Path, key: str, results: Sequence[Result] = ()) -> None:
+        self.path, self.key = path, key
+        self.results = list(results)
+
+    def job(self, result: Result) -> JobFolder:
+        """Return the job of a result."""
+        return JobFolder(self.path / result.job)
+
+    def new_job(self) -> str:
+        """Return a name for the next job folder."""
+        number = len(self.results) + 1
+        while (self.path / f"trial-{number}").exists():
+            number += 1
+        return f"trial-{number}"
+
+    def outputs(self, job: str) -> Path:
+        """Return where a job writes what its arguments name."""
+        return self.path / f"{job}-output"
+
+    def keep(self, result: Result, *, finished: bool = False) -> None:
+        """Write a result in the place of the one of the same job. FileProblem where it cannot be written."""
+        self.results = [*(one for one in self.results if not one.job or one.job != result.job), result]
+        self.write(finished=finished)
+
+    def write(self, *, finished: bool = False) -> None:
+        """Write the record. FileProblem where it cannot be written."""
+        found = {"version": VERSION, "key": self.key, "finished": finished, "results": [asdict(one) for one in self.results]}
+        try:
+            write_atomic(self.path / FILE, json.dumps(found, indent=1, default=str) + "\n", replace=True, private=True)
+        except OSError as error:
+            raise FileProblem(f"Cannot write {self.path / FILE}: {reason(error)}") from None
+
+
+def key_of(plan: Plan, machine: Machine, steps: int, only: str) -> str:
+    """Return what makes a tune the same one: the Plan, the machine and what is measured."""
+    data = json.dumps(plan.data, sort_keys=True, default=str)
+    return hashlib.sha256("\0".join([data, plan.base, machine_key(machine), str(steps), only]).encode()).hexdigest()[:16]
+
+
+def new_folder(plan: Plan, key: str) -> TuneFolder:
+    """Return a folder for a new tune. Raises FileProblem."""
+    name = plan.name or Path(plan.job.script or plan.job.module or "plan").stem
+    folder = TuneFolder(create(f"{name}-tune", datetime.now()).path, key)
+    folder.write()
+    return folder
+
+
+def unfinished(key: str) -> TuneFolder | None:
+    """Return the newest tune of the current folder that was left, with the results whose jobs are the user's own."""
+    found = sorted((Path.cwd() / RUNS_FOLDER).glob(f"*/{FILE}"), key=lambda path: path.parent.name, reverse=True)
+    for path in found:
+        folder = path.parent.lstat()
+        data = read_json(path)
+        if folder.st_uid != os.geteuid() or folder.st_mode & 0o022 or not sound(data, FORM) or data.get("key") != key:
+            continue
+        if data.get("finished"):
+            return None
+        results = [result_of(one) for one in data.get("results") or ()]
+        mine = [one for one in results if one.job and _is_own(JobFolder(path.parent / one.job))]
+        return TuneFolder(path.parent, key, mine)
+    return None
+
+
+def _is_own(folder: JobFolder) -> bool:
+    status = folder.read_status()
+    return status is not None and is_own(folder, status)
+
+
+def result_of(found: Mapping[str, Any]) -> Result:
+    """Return a result as it was written."""
+    return replace(Result(label=""), **{name: found[name] for name in Result.__slots__ if found.get(name) is not None})

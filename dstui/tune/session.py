@@ -1,0 +1,200 @@
+"""A tune: candidates one after the other as real jobs, within a budget, each result kept before the next begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from dstui.assess import Facts, assess
+from dstui.facts.measured import model_key, read_measured
+from dstui.jobs.control.start import LaunchError
+from dstui.jobs.control.stop import stop
+from dstui.jobs.store.folder import JobFolder
+from dstui.plan import Plan
+from dstui.render.target import Target
+from dstui.tune.candidates import Candidate, Problem, best_of, next_candidate
+from dstui.tune.outputs import discard, prepare, redirected
+from dstui.tune.record import Result, TuneFolder
+from dstui.tune.trial import Goal, run_trial
+
+Asked = Callable[[], int | None]
+"""Returns the signal that asks for the end; None while none does."""
+SAME = 0.02
+"""Rates that differ by less are the same."""
+CLEARLY = 0.1
+"""Slower than the best by this share, or by the deviation of its steps where that is larger, a candidate is dropped after two steps."""
+LEAST_TIME = 10.0
+"""Seconds of the budget below which no further job is started, where none has told how long one takes."""
+QUIET = {"WANDB_MODE": "disabled"}
+"""What the short jobs get, where the Plan does not say otherwise: they belong into nobody's list of experiments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for."""
+
+    budget: float = 600.0
+    """Seconds for all jobs together, those before a resumption included."""
+    steps: int = 8
+    only: str = ""
+    script_options: tuple[str, ...] = ()
+    """Options that the script's parser has."""
+
+
+def leave_nothing_running(folder: TuneFolder) -> None:
+    """End what an earlier tune that was killed may have left, and forget results that are not complete."""
+    for result in [one for one in folder.results if one.state in ("running", "stopped")]:
+        stop(folder.job(result))
+        discard(folder.outputs(result.job))
+        folder.results.remove(result)
+
+
+def tune(  # noqa: PLR0913, PLR0917 - what is tuned, where it runs, where it is kept, and how
+    problem: Problem,
+    target: Target,
+    facts: Facts,
+    folder: TuneFolder,
+    options: Options,
+    asked: Asked,
+    tell: Callable[[str], None],
+) -> str:
+    """Measure candidates until nothing is left that is worth it; return why it ended: done, budget, stopped, failing."""
+    leave_nothing_running(folder)
+    allowed = _errors(target, facts)
+    while True:
+        if asked() is not None:
+            return "stopped"
+        if _is_failing(folder.results):
+            return _finished(folder, "failing")
+        left = options.budget - sum(one.seconds for one in folder.results)
+        if folder.results and left < _typical(folder):
+            return _finished(folder, "budget")
+        problem = replace(problem, measured=_measured(problem))
+        candidate = next_candidate(problem, folder.results)
+        if candidate is None:
+            return _finished(folder, "done")
+        changed = problem.plan.patch(candidate.patch)
+        if new := _errors(replace(target, plan=changed), facts) - allowed:
+            folder.keep(Result(label=candidate.label, patch=candidate.patch, state="failed", note=f"not started: {sorted(new)[0]}"))
+            continue
+        tell(f"{len(folder.results) + 1}: {candidate.label}")
+        result = _run(problem, target, candidate, folder, options, left, asked)
+        folder.keep(result)
+        tell(f"   {describe(result)}")
+
+
+def _finished(folder: TuneFolder, why: str) -> str:
+    folder.write(finished=True)
+    return why
+
+
+def describe(result: Result) -> str:
+    """Return in a few words what became of a candidate."""
+    if result.rate and result.state in ("measured", "slower"):
+        dropped = f"; slower, so it was dropped after {result.steps} steps" if result.state == "slower" else f", {result.steps} steps"
+        return f"{result.rate:.4g} samples/s{dropped}"
+    return f"{result.state}{': ' if result.note else ''}{result.note}"
+
+
+def _run(  # noqa: PLR0913, PLR0917 - a candidate, and all that it runs in
+    problem: Problem,
+    target: Target,
+    candidate: Candidate,
+    folder: TuneFolder,
+    options: Options,
+    left: float,
+    asked: Asked,
+) -> Result:
+    expected, job = problem.expected(candidate), folder.new_job()
+    result = Result(
+        label=candidate.label, patch=candidate.patch, job=job, expected_rate=expected.rate, expected_memory=expected.memory
+    )  # fmt: skip
+    place = folder.outputs(job)
+    plan = trial_plan(problem.plan.patch(candidate.patch), place, options.script_options)
+    prepare(place, plan.job.args)
+    least = 0.0 if options.only else _least(best_of(folder.results))
+    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=least)
+    folder.keep(result)
+    try:
+        found = run_trial(replace(target, plan=plan), result, folder.path / job, goal, asked)
+    except LaunchError as error:
+        found = replace(result, state="failed", note=str(error))
+    finally:
+        discard(place)
+    return _applied(problem, candidate, found, folder.results[0])
+
+
+def _least(best: Result | None) -> float:
+    """Return the rate below which a candidate is dropped early: clearly less than the best, as far as its own steps differ."""
+    return best.rate * (1 - max(CLEARLY, min(best.spread or 0.0, 0.5))) if best is not None and best.rate else 0.0
+
+
+def _applied(problem: Problem, candidate: Candidate, found: Result, first: Result) -> Result:
+    """Return a result; one of a micro-batch that the script does not take from its configuration counts for nothing."""
+    wanted = candidate.setup.micro_batch / problem.setup().micro_batch
+    if wanted == 1 or not found.elements or not first.elements or found is first:
+        return found
+    if abs(math.log(found.elements / first.elements)) > abs(math.log(wanted)) / 2:
+        return found
+    note = "the script feeds as much as before: it does not take its micro-batch from the configuration or from these arguments"
+    return replace(found, state="not applied", note=note)
+
+
+def trial_plan(plan: Plan, place: Path, script_options: tuple[str, ...] = ()) -> Plan:
+    """Return a Plan for a short job: its output folders redirected, no restart, nobody told of its end."""
+    words, _ = redirected(plan, place, script_options)
+    if words != list(plan.job.args):
+        plan = plan.set("job.args", words)
+    plan = plan.set("name", f"{plan.name or 'plan'}-tune")
+    if plan.run.restarts.max:
+        plan = plan.set("run.restarts.max", 0)
+    if plan.run.on_end:
+        plan = plan.unset("run.on_end")
+    for name, value in QUIET.items():
+        if name not in plan.cluster.env:
+            plan = plan.set(f"cluster.env.{name}", value)
+    return plan
+
+
+def _errors(target: Target, facts: Facts) -> set[str]:
+    """Return the errors of a Plan, as sentences."""
+    return {f"{one.code}: {one.message}" for one in assess(target, facts).findings if one.severity == "error"}
+
+
+def _measured(problem: Problem) -> Mapping[str, Any]:
+    return read_measured(model_key(problem.plan)).of(problem.machine)
+
+
+def _is_failing(results: list[Result]) -> bool:
+    """Return whether further candidates would fail like the first ones: nothing of the Plan's own kind can be measured."""
+    if not results or any(one.state == "measured" for one in results):
+        return False
+    return results[0].state == "no steps" or [one.state for one in results[:2]] == ["failed", "failed"]
+
+
+def _typical(folder: TuneFolder) -> float:
+    """Return how long a job takes here."""
+    took = [one.seconds for one in folder.results if one.seconds]
+    return median(took) if took else LEAST_TIME
+
+
+def chosen(problem: Problem, results: list[Result]) -> Result | None:
+    """Return the result to take: the fastest; the Plan as it is where that is as fast; with `only`, the largest micro-batch that fits."""
+    ran = [one for one in results if one.state == "measured" and one.rate]
+    if problem.only:
+        return max(ran, key=lambda one: problem.setup(one.patch).micro_batch, default=None)
+    best = best_of(results)
+    own = next((one for one in ran if not one.patch), None)
+    if best is None or own is None or best is own:
+        return best
+    noise = max(SAME, (best.spread or 0.0) + (own.spread or 0.0))
+    return own if (best.rate or 0.0) < (own.rate or 0.0) * (1 + min(noise, 0.1)) else best
+
+
+def jobs_of(folder: TuneFolder) -> list[JobFolder]:
+    """Return the jobs of a tune that were started."""
+    return [folder.job(one) for one in folder.results if one.job]

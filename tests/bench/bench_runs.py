@@ -1,0 +1,53 @@
+"""What a table of 2,000 ended runs costs, beside reading their records: the first time, and each time after. `python tests/bench/bench_runs.py`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from dstui.jobs.store.index import runs
+from dstui.runs.columns import USUAL, column
+from dstui.runs.find import find_runs
+from dstui.runs.kept import Kept
+from dstui.runs.run import link
+from dstui.runs.table import cells, lines, ordered
+from tests.jobs.made import made
+
+COUNT = 2000
+LIMIT = 4.0
+"""The table, as a multiple of reading the records alone."""
+
+
+def listed() -> int:
+    """Make the whole table; how many runs it has."""
+    kept = Kept()
+    found = find_runs(kept)
+    link(found)
+    columns = [column(name) for name in USUAL]
+    made_of = lines(cells(ordered(found, column("loss")), columns), columns, 120)
+    kept.save()
+    return len(made_of) - 1
+
+
+def test_2000_runs_are_listed_in_about_a_second() -> None:
+    log = {rank: "".join(f"step {n}/100 loss {n} 1234 tokens/s\n" for n in range(100)) for rank in (0, 1)}
+    with tempfile.TemporaryDirectory() as place:
+        os.environ |= {"XDG_CACHE_HOME": f"{place}/cache", "XDG_STATE_HOME": f"{place}/state"}
+        os.chdir(place)
+        for number in range(COUNT):
+            made(Path(place) / "dstui_runs" / f"tiny-{number:04}", logs=log)
+        took = []
+        for work in (runs, listed, listed):
+            start = time.perf_counter()
+            work()
+            took.append(time.perf_counter() - start)
+        records, first, again = took
+        os.chdir("/")
+    print(f"{COUNT} runs: records {records:.2f} s, the table {first:.2f} s the first time, {again:.2f} s again ({again / records:.1f}x)")
+    assert again < LIMIT * records
+
+
+if __name__ == "__main__":
+    test_2000_runs_are_listed_in_about_a_second()

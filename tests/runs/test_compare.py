@@ -1,0 +1,46 @@
+"""Runs beside each other: only what differs of their Plans, what each metric came to, and who is the best."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.jobs.made import dstui, made
+from tests.runs.test_table import at, log, plan
+
+
+def test_what_differs_and_which_is_the_best(tmp_path: Path) -> None:
+    runs = tmp_path / "dstui_runs"
+    made(runs / "run-a", plan(), log(3.0, 1.0, 2.5), **at(1))
+    made(runs / "run-b", plan(stage=3), log(3.0, 2.0, 1.5), **at(2))
+    code, out, err = dstui("runs", "--compare", "run-a", "run-b", "--json", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    rows = {row["name"]: (row["values"], row["best"]) for row in found["rows"]}
+    assert found["runs"] == ["a", "b"]
+    assert [row["name"] for row in found["rows"] if row["section"] == "plan"] == ["zero_optimization.stage"]
+    assert rows["zero_optimization.stage"] == ([2, 3], None)
+    assert rows["loss"] == ([2.5, 1.5], 1) and rows["loss, best"] == ([1.0, 1.5], 0)
+    assert rows["tokens/s, median"] == ([2000, 2000], None) and rows["took"] == ([30.0, 30.0], None)
+    out = dstui("runs", "--compare", "run-a", "run-b", "--markdown", cwd=tmp_path)[1]
+    assert out.startswith("|  | a | b |\n| --- | --- | --- |\n") and "| loss, best | **1 at 2** | 1.5 at 3 |" in out
+    assert "★ 1.5" in dstui("runs", "--compare", "run-a", "run-b", cwd=tmp_path)[1]
+
+
+def test_of_arguments_only_what_differs_is_shown(tmp_path: Path) -> None:
+    runs = tmp_path / "dstui_runs"
+    for name, steps in (("a", 40), ("b", 100)):
+        made(runs / name, plan().replace("args: [", f'args: [--seed, "1", --steps, "{steps}", '), log(1.0))
+    out = dstui("runs", "--compare", "a", "b", cwd=tmp_path)[1]
+    line = next(line for line in out.splitlines() if line.startswith("job.args"))
+    assert line.split() == ["job.args", "--steps", "40", "--steps", "100"]
+
+
+def test_numbers_that_are_none_and_runs_that_are_not_there(tmp_path: Path) -> None:
+    runs = tmp_path / "dstui_runs"
+    made(runs / "a", plan(), {0: "step 1 loss nan\n"})
+    made(runs / "b", "no: [plan", {0: ""})
+    code, out, err = dstui("runs", "--compare", "a", "b", "--json", cwd=tmp_path)
+    assert (code, err) == (0, "") and "NaN" not in out and json.loads(out)["version"] == 1
+    assert dstui("runs", "--compare", "a", "zzz", cwd=tmp_path)[0] == 1
+    assert dstui("runs", "--compare", "a", "a", cwd=tmp_path)[0] == 2

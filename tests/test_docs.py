@@ -1,0 +1,136 @@
+"""The README and the pages of docs/: every dstui command in them parses, those that cost little are run on the page's own files, and links lead somewhere.
+
+A block with a title (```yaml title="plan.yaml") is a file; the commands of a page run in a folder that holds all of them, in their order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from dstui.base.arguments import Parser
+from dstui.cli import TAKE_A_COMMAND
+from dstui.commands import COMMANDS, session_parser
+from dstui.plan import load
+from tests.command import dstui
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "decisions" not in path.parts)]
+FENCED = re.compile(r'^( *)```(\w*)(?: title="([^"]+)")?\n(.*?)^\1```', re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!`)`((?:[\w./]*/)?dstui(?: [^`]*)?)`(?!`)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CHEAP = ("check", "render", "forecast", "import", "docs", "schema", "completion", "explain", "new", "site")
+
+
+def shell_lines(text: str) -> list[str]:
+    """The lines of the page's shell blocks, without comments; what a backslash joins is one."""
+    blocks = [block for _, language, _, block in FENCED.findall(text) if language == "sh"]
+    return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+
+
+def commands_of(line: str) -> list[list[str]]:
+    """The words of each dstui command in a line of shell."""
+    found: list[list[str]] = []
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>")
+    lexer.whitespace_split, lexer.commenters = True, "#"
+    words: list[str] = []
+    for word in [*lexer, ";"]:
+        if set(word) <= set(";&|<>"):
+            start = next((place for place, each in enumerate(words) if Path(each).name == "dstui"), None)
+            if start is not None and all("=" in each or each in ("exec", "srun", "sudo") for each in words[:start]):
+                found.append(words[start + 1 :])
+            words = []
+        else:
+            words.append(word)
+    return found
+
+
+def all_commands() -> list[tuple[str, str, list[str]]]:
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        inline = [code.replace("\\|", "/").replace("\n", " ") for code in INLINE.findall(FENCED.sub("", text))]
+        named = [code for code in inline if len(code.split()) > 2 or "." in code or code == "dstui"]  # `dstui check` names a command
+        for line in [*shell_lines(text), *named]:
+            found += [(str(page.relative_to(ROOT)), line, words) for words in commands_of(line)]
+    return found
+
+
+def test_every_command_in_the_documentation_parses(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong, seen = [], set()
+    for page, line, words in all_commands():
+        name = words[0] if words and words[0] in COMMANDS else ""
+        seen.add(name)
+        try:
+            parse(name, words[1:] if name else words)
+        except SystemExit as end:
+            if end.code:
+                wrong.append(f"{page}: {line}: {capsys.readouterr().err.strip().splitlines()[-1]}")
+    assert wrong == []
+    assert len(seen) > 15, "nearly every command is shown somewhere; the reference page has all"
+
+
+def parse(name: str, words: list[str]) -> None:
+    if not name:
+        session_parser().parse_args(words[: words.index("--")] if "--" in words else words)
+        return
+    parser = Parser(prog=f"dstui {name}")
+    import_module(f"dstui.commands.{name}").add_arguments(parser)
+    parser.parse_args(words[: words.index("--")] if "--" in words and name in TAKE_A_COMMAND else words)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if FENCED.search(page.read_text())], ids=lambda page: page.stem)
+def test_what_a_page_shows_works_as_written(page: Path, tmp_path: Path) -> None:
+    text, ran = page.read_text(), 0
+    shutil.copy(ROOT / "screenshots/dgx_h100.json", tmp_path / "node.json")  # what `dstui machine --save node.json` gives there
+    for _, language, name, block in FENCED.findall(text):
+        if name:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(block)
+        elif language == "yaml" and block.startswith("version: 1"):
+            load(block)
+    commands = [(line, words) for line in shell_lines(text) for words in commands_of(line)]
+    for line, words in (each for each in commands if set(CHEAP) & set(each[1][:1]) or "--dry-run" in each[1]):
+        ran += 1
+        done = dstui(*words, cwd=tmp_path, env={"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)})
+        status = int(ends[1]) if (ends := re.search("# ends with ([0-9])", line)) else 0
+        assert done.returncode == status, f"{page.name}: dstui {shlex.join(words)}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
+    if page.parent.name == "howto" and 'title="plan.yaml"' in text:
+        assert ran, "a page with a Plan shows a command that works on it"
+
+
+def test_every_link_leads_somewhere() -> None:
+    broken = []
+    for page in PAGES:
+        for target in LINK.findall(FENCED.sub("", page.read_text())):
+            path, _, anchor = target.partition("#")
+            if "://" in target or path.startswith("reference/") or "/reference/" in path:  # made when the site is built (docs/site)
+                continue
+            there = page if not path else page.parent / path
+            if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    headings = re.findall(r"^#+ (.*)", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed: .ci/run installs it")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "zero_optimization.stage" in (tmp_path / "reference/deepspeed/index.html").read_text()
+    assert "DS001" in (tmp_path / "reference/rules/index.html").read_text()
+    assert "dstui doctor" in (tmp_path / "reference/cli/index.html").read_text()

@@ -1,0 +1,206 @@
+"""`dstui tune`: real short jobs of a script that needs no torch, and what is tried next, as a function of what was measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dstui.facts.model_files import read_models
+from dstui.forecast.model import ModelFacts
+from dstui.jobs.store.folder import JobFolder
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan, load
+from dstui.tune.candidates import Candidate, Problem, next_candidate
+from dstui.tune.outputs import fixed_writes, redirected
+from dstui.tune.record import Result, TuneFolder, key_of, unfinished
+from dstui.tune.session import chosen
+from tests.jobs.lab import of_job
+from tests.jobs.made import dstui
+
+SCRIPT = """\
+import json, os, sys, time
+micro = json.load(open(os.environ["DSTUI_DS_CONFIG"]))["train_micro_batch_size_per_gpu"]
+out = sys.argv[sys.argv.index("--output_dir") + 1]
+os.makedirs(out)
+open(out + "/weights", "w").write("x")
+if micro > 4:
+    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB")
+for step in range(1, 100_000):
+    time.sleep(0.02)
+    print(f"step {step}/100000 loss 1.0 step_time {0.1 / micro} s", flush=True)
+"""
+PLAN = """\
+version: 1
+name: mine
+job: {script: train.py, args: [--output_dir, weights], optimizer: script}
+cluster: {hosts: {localhost: 1}}
+deepspeed:
+  train_micro_batch_size_per_gpu: 1   # as much as fits
+  gradient_accumulation_steps: 8
+  zero_optimization: {stage: 2}
+"""
+
+
+def plan_in(folder: Path, text: str = PLAN, script: str = SCRIPT) -> Path:
+    """The Plan and its script in a folder, the path of the Plan."""
+    (folder / "train.py").write_text(script)
+    (folder / "plan.yaml").write_text(text)
+    return folder / "plan.yaml"
+
+
+@pytest.mark.launcher
+def test_a_micro_batch_that_fits_is_found_by_real_jobs_and_nothing_of_the_users_is_touched(tmp_path: Path) -> None:
+    text = PLAN.replace("gpu: 1 ", "gpu: 8 ").replace("steps: 8", "steps: 1")
+    plan = plan_in(tmp_path, text)
+    status, out, said = dstui("tune", plan, "--only", "micro-batch", "--steps", 3, "--json", "-o", "best.yaml", cwd=tmp_path)
+    assert status == 0, said
+    found = json.loads(out)
+    assert [one["state"] for one in found["candidates"]] == ["out of memory", "measured"]
+    assert plan.read_text() == text and not (tmp_path / "weights").exists()
+    assert (tmp_path / "best.yaml").read_text() == text.replace("gpu: 8 ", "gpu: 4 ").replace("steps: 1", "steps: 2")
+    jobs = [JobFolder(Path(found["folder"]) / one["job"]) for one in found["candidates"]]
+    assert all(job.has_ended and not of_job(job) for job in jobs) and not list(Path(found["folder"]).glob("*-output"))
+    assert found["chosen"] == 1 and found["candidates"][1]["memory_bytes"] and found["candidates"][1]["samples_per_second"] > 10
+
+
+@pytest.mark.launcher
+def test_a_script_that_never_ends_and_shows_no_step_is_stopped_with_a_sentence(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path, script="import time\nwhile True: time.sleep(1)\n")
+    status, out, said = dstui("tune", plan, "--budget", "1s", cwd=tmp_path)
+    assert status == 1 and "no step was seen in" in out and "run.metrics" in out, (out, said)
+    (job,) = (tmp_path / "dstui_runs").glob("*/trial-1")
+    assert JobFolder(job).has_ended and not of_job(JobFolder(job))
+
+
+@pytest.mark.parametrize(
+    ("words", "script", "sentence"),
+    [
+        ((), "import torch\ntorch.save({}, 'model.pt')\n", "line 2: save writes to 'model.pt'"),
+        ((), "out = 'ckpt'\nengine.save_checkpoint(out)\n", "line 2: save_checkpoint writes to 'ckpt'"),
+        (("--budget", "0"), "", "is no time from a second to a week"),
+        (("--steps", "1"), "", "is no whole number from 3"),
+        (("--set", "deepspeed={}"), "", "deepspeed"),
+        (("-o", "plan.yaml"), "", "plan.yaml"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused_with_a_sentence_and_nothing_starts(
+    tmp_path: Path, words: tuple[str, ...], script: str, sentence: str
+) -> None:
+    status, _, said = dstui("tune", plan_in(tmp_path, script=script), *words, cwd=tmp_path)
+    assert status == 2 and sentence in said and not (tmp_path / "dstui_runs").exists(), said
+
+
+def planned(text: str = PLAN) -> Problem:
+    plan = load(text, "plan.yaml", "/nowhere")
+    facts = read_models(plan)
+    assert isinstance(facts, ModelFacts)
+    return Problem(plan=plan, facts=facts, machine=Machine.unprobed())
+
+
+def measured(problem: Problem, rate_of: dict[str, float]) -> list[tuple[Candidate, Result]]:
+    """All that is tried where the candidates have these rates, by parts of their labels; 0 is out of memory."""
+    tried: list[tuple[Candidate, Result]] = []
+    while (made := next_candidate(problem, [result for _, result in tried])) is not None:
+        rate = next((rate for part, rate in rate_of.items() if part in made.label), 1.0)
+        state = "measured" if rate else "out of memory"
+        tried.append((made, Result(label=made.label, patch=made.patch, job=f"trial-{len(tried) + 1}", state=state, rate=rate or None)))
+    return tried
+
+
+def test_neighbours_are_climbed_to_the_best_and_each_is_tried_once() -> None:
+    tried = measured(
+        planned(), {"ZeRO-1, micro-batch 4": 9, "ZeRO-1, micro-batch 2": 7, "ZeRO-1": 5, "micro-batch 4": 6, "micro-batch 2": 3}
+    )
+    assert len({made.key for made, _ in tried}) == len(tried) <= 12
+    best = chosen(planned(), [result for _, result in tried])
+    assert best is not None and "ZeRO-1, micro-batch 4 x 2" in best.label
+    assert all(made.setup.samples == 8 for made, _ in tried), "training stays the same"
+
+
+def test_where_the_plan_does_not_fit_only_what_needs_less_is_tried() -> None:
+    tried = measured(planned(PLAN.replace("gpu: 1 ", "gpu: 4 ")), {"": 0})
+    wanted = [(2, "none", "none", 4), (3, "none", "none", 4), (3, "cpu", "none", 4), (3, "cpu", "cpu", 4), (3, "cpu", "cpu", 2)]
+    found = [(s.stage, s.optimizer_offload, s.param_offload, s.micro_batch) for s in (made.setup for made, _ in tried)]
+    assert found == [*wanted, (3, "cpu", "cpu", 1)]
+
+
+def test_the_largest_micro_batch_is_found_in_five_runs_at_most() -> None:
+    problem = replace(planned(), only="micro-batch")
+    for most in (1, 2, 4, 8, 16, 64):  # beyond 8 there is no forecast here that would tell where to look, so within a factor of two
+        tried = measured(problem, {f"micro-batch {2**n} ": 0 for n in range(12) if 2**n > most})
+        best = chosen(problem, [result for _, result in tried])
+        assert best is not None and len(tried) <= 5
+        found = problem.setup(best.patch).micro_batch
+        assert found == most or (most > 8 and found >= most // 2), (most, [made.label for made, _ in tried])
+
+
+def test_a_plan_whose_script_is_gone_starts_nothing(tmp_path: Path) -> None:
+    status, _, said = dstui("tune", plan_in(tmp_path), "--set", "job.script=gone.py", "--writes-ok", cwd=tmp_path)
+    assert status == 1 and "job.script: there is no file" in said and not (tmp_path / "dstui_runs").exists()
+
+
+def test_the_trainers_micro_batch_is_changed_in_its_arguments() -> None:
+    args = "args: [--deepspeed, '{ds_config}', --per_device_train_batch_size=4, --gradient_accumulation_steps, '2'], integration: trainer"
+    text = PLAN.replace("args: [--output_dir, weights]", args).replace("gpu: 1 ", "gpu: auto ").replace("steps: 8", "steps: auto")
+    problem = planned(text.replace("optimizer: script", "scheduler: script"))
+    changed = [problem.plan.patch(made.patch).job.args[2:] for made, _ in measured(problem, {}) if made.setup.micro_batch == 8]
+    assert changed and changed[0] == ("--per_device_train_batch_size=8", "--gradient_accumulation_steps", "1")
+
+
+def test_a_plan_that_is_as_fast_as_the_best_stays() -> None:
+    own, other = (
+        Result(label="own", state="measured", rate=100.0),
+        Result(label="other", patch=({"op": "add", "path": "/x"},), state="measured"),
+    )
+    assert chosen(planned(), [own, replace(other, rate=101.0)]) is own
+    assert chosen(planned(), [own, faster := replace(other, rate=120.0)]) is faster
+    assert chosen(planned(), [replace(own, rate=None, state="failed")]) is None
+
+
+def with_args(*args: str) -> Plan:
+    return load(PLAN, "plan.yaml", "/nowhere").set("job.args", list(args))
+
+
+def test_output_folders_are_redirected_wherever_the_arguments_name_them() -> None:
+    words, done = redirected(with_args("--lr", "1", "--output_dir=a/b", "--save-dir", "ckpt", "--save", "--data", "d"), Path("/t"))
+    assert words == ["--lr", "1", "--output_dir=/t/output_dir/b", "--save-dir", "/t/save_dir/ckpt", "--save", "--data", "d"]
+    assert done == ["--output_dir", "--save-dir"]
+    words, done = redirected(with_args("--lr", "1"), Path("/t"), ("--output_dir", "--lr"))
+    assert words == ["--lr", "1", "--output_dir", "/t/output_dir/output"] and done == ["--output_dir"]
+
+
+@pytest.mark.parametrize(
+    ("script", "redirection", "found"),
+    [
+        ("engine.save_checkpoint(args.output_dir)", ["--output_dir"], False),
+        ("engine.save_checkpoint(args.output_dir)", [], True),
+        ("engine.save_checkpoint('fixed')", ["--output_dir"], True),
+        ("TrainingArguments(output_dir='out', save_strategy='no')", [], False),
+        ("TrainingArguments(output_dir='out')", [], True),
+        ("print('nothing is written')", [], False),
+        ("this is no Python", [], True),
+    ],
+)
+def test_where_a_script_writes_is_found_in_its_text(tmp_path: Path, script: str, redirection: list[str], found: bool) -> None:
+    (tmp_path / "train.py").write_text(script)
+    assert bool(fixed_writes(load(PLAN, "plan.yaml", str(tmp_path)), redirection)) is found
+
+
+def test_a_record_that_came_with_a_repository_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    problem = planned()
+    key = key_of(problem.plan, problem.machine, 8, "")
+    path = tmp_path / "dstui_runs/mine-tune-1"
+    path.mkdir(parents=True)
+    folder = TuneFolder(path, key)
+    folder.keep(Result(label="planted", job="trial-1", state="measured", rate=1e9, patch=({"op": "replace", "path": "/job/script"},)))
+    found = unfinished(key)
+    assert found is not None and found.results == []
+    folder.write(finished=True)
+    assert unfinished(key) is None
+    for text in ("", "[]", '{"version": 1, "key": 3}', '{"version": 1, "results": [{"job": "../../x"}]}'):
+        (path / "tune.json").write_text(text)
+        assert unfinished(key) is None
