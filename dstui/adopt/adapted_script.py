@@ -6,7 +6,8 @@ Pure, and careful: what has no clear place is left as it is and said with its li
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dstui.adopt.loop_parts import (
@@ -20,6 +21,7 @@ from dstui.adopt.loop_parts import (
 )
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
+ACCUMULATION = "gradient_accumulation_steps"
 UNTESTED = "zero_allow_untested_optimizer"
 TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
 
@@ -30,8 +32,8 @@ class Adapted:
 
     text: str
     notes: tuple[tuple[int, str], ...]
-    needs: tuple[str, ...] = ()
-    """Keys of the configuration that have to be true for it."""
+    needs: Mapping[str, bool | int] = field(default_factory=dict)
+    """What the configuration has to say for it."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ class _Edits:
     changes: list[tuple[int, int, bytes]] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)
     notes: list[tuple[int, str]] = field(default_factory=list)
-    needs: list[str] = field(default_factory=list)
+    needs: dict[str, bool | int] = field(default_factory=dict)
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None and node.end_col_offset is not None
@@ -106,7 +108,7 @@ def adapted(text: str) -> Adapted:
     _keep_blocks(parts, edits)
     changed = edits.done()
     compile(changed, "script", "exec", dont_inherit=True)
-    return Adapted(changed.replace("\n", newline), tuple(sorted(set(edits.notes))), tuple(edits.needs))
+    return Adapted(changed.replace("\n", newline), tuple(sorted(set(edits.notes))), edits.needs)
 
 
 def _head(parts: LoopParts, edits: _Edits) -> None:
@@ -131,7 +133,7 @@ def _initialize(parts: LoopParts, edits: _Edits) -> None:
     kind = parts.optimizer_class
     if kind not in TESTED:
         message = f"DeepSpeed knows no {kind} for ZeRO: the configuration needs {UNTESTED}: true"
-        edits.needs.append(UNTESTED)
+        edits.needs[UNTESTED] = True
         edits.notes.append((parts.optimizer_statement.lineno, message))
 
 
@@ -163,7 +165,9 @@ def _steps(parts: LoopParts, edits: _Edits) -> None:
         edits.before(guard, f"{line}  # steps once per gradient_accumulation_steps")
         edits.remove(statement)
         every = parts.every(guard)
-        message = f"the script accumulates: deepspeed.gradient_accumulation_steps must be {every}"
+        message = f"the script accumulates: deepspeed.{ACCUMULATION} must be {every}"
+        if known := re.fullmatch(r"(?:.*\()?(\d{1,4})\)?", every):
+            edits.needs[ACCUMULATION] = int(known[1])
         edits.notes.append((guard.lineno, message))
     for statement in parts.scaler_statements:
         edits.remove(statement)

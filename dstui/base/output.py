@@ -68,6 +68,15 @@ def coloured() -> bool:
     return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def draws_unicode() -> bool:
+    """Return whether standard output takes more than ASCII."""
+    try:
+        "⠉│✖".encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
 def width() -> int | None:
     """Return the cells of a line of standard output where it is a terminal; None where a line may be as long as it is."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None

@@ -22,6 +22,7 @@ COMMANDS = {
     "machine": "what this machine has: GPUs, links, host, software",
     "doctor": "whether this machine, and every host of a Plan, is ready; which host of a fleet is unlike the others",
     "runs": "the jobs that were started, also after the terminal is gone",
+    "plot": "what runs measured over their steps, as curves of text or as a picture",
     "attach": "look at a job again, in the TUI",
     "logs": "what the ranks of a job printed",
     "diagnose": "why a run failed, from its logs, whoever started it",

@@ -21,6 +21,6 @@ def plan_of(name: str, sets: Sequence[str] = (), *, site: bool = True) -> Plan:
     `site`: with what the site file says.
     """
     opened = open_document(name, sets, site=site)
-    for note in (*opened.notes, *(problem.message for problem in opened.plan.beneath.problems)):
+    for note in (*opened.notes, *opened.plan.beneath.problems):
         say(note)
     return opened.plan

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dstui.base.files import FileProblem, reason, write_atomic
@@ -37,9 +39,15 @@ NAMES = {
     "command": "launch.sh",
     "sbatch": "job.sbatch",
     "k8s": "job.yaml",
+    "k8s-v1": "job.yaml",
     "code": "script_lines.py",
 }
-ALONE = {"accelerate": accelerate_artifact, "sbatch": slurm_artifact, "k8s": kubernetes_artifact}
+ALONE: Mapping[str, Callable[[Target], Artifact]] = {
+    "accelerate": accelerate_artifact,
+    "sbatch": slurm_artifact,
+    "k8s": kubernetes_artifact,
+    "k8s-v1": partial(kubernetes_artifact, v1=True),
+}
 """What is made only where it is asked for, or does not need the rest."""
 
 

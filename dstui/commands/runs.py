@@ -77,7 +77,12 @@ def _changes_json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | 
 
 
 def _json(folder: JobFolder, status: JobStatus) -> dict[str, Any]:
-    observed = {"foreign": status.foreign or None, "unheard": status.unheard, "orphaned": status.orphaned or None}
+    observed = {
+        "waits": status.waits or None,
+        "foreign": status.foreign or None,
+        "unheard": status.unheard,
+        "orphaned": status.orphaned or None,
+    }
     return {**status.as_json(), **{name: fact for name, fact in observed.items() if fact is not None}, "folder": str(folder.path)}
 
 
@@ -99,6 +104,7 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
             if (unsure := unconfirmed(status))
             else ()
         ),
+        *([f"(SLURM job {status.slurm_job}: {status.waits})"] if status.waits else ()),
         *([f"({status.foreign})"] if status.foreign else ()),
         *([f"({cut})"] if (cut := _cut_off(status)) else ()),
         *([f"({silent})"] if (silent := no_sign_of_life(folder, status)) else ()),

@@ -27,6 +27,8 @@ WHAT = re.compile(r"^\s*what\(\):\s*")
 DETAIL = re.compile(rf"{WHAT.pattern}|- ds \S+=.* vs hf ")
 """Lines below the one that shows a cause that each say more about it."""
 LAST_STARTED = re.compile(r"--local[-_]rank=(\d+)'.* exits with return code")
+BATCH = re.compile(r"world_size (\d{1,9}) != (\d{1,9}) \* (\d{1,9}) \* (\d{1,9})")
+"""train_batch_size, micro-batch, accumulation and ranks in DeepSpeed's assertion."""
 UNKNOWN = "Nothing in the logs says why"
 NO_END = "Nothing in this text says how it ended"
 
@@ -150,6 +152,8 @@ def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
         notes.append("CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way.")
     if verdict.signature is BY_ID["OOM-GPU"] and len(context.ranks) > 1:
         notes.append(_who_ran_out({hit.rank for hit in verdict.hits}, len(context.ranks)))
+    if verdict.signature is BY_ID["BATCH-ASSERT"] and (counted := _who_counted([hit.text for hit in verdict.hits])):
+        notes.append(counted)
     missing = context.silent() if verdict.signature is not None and verdict.signature.role == "symptom" else []
     if 0 < len(missing) < max(len(context.ranks), 2):
         listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
@@ -167,6 +171,24 @@ def _who_ran_out(ranks: set[int | None], world: int) -> str:
     if None not in ranks and len(ranks) == 1:
         return "Only one rank ran out: look for another process on its GPU, or for a longer batch."
     return "Every rank ran out: the run is too large for these GPUs." if len(ranks) == world else "Several ranks ran out."
+
+
+def _who_counted(lines: Sequence[str]) -> str:
+    """Return what the numbers of a batch that does not fit tell of the numbers of ranks; empty where they tell nothing."""
+    numbers = next((tuple(map(int, found.groups())) for line in lines if (found := BATCH.search(line))), None)
+    if numbers is None or not (each := numbers[1] * numbers[2]) or numbers[0] % each:
+        return ""
+    total, world = numbers[0] // each, numbers[3]
+    if total == world:
+        return ""
+    if world == 1:
+        return f"The batch size is one for {total} ranks, and DeepSpeed counts 1: no launcher started it, or WORLD_SIZE was lost."
+    if total == 1:
+        return (
+            f"Whoever filled in train_batch_size (accelerate, the Trainer) counted 1 process, and DeepSpeed counts {world}: start it by "
+            "`accelerate launch` or the deepspeed launcher alone, and make the Accelerator or TrainingArguments after torch.distributed."
+        )
+    return f"The batch size is one for {total} ranks, and DeepSpeed counts {world}."
 
 
 def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:

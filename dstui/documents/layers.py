@@ -28,24 +28,20 @@ def load_layered(text: str, source: str, base: str, *, site: bool = True) -> Pla
 
 def beneath_document(document: Document, source: str, base: str, *, site: bool = True) -> Beneath:
     """Return what lies beneath a Plan. Raises PlanError where a file that it extends cannot be used."""
-    layers, problems = list[Layer](), list[Finding]()
+    layers, problems = list[Layer](), list[str]()
     below = Beneath()
     if site:
         installed = installed_site()
         if installed.problem:
-            problems.append(_unused("the site file is not used", installed.problem))
+            problems.append(f"the site file is not used: {installed.problem}")
         if installed.site is not None:
             below = installed.site.beneath
     layers += _extended(document, source, base)
     try:
         layers += _settings()
     except (FileProblem, PlanError) as error:
-        problems.append(_unused("your settings are not used", str(error)))
+        problems.append(f"your settings are not used: {error}")
     return Beneath((*below.layers, *layers), below.locks, tuple(problems), below.contact)
-
-
-def _unused(what: str, why: str) -> Finding:
-    return Finding("PL082", "warning", "", f"{what}: {why}")
 
 
 def _extended(document: Document, source: str, base: str) -> list[Layer]:

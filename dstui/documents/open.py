@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -269,8 +269,8 @@ class ChangedScript:
     diff: str
     notes: tuple[str, ...]
     """What stays to be done by hand, each with its line."""
-    needs: tuple[str, ...] = ()
-    """Keys of the configuration that have to be true for it."""
+    needs: Mapping[str, bool | int] = field(default_factory=dict)
+    """What the configuration has to say for it."""
 
 
 def changed_script(plan: Plan) -> ChangedScript | None:

@@ -20,7 +20,6 @@ from dstui.forecast.patch import patch_of
 from dstui.forecast.plan_search import batches_of, space_of
 from dstui.forecast.recommend import way_of, ways_out
 from dstui.forecast.setup import Setup
-from dstui.forecast.speed import BOUND
 from dstui.forecast.states import states
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
@@ -78,7 +77,8 @@ def _unbound(plan: Plan, found: Forecast) -> Iterator[Finding]:
     if isinstance(plan.data.get("cluster"), Mapping):
         fix = Fix(fix.text, ({"op": "add", "path": "/cluster/cpu_binding", "value": value},))
     message = "the optimizer runs on CPU cores that are not bound to the ranks (--bind_cores_to_rank)"
-    why = f"ranks that share cores slow each other down: bound, its step is about {BOUND:g} times as fast (it needs numactl on each host)"
+    measured = "2.4 s instead of 3.1 s a step for a model of 3B on 2 A100, in DeepSpeed's pull request 7474"
+    why = f"ranks that share cores slow each other down: bound, it took {measured} (it needs numactl on each host)"
     path = next((p for p in (f"{ZERO_PATH}.offload_optimizer", ZERO_PATH) if plan.get(p) is not None), "deepspeed")
     yield Finding("FC005", "info", path, message, why, line=plan.line_of(path), fix=fix)
 

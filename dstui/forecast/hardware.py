@@ -1,7 +1,7 @@
 """Named hardware: the catalogue of GPUs, and a Machine made of names (`--gpu 8xH100-80 --nodes 4 --link ib-400`).
 
-`data/gpus.json` holds one entry per GPU with its source. A GPU of a probed Machine is found by the name that NVML tells, a typed one
-by its short name.
+`data/gpus.json` holds one entry per GPU, where each figure was found, and which figures no page was found for. A GPU of a probed Machine
+is found by the name that NVML tells, a typed one by its short name.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class Chip(NamedTuple):
     """Generation."""
     generation: str
     source: str
+    """Where the figures were found, each by name."""
+    unverified: str
+    """Figures that were found nowhere, by name."""
 
 
 @cache
@@ -114,6 +117,8 @@ def named_machine(gpus: str, nodes: int = 1, link: str | None = None, ram: int |
     island = Island(gpus=every, kind="NVSwitch", cliques=(every,), bandwidth=int(chip.nvlink / 1e6))
     source = f"{count} x {chip.name} a node"
     source += f", {network.adapters} x {network.gbps:g} Gbit/s between the nodes ({network.kind})" if network else ""
+    if guessed := {"bandwidth", "bf16"} & set(chip.unverified.split(", ")):
+        source += f"; no source was found for its {' and '.join(sorted(guessed))}, which the speed rests on"
     on_node = tuple(replace(one, index=i) for i in every)
     return Machine(source=source, recorded=True, gpus=on_node, islands=(island,) if joined else (), host=_host(network, ram))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +27,7 @@ PLUS_PLUS = {
 def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
     """Return the patch that changes a Plan, read as `was`, to a setup."""
     old = {"deepspeed": plan.data.get("deepspeed") or {}, **({"model": plan.data["model"]} if plan.data.get("model") else {})}
-    new = copy.deepcopy(old)
+    new = {section: dict(given) for section, given in old.items()}  # what lies deeper is replaced, never changed in place
     _zero(new["deepspeed"], setup, was)
     _optimizer(new["deepspeed"], setup)
     if (setup.micro_batch, setup.accumulation) != (was.micro_batch, was.accumulation):
@@ -93,6 +92,8 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -
     found: list[Operation] = [{"op": "remove", "path": path + pointer_of(key)} for key in old if key not in new]
     for key, value in new.items():
         at = path + pointer_of(key)
+        if key in old and old[key] is value:
+            continue
         if key not in old:
             found.append({"op": "add", "path": at, "value": value})
         elif isinstance(old[key], Mapping) and isinstance(value, Mapping):

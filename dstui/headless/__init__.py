@@ -25,10 +25,10 @@ from dstui.documents.plan_files import read_pool
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
-from dstui.plan.holes import describe_open_holes, fill_holes, find_holes, unescape_holes
+from dstui.plan.holes import describe_open_holes, fill_holes, unescape_holes
 from dstui.render.artifacts import artifacts, ds_configs
 from dstui.render.config_files import PLACEHOLDER, config_name, with_paths
-from dstui.render.launch import RenderError
+from dstui.render.launch import RenderError, open_holes, submits
 from dstui.render.target import Target
 from dstui.surroundings import gather
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
         return _show(target)
-    if still_open := find_holes(plan):
+    if still_open := open_holes(plan):
         return refuse(describe_open_holes(still_open))
     if plan.job.command:
         return _run_command(plan, args)
@@ -140,7 +140,18 @@ def _show(target: Target) -> int:
     return 0
 
 
-def _not_ready(target: Target) -> bool:
+def _not_shared(target: Target, run_dir: Path | None) -> bool:
+    """Return whether the nodes of a cluster cannot see a folder of the job; says which."""
+    from dstui.jobs.control.submit import not_shared
+
+    folders = (run_dir or Path.cwd(), Path(target.launch.workdir))
+    found = dict.fromkeys(filter(None, map(not_shared, folders)))
+    for problem in found:
+        remark(problem)
+    return bool(found)
+
+
+def _not_ready(target: Target, run_dir: Path | None) -> bool:
     """Return whether a host is not ready for this job; says what is wrong, and what to do.
 
     Nothing is looked at for a job of this machine.
@@ -149,6 +160,8 @@ def _not_ready(target: Target) -> bool:
     from dstui.jobs.control.start import check as check_launcher
 
     try:
+        if submits(target.plan):
+            return _not_shared(target, run_dir)
         if target.launch.only_here:
             return False
         check_launcher(target.launch)
@@ -167,7 +180,7 @@ def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -
 
     run_dir = Path(args.run_dir) if args.run_dir else None
     with signals() as asked:
-        if not args.no_preflight and _not_ready(target):
+        if not args.no_preflight and _not_ready(target, run_dir):
             return refuse("nothing was started: the hosts are not ready (--no-preflight starts all the same)")
         if number := asked():
             return 128 + number

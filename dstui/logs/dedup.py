@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
+from dstui.logs.line_shapes import shapes_of
+
 WINDOW = 5.0
 """Seconds after a row in which further ranks may say the same. What is not known to be later may."""
 SHARES = 16
@@ -38,8 +40,11 @@ class Batch(NamedTuple):
 class DedupRows:
     """Rows of lines: the line itself (the first rank's), its log, the logs that hold it too (a bit each), when it came (epoch, s)."""
 
-    def __init__(self, *, dedup: bool) -> None:
-        self.dedup = dedup
+    def __init__(self, *, dedup: bool, shape: bool = False) -> None:
+        """`shape`: lines that differ only in numbers are one row too (line_shapes.py), within a step."""
+        self.dedup, self.shape = dedup, dedup and shape
+        self.members: list[dict[int, bytes]] = []
+        """Of each row by shape, the line that each log has there."""
         self.raw: list[bytes] = []
         self.log: list[int] = []
         self.log_mask: list[int] = []
@@ -56,7 +61,7 @@ class DedupRows:
         """Add the lines that came since the last poll, read at `time` (seconds since the epoch)."""
         self.lines += sum(len(lines) for _, _, lines in batches)
         if self.dedup:
-            sources = _sources(batches, self._last)
+            sources = _sources_by_shape(batches, self._last) if self.shape else _sources(batches, self._last)
             _Batch(self, time, sources, self._latest).merge()
             self._last |= {log: source.last for source in sources for log in source.logs}
             return
@@ -65,6 +70,12 @@ class DedupRows:
             self.log += [log] * len(lines)
             self.log_mask += [1 << log] * len(lines)
             self.time += [time] * len(lines)
+
+    def join(self, number: int, source: _Source, at: int) -> None:
+        """Count a line of a source among those of a row."""
+        self.log_mask[number] |= source.log_mask
+        if self.shape:
+            self.members[number][source.logs[0]] = source.lines[at]
 
 
 class _Source:
@@ -130,7 +141,7 @@ class _Batch:
             key = keys[at]
             number = latest.get(key, -1)
             if number > last and not rows.time[number] < since:
-                rows.log_mask[number] |= source.log_mask
+                rows.join(number, source, at)
                 last = number
             elif left[key] == 1:
                 last = self._row(source, at)
@@ -155,7 +166,7 @@ class _Batch:
             number = self._row(first, first.at)
             self.left[key] -= len(sources)
         for source in sources:
-            self.rows.log_mask[number] |= source.log_mask
+            self.rows.join(number, source, source.at)
             source.last = number
             source.at += 1
             source.waits = False
@@ -168,6 +179,8 @@ class _Batch:
         rows.log.append(source.logs[0])
         rows.log_mask.append(source.log_mask)
         rows.time.append(self.time)
+        if rows.shape:
+            rows.members.append({source.logs[0]: source.lines[at]})
         number = self.latest[source.keys[at]] = len(rows.raw) - 1
         return number
 
@@ -181,6 +194,15 @@ def _sources(batches: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
     return [
         _Source([each.log for each in same], same[0].lines, text.split(b"\n"), max(last.get(each.log, -1) for each in same))
         for text, same in texts.items()
+    ]
+
+
+def _sources_by_shape(batches: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
+    """Return a source for each log: what they say may differ in its numbers."""
+    return [
+        _Source([each.log], each.lines, shapes_of(key_of(b"\n".join(each.lines), each.rank)).split(b"\n"), last.get(each.log, -1))
+        for each in batches
+        if each.lines
     ]
 
 

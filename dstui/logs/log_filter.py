@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from dstui.logs.levels import ALL, ERROR, WARNING
 from dstui.logs.line_query import LineQuery
@@ -11,6 +11,8 @@ from dstui.logs.log_folder import LogFolder
 from dstui.logs.log_rows import LogRows
 from dstui.logs.timeline import Timeline
 
+MANY = 4
+"""Ranks from which lines of one shape are one row."""
 LEVELS = {ALL: "", WARNING: "warnings and errors", ERROR: "errors"}
 
 
@@ -22,6 +24,8 @@ class Filter:
     host: str | None = None
     least: int = ALL
     dedup: bool = True
+    shape: bool | None = None
+    """Whether lines that differ only in numbers are one row too; None: where there are many ranks."""
     query: LineQuery = field(default_factory=LineQuery)
     """The filter that was typed, on top of the choices above."""
 
@@ -34,10 +38,22 @@ class Filter:
         return LogRows(
             Timeline(folder, ranks),
             dedup=self.dedup and self.rank is None,
+            shape=self.folds_shapes(hosts),
             least=max(self.least, self.query.least),
             only=self.query.texts,
             cutoff=self.query.since,
         )
+
+    def folds_shapes(self, ranks: Collection[int]) -> bool:
+        """Return whether lines of one shape are one row, in a job of these ranks: never where lines are picked by what they say."""
+        wanted = len(ranks) >= MANY if self.shape is None else self.shape
+        return wanted and self.dedup and self.rank is None and not self.is_narrow
+
+    def next_fold(self, ranks: Collection[int]) -> Filter:
+        """Return the next in the cycle: by shape, what is the same, each line by itself."""
+        if self.folds_shapes(ranks):
+            return replace(self, shape=False)
+        return replace(self, dedup=not self.dedup, shape=not self.dedup)
 
     @property
     def is_narrow(self) -> bool:
@@ -49,9 +65,9 @@ class Filter:
         """The next level in the cycle."""
         return (self.least + 1) % len(LEVELS)
 
-    @property
-    def title(self) -> str:
-        """A description of the filter."""
+    def title(self, *, shapes: bool = False) -> str:
+        """Return a description of the filter. `shapes`: lines are folded by shape."""
+        folded = "folded by shape" if shapes else "folded" if self.dedup and self.rank is None else ""
         whose = f"rank {self.rank}" if self.rank is not None else self.host or "all ranks"
-        how = ("folded" if self.dedup and self.rank is None else "", f"filter {self.query.text}" if self.query.text else "")
+        how = (folded, f"filter {self.query.text}" if self.query.text else "")
         return f"Log: {', '.join(filter(None, (whose, LEVELS[self.least], *how)))}"

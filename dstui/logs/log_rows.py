@@ -21,6 +21,7 @@ from dstui.logs.decode import LONGEST, decode, is_unadorned
 from dstui.logs.dedup import Batch, DedupRows
 from dstui.logs.levels import ALL, Levels
 from dstui.logs.line_query import Texts
+from dstui.logs.line_shapes import ranged
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline
 
@@ -34,6 +35,8 @@ NARROW = 4
 """A block of a log that is filtered by what is typed is so many times smaller: its lines are looked at one by one."""
 MEMORY = 64 << 20
 """Bytes that blocks may take in all: a gigabyte of logs where 64 ranks write a line each second, tens where they write much."""
+BETWEEN = b"  "
+"""Between the lines of a row by shape where they are searched together."""
 BEHIND = 2 << 20
 """Bytes that may wait to be folded; a flood that is faster is shown as it comes, line by line."""
 EAGER = 16
@@ -109,8 +112,8 @@ class LogBlock:
 class BlockRows:
     """The rows of a block, and which of them pass the filter."""
 
-    def __init__(self, *, dedup: bool, least: int, only: Texts | None, cutoff: float = nan) -> None:
-        self.rows = DedupRows(dedup=dedup)
+    def __init__(self, *, dedup: bool, least: int, only: Texts | None, cutoff: float = nan, shape: bool = False) -> None:
+        self.rows = DedupRows(dedup=dedup, shape=shape)
         self.picked: list[int] = []
         self._levels, self._only, self._cutoff = Levels(least), only, cutoff
         self._filtered = 0
@@ -146,11 +149,21 @@ class BlockRows:
 class LogRows:
     """Rows by number: from `first` to before `end`. `least`: the level that a line must have; `only`: what it must hold.
 
-    `cutoff`: the time before which no line is shown, and no log is read; NaN without one.
+    `cutoff`: the time before which no line is shown, and no log is read; NaN without one. `shape`: lines of several ranks that differ only
+    in numbers are one row, too (line_shapes.py).
     """
 
-    def __init__(self, timeline: Timeline, *, dedup: bool = True, least: int = ALL, only: Texts | None = None, cutoff: float = nan) -> None:
-        self.timeline, self.dedup, self.least, self.only, self.cutoff = timeline, dedup, least, only, cutoff
+    def __init__(  # noqa: PLR0913 - all but the first are named
+        self,
+        timeline: Timeline,
+        *,
+        dedup: bool = True,
+        shape: bool = False,
+        least: int = ALL,
+        only: Texts | None = None,
+        cutoff: float = nan,
+    ) -> None:
+        self.timeline, self.dedup, self.shape, self.least, self.only, self.cutoff = timeline, dedup, shape, least, only, cutoff
         self.left_out = False
         """Lines at the beginning have no place in memory."""
         self.wanted = EAGER
@@ -167,7 +180,7 @@ class LogRows:
         self._open: BlockRows | None = None  # its rows, where they are not just its lines
         self._coming: deque[Slice] = deque()
         self._kept: OrderedDict[int, BlockRows] = OrderedDict()
-        self._narrow = only is not None or not isnan(cutoff)
+        self._narrow = only is not None or not isnan(cutoff) or least != ALL
         self._live = ""
         self._last: tuple[LogBlock, bytes] | None = None
 
@@ -332,6 +345,9 @@ class LogRows:
             return LogLine(None, "")  # its log was cut short just now
         rows = shown.rows
         log, raw = rows.log[at], rows.raw[at]
+        if rows.shape and len(rows.members[at]) > 1:
+            text = ranged(tuple(rows.members[at].values()))
+            return LogLine(self._source_rank(log), text, False, rows.time[at], rows.log_mask[at].bit_count())
         return LogLine(
             self._source_rank(log),
             decode(raw),
@@ -352,12 +368,26 @@ class LogRows:
         ranks = (self._source_rank(log) for log in _bits(shown.rows.log_mask[at]))
         return sorted(rank for rank in ranks if rank is not None)
 
+    def members(self, number: int) -> list[LogLine]:
+        """Return the lines that a row by shape stands for, by rank; none where it is one line, or they are the same."""
+        try:
+            shown, at = self._find(number)
+        except IndexError:
+            return []
+        rows = shown.rows
+        if not rows.shape or len(set(rows.members[at].values())) < 2:
+            return []
+        found = [LogLine(self._source_rank(log), decode(raw), False, rows.time[at]) for log, raw in rows.members[at].items()]
+        return sorted(found, key=lambda line: -1 if line.rank is None else line.rank)
+
     def raw(self, block: int) -> bytes:
         """Return the rows of a block as written, one per line, for a search."""
         made = self._blocks[block - self._oldest]
         if self._plain(made):
             return self._text(made)
         shown = self._shown(block)
+        if shown.rows.shape:
+            return b"\n".join([BETWEEN.join(shown.rows.members[n].values()) for n in shown.picked])
         return b"\n".join([shown.rows.raw[n] for n in shown.picked])
 
     def start(self, block: int) -> int:
@@ -420,7 +450,7 @@ class LogRows:
         return shown
 
     def _new_rows(self, block: LogBlock) -> BlockRows:
-        return BlockRows(dedup=block.dedup, least=self.least, only=self.only, cutoff=self.cutoff)
+        return BlockRows(dedup=block.dedup, least=self.least, only=self.only, cutoff=self.cutoff, shape=self.shape)
 
     def _batches(self, parts: list[Part]) -> list[Batch]:
         return [Batch(log, rank, _short(lines)) for log, rank, lines in self.timeline.read(parts)]

@@ -58,6 +58,7 @@ def plan_schema(version: str | None = None) -> dict[str, Any]:
     deepspeed = _deepspeed(known.keys(), f"DeepSpeed's own configuration, release {known.version}.")
     order = {
         "version": {"const": 1, "description": "The version of the Plan's own form."},
+        "extends": {"type": ["string", "null"], "description": "A file with keys of a Plan, which hold where this one is silent."},
         "name": {"type": ["string", "number", "null"], "description": "What the run is called."},
         "job": own["job"],
         "model": {**own["model"], "type": ["object", "null"]},

@@ -182,6 +182,16 @@ ALL = (
         ),
     ),
     Launcher(
+        name="sbatch",
+        says="queued with SLURM, followed by dstui",
+        start="hosts",
+        program="srun",
+        needs=f"slurmd, dstui's interpreter, and a folder of the job that all nodes share; {SAME_PATHS}",
+        carries="all",
+        ctrl_c="cancels the job (scancel)",
+        rank_fails="dstui's supervisor in the allocation ends the other ranks, and the job with them",
+    ),
+    Launcher(
         name="torchrun",
         says="torch's own",
         start="hosts",
@@ -226,7 +236,7 @@ ALL = (
 )
 BY_NAME = {launcher.name: launcher for launcher in ALL}
 LAUNCHERS = tuple(BY_NAME)
-NAMELESS = ("torchrun", "slurm")
+NAMELESS = ("torchrun", "slurm", "sbatch")
 """Those whose command names no host: the number of hosts is enough."""
 PROGRAMS = {launcher.name: launcher.program for launcher in ALL}
 """The field of the Machine's software that each needs where it is started; empty where none."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dstui.plan.document import Document, Path
-from dstui.plan.finding import Finding
 
 HOSTS = ("cluster", "hosts")
 TYPED = (("deepspeed", "optimizer"), ("deepspeed", "scheduler"))
@@ -119,7 +118,8 @@ class Beneath:
 
     layers: tuple[Layer, ...] = ()
     locks: tuple[Lock, ...] = ()
-    problems: tuple[Finding, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why a file is not used that would be a layer."""
     contact: str = ""
     """Who to ask, in the words of the site."""
 

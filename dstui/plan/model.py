@@ -185,7 +185,10 @@ class Cluster:
     include: str | None = opt(None, "Hosts and slots to use: worker-1@worker-2:0,2 (--include).", kind="str")
     exclude: str | None = opt(None, "Hosts and slots to leave out, in the same grammar (--exclude).", kind="str")
     launcher: str | None = opt(
-        None, "How ranks are started; null: local on one machine, srun in a SLURM allocation, else ssh.", kind="str", choices=LAUNCHERS
+        None,
+        "How ranks are started; null: local on one machine, srun in a SLURM allocation, else ssh; sbatch queues the job.",
+        kind="str",
+        choices=LAUNCHERS,
     )
     launcher_args: tuple[str, ...] = opt((), "Further options of the launcher, as typed.", kind="words")
     cpu_binding: str | None = opt(

@@ -13,7 +13,7 @@ from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import render_code
 from dstui.render.config_files import config_name, with_paths
 from dstui.render.jsontext import json_text
-from dstui.render.launch import RenderError, place_workdir
+from dstui.render.launch import RenderError, place_workdir, submits
 from dstui.render.launch_script import FOLDER, render_launch_script
 from dstui.render.quoting import FILES, OPEN, quote_word, refuse_unset, shell_variables
 from dstui.render.spec import BIND
@@ -81,6 +81,8 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         files.append(Artifact(spec.env_file, env_text(plan.cluster.env), why, private=True))
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
+    if submits(plan):
+        return (*files, slurm_artifact(target))
     nameless = spec.launcher == "slurm" and not spec.named
     if nameless:
         from dstui.render.sbatch import render_in_allocation
@@ -113,12 +115,13 @@ def slurm_artifact(target: Target) -> Artifact:
     return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
 
 
-def kubernetes_artifact(target: Target) -> Artifact:
-    """Render job.yaml. Raises RenderError."""
-    from dstui.render.kubernetes import render_kubernetes
+def kubernetes_artifact(target: Target, *, v1: bool = False) -> Artifact:
+    """Render job.yaml: a TrainJob; with `v1` a PyTorchJob, for clusters that have no other. Raises RenderError."""
+    from dstui.render.kubernetes import render_pytorchjob, render_trainjob
 
-    made = render_kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
-    return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
+    render, kind = (render_pytorchjob, "PyTorchJob") if v1 else (render_trainjob, "TrainJob")
+    made = render(target.plan, target.machine, target.pool, _texts(target.plan))
+    return Artifact("job.yaml", made.text, f"a {kind}: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
 
 
 def _left_out(target: Target) -> list[str]:

@@ -17,6 +17,7 @@ from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, SECTION
 from dstui.plan.env_file import ENV_FILE
+from dstui.plan.holes import Hole, find_holes
 from dstui.plan.hostfile import HostfileError, is_named, placeholder_hosts, select
 from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher, reads_env_files
 from dstui.plan.parallelism import parallelism_variables
@@ -44,6 +45,8 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
     `pool` is what the Plan's hostfile holds, where it names one. Raises RenderError.
     """
     cluster = plan.cluster
+    if submits(plan) and not machine.recorded:
+        machine = Machine.unprobed()  # a login node says nothing about the nodes that SLURM will choose
     if cluster.hostfile is not None and pool is None:
         raise RenderError("cluster.hostfile", f"{cluster.hostfile} could not be read")
     hosts = hosts_of(plan, pool)
@@ -77,6 +80,16 @@ def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, 
         message = f"num_nodes is {cluster.num_nodes} and no host is named: give num_gpus, the ranks on each host (or name them in hosts)"
         raise RenderError("cluster.num_gpus", message)
     return dict.fromkeys(placeholder_hosts(int(cluster.num_nodes or 1)), ranks)
+
+
+def submits(plan: Plan) -> bool:
+    """Return whether a launch of the Plan queues it with SLURM."""
+    return plan.cluster.launcher == "sbatch"
+
+
+def open_holes(plan: Plan) -> list[Hole]:
+    """Return the holes with which the Plan cannot be launched: those that SLURM fills may be open until the allocation is there."""
+    return [hole for hole in find_holes(plan) if not (submits(plan) and hole.name.startswith("SLURM_"))]
 
 
 def asks_for_cpus(plan: Plan) -> bool:
@@ -152,6 +165,8 @@ def place_workdir(plan: Plan) -> str:
 
 def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> str:
     """Return the Plan's launcher; where it names none, local for this machine, srun in a SLURM allocation, else ssh. Raises RenderError."""
+    if chosen == "sbatch":
+        chosen = "slurm"  # how the ranks start once the allocation is there
     far = next((host for host in hosts if host not in HERE), None)
     named = all(map(is_named, hosts))
     launcher = chosen or ("local" if far is None else "slurm" if machine.host.scheduler == "slurm" else "ssh" if named else "torchrun")
@@ -189,6 +204,8 @@ def ranks_on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
     says = plan.cluster.env.get("DS_ACCELERATOR")
     if says is not None:
         return says == "cpu"
+    if submits(plan):
+        return asks_for_cpus(plan)
     if runs_here(machine, hosts):
         return machine.accelerator == "cpu"
     return plan.get("cluster.cpu_ranks") is not None

@@ -2,6 +2,9 @@
 
 Where the Plan asks for restarts it is queued again before its time is up; `scancel` always ends it.
 
+With `cluster.launcher: sbatch` the script starts dstui's supervisor on the first node instead, which leaves a job folder: what a launch
+submits, and what people may submit by hand. Every other script needs no dstui on the nodes.
+
 It needs nothing beside it: the hostfile is made from the allocation, ds_config.json is in it. SLURM chooses the nodes; of the Plan's
 hosts only the number and the slots count.
 """
@@ -9,18 +12,21 @@ hosts only the number and the slots count.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
+from dstui.plan.layered import without_layers
 from dstui.render.accelerate import PORT
-from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots
+from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots, submits
 from dstui.render.quoting import FILES, quote_word, variable
 from dstui.render.spec import LaunchSpec
 
 CHECKPOINT = "{checkpoint}"
+JOB_SCRIPT = "job.sbatch"
 WARNED = 120
 """Seconds before its end at which SLURM tells the job, so that ranks can save."""
 FILL_IN = "#" + "#SBATCH --cpus-per-task=N"
@@ -64,6 +70,21 @@ requeue() {
 trap requeue USR1
 RESUME
 """
+SUPERVISED = """\
+set -eu
+umask 077
+# The job folder, which every node must see: the one that dstui has submitted, else one of its own (sbatch job.sbatch).
+run=${1:-BASE/dstui_runs/NAME-slurm-$SLURM_JOB_ID}
+if [ $# = 0 ] && [ ! -e "$run" ]; then
+mkdir -p "$run"
+cat >"$run/plan.yaml" <<'END_OF_PLAN'
+TEXT
+END_OF_PLAN
+fi
+# dstui's supervisor starts the ranks on the nodes by srun and looks after them; `dstui attach "$run"` shows them.
+cd BASE
+exec PYTHON -m dstui.jobs.control.in_allocation "$run" BASE
+"""
 TAIL = """\
 # srun gives a task one CPU unless it is told again (Slurm 22.05 and newer).
 [ -z "${SLURM_CPUS_PER_TASK-}" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
@@ -91,13 +112,27 @@ def render_sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, 
     if cpus is None:
         notes.append(f"to fill in: the line {FILL_IN} (or cluster.slurm.cpus_per_task): SLURM gives a node's ranks one CPU unless told")
     restarts = plan.run.restarts.max
+    followed = submits(plan)
     texts = {
         "ABOUT": header_comment(plan, notes),
         "DIRECTIVES": "\n".join(_directives(plan, spec, name, slots, cpus)),
         "SETUP": "\n".join(plan.cluster.slurm.setup),
     }
+    if followed:
+        return ClusterScript(_filled(HEAD, texts) + _supervised(plan, name), tuple(notes))
     requeue = _filled(REQUEUE, {"MAX": str(restarts), "RESUME": _resume(plan)}) if restarts else ""
     return ClusterScript(_filled(HEAD, texts) + _start(plan, spec, name, slots, configs) + requeue + TAIL, tuple(notes))
+
+
+def _supervised(plan: Plan, name: str) -> str:
+    """Return the lines that start dstui's supervisor on the first node."""
+    texts = {
+        "BASE": quote_word(plan.base),
+        "NAME": name,
+        "TEXT": without_layers(plan).text.rstrip("\n"),
+        "PYTHON": quote_word(sys.executable),
+    }
+    return _filled(SUPERVISED, texts)
 
 
 def render_in_allocation(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:

@@ -31,6 +31,8 @@ class Column:
     """Its text stands at the right of its cell."""
     widest: int = 60
     """Cells that its texts may take on a screen."""
+    tail: bool = False
+    """Of a text that is cut the end is kept: there the names of runs differ."""
 
 
 def _started(run: Run) -> str:
@@ -139,7 +141,7 @@ def _texts(name: str, help: str, text: Callable[[Run], str], widest: int = 60) -
 _ALL: Final = (
     Column("state", "starting, running, succeeded, failed, stopped or lost; with its exit status", lambda run: run.status.state, _state),
     Column("exit", "exit status", lambda run: run.status.exit_code, lambda run: plain(run.status.exit_code or ""), number=True),
-    _texts("name", "the run", lambda run: run.name, 44),
+    Column("name", "the run", lambda run: run.name, lambda run: run.name, widest=44, tail=True),
     Column("started", "when it was started", lambda run: run.status.started, _started),
     Column("age", "since its start", _age, lambda run: short_duration(_age(run)), number=True),
     Column("took", "from start to end", lambda run: run.took, lambda run: short_duration(run.took), number=True),

@@ -20,7 +20,7 @@ from dstui.jobs.watch.summary import value_text
 from dstui.machine.report import format_size
 from dstui.runs.columns import COLUMNS, beside, metric_text
 from dstui.runs.run import Run
-from dstui.runs.table import BEST, markdown_lines
+from dstui.runs.table import BEST, markdown_lines, short_names
 
 MOST: Final = 8
 SECONDS: Final = 20.0
@@ -84,17 +84,7 @@ def compare(runs: Sequence[Run], seconds: float = SECONDS) -> Comparison:
     read = [_outcomes(run, seconds / max(len(runs), 1)) for run in runs]
     lines = [*_run_lines(runs), *_plan_lines(runs), *_metric_lines([outcomes for outcomes, _ in read])]
     partly = tuple(run.name for run, (_, complete) in zip(runs, read, strict=True) if not complete)
-    return Comparison(short_names(runs), tuple(str(run.folder.path) for run in runs), tuple(lines), partly)
-
-
-def short_names(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Return the names of runs without the words that they all begin with: of quickstart-20261123-101500 often only the time differs."""
-    names = [run.name for run in runs]
-    words = [name.split("-") for name in names]
-    shared = 0
-    while len(set(names)) > 1 and all(len(each) > shared + 1 and each[shared] == words[0][shared] for each in words):
-        shared += 1
-    return tuple("-".join(each[shared:]) for each in words)
+    return Comparison(short_names([run.name for run in runs]), tuple(str(run.folder.path) for run in runs), tuple(lines), partly)
 
 
 def _run_lines(runs: Sequence[Run]) -> Iterator[Line]:

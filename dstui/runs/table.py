@@ -44,7 +44,7 @@ def lines(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int 
     for row in texts:
         parts = []
         for n in used:
-            text = cut(row[n], sizes[n])
+            text = cut(row[n], sizes[n], tail=columns[n].tail and row is not texts[0])
             pad = " " * (sizes[n] - cell_len(text))
             parts.append(f"{pad}{text}" if columns[n].number else f"{text}{pad}")
         made.append(GAP.join(parts).rstrip())
@@ -62,6 +62,15 @@ def _markdown(text: str) -> str:
     return f"**{plain}**" if text.startswith(BEST) else plain
 
 
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names of runs without the words that they all begin with: of quickstart-20261123-101500 often only the time differs."""
+    words = [name.split("-") for name in names]
+    shared = 0
+    while len(set(names)) > 1 and all(len(each) > shared + 1 and each[shared] == words[0][shared] for each in words):
+        shared += 1
+    return tuple("-".join(each[shared:]) for each in words)
+
+
 def cell_len(text: str) -> int:
     """Return how many cells of a terminal a text takes."""
     return len(text) if text.isascii() else sum(_cells_of(sign) for sign in text)
@@ -71,13 +80,13 @@ def _cells_of(sign: str) -> int:
     return 0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
 
 
-def cut(text: str, width: int) -> str:
-    """Return a text in at most so many cells, with an ellipsis where it had more."""
+def cut(text: str, width: int, *, tail: bool = False) -> str:
+    """Return a text in at most so many cells, with an ellipsis where it had more; `tail`: of its end."""
     if cell_len(text) <= width:
         return text
     while text and cell_len(text) >= width:
-        text = text[:-1]
-    return f"{text}…"
+        text = text[1:] if tail else text[:-1]
+    return f"…{text}" if tail else f"{text}…"
 
 
 LEAST = 8

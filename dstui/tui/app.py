@@ -266,7 +266,7 @@ class DstuiApp(TerminalApp):
     def _launched(self, event: messages.Launched) -> None:
         self.clear_notifications()
         self.show_step(RUN)
-        self.run_screen.attach(event.folder)
+        self.run_screen.attach(event.folder, again=event.again)
 
     @on(messages.FixApplied)
     def _fix_applied(self, event: messages.FixApplied) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual import on
 from textual.dom import DOMNode
@@ -19,7 +19,11 @@ from dstui.tui.kit.breakpoints import MINIMUM, PARTS, shown
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, PANES, valid
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.session.messages import Launched
 from dstui.tui.session.session import Session
+
+if TYPE_CHECKING:
+    from dstui.jobs.store.folder import JobFolder
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "pane")
@@ -132,3 +136,13 @@ class MainScreen(Screen[None]):
     def action_pane(self, by: int) -> None:
         """The focus goes to the next pane, or to the one before."""
         self.focus_next() if by > 0 else self.focus_previous()
+
+    def action_jobs(self) -> None:
+        """The table of all runs; the one that is chosen there is looked at, and maybe started once more."""
+        from dstui.tui.runs.runs_screen import RunsTable  # brings jobs and diagnosis, which a form does without
+
+        def look(chosen: tuple[JobFolder, bool] | None) -> None:
+            if chosen is not None:
+                self.app.post_message(Launched(*chosen))
+
+        self.app.push_screen(RunsTable(), look)

@@ -34,6 +34,8 @@ OF_A_JOB = (
     "all_ranks",
     "metrics",
     "dashboard",
+    "wrap",
+    "timestamps",
     "level",
     "host",
     "dedup",
@@ -42,7 +44,6 @@ OF_A_JOB = (
     "match",
     "filter",
     "problem",
-    "jobs",
     "bundle",
     "again",
 )
@@ -66,7 +67,8 @@ class RunScreen(MainScreen):
         self.acting = (self, self.view)
         self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
         self._wanted: JobFolder | None = None
-        """The job that is looked at, or that was before the list of jobs."""
+        """The job that is looked at."""
+        self._again = False
         self.needs = {
             **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
             "stop": lambda: self.view.job is not None and self.view.job.stoppable,
@@ -87,7 +89,7 @@ class RunScreen(MainScreen):
         """Show what was asked for meanwhile."""
         self.show_parts()
         if self._wanted is not None:
-            self.attach(self._wanted)
+            self.attach(self._wanted, again=self._again)
         else:
             self.enter()
 
@@ -103,13 +105,15 @@ class RunScreen(MainScreen):
             self.view.enter()
             self.draw()
 
-    def attach(self, folder: JobFolder) -> None:
-        """Look at a job, as soon as there is a screen to look at it."""
-        self._wanted = folder
+    def attach(self, folder: JobFolder, *, again: bool = False) -> None:
+        """Look at a job, as soon as there is a screen to look at it; `again`: and start it once more."""
+        self._wanted, self._again = folder, again
         self.session.note_job(folder)
         if self.view.is_mounted:
             self.view.attach(folder, self.session.state.plan.run.silence)
             self.draw()
+            if again:
+                self._of_job(self.launching.again)
 
     def _of_job(self, act: Callable[[WatchedJob], object]) -> None:
         if self.view.job is not None:
@@ -184,21 +188,13 @@ class RunScreen(MainScreen):
         copy(self.app, self.view.job_log.visible_text(), "the lines in view")
 
     def action_escape(self) -> None:
-        """End a search, then leave a rank or a host; from the list of jobs, back to the job, or to the form. A job stays in view."""
+        """End a search, then leave a rank or a host; from the list of jobs back to the form. A job stays in view."""
         if self.view.job is not None:
             self.view.back()
-        elif self._wanted is not None:
-            self.attach(self._wanted)
         else:
             self._back()
 
     # The job
-
-    def action_jobs(self) -> None:
-        """Back to the list of jobs."""
-        self.view.detach()
-        self.session.job_changed("")
-        self.view.show_jobs()
 
     def action_launch(self) -> None:
         """Start the job that is looked at once more; where none is, go to Review."""

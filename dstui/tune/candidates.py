@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells candidates apart."""
+        """Return what tells candidates apart."""
         return key_of(self.patch)
 
 

@@ -49,3 +49,11 @@ def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None
     with pytest.raises(NoPlace, match=said) as problem:
         adapted(text)
     assert problem.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [("flat", {}), ("accumulated", {"gradient_accumulation_steps": 2}), ("scaled", {"zero_allow_untested_optimizer": True})],
+)
+def test_what_the_configuration_has_to_say_is_told_as_values(name: str, needs: dict[str, object]) -> None:
+    assert adapted(LOOPS[name].text).needs == needs

@@ -303,3 +303,22 @@ def test_moments_that_something_else_put_before_each_line_are_seen_though_a_prog
     lines = [f"2026-01-01 10:00:{number:02} {line}" for number, line in enumerate(said)]
     found = of_lines(tmp_path / "log", lines)
     assert (found.cause, found.confidence) == ("USER-PY", "high"), "with its traceback"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ("32 != 8 * 4 * 1", ""),
+        ("32 != 8 * 4 * 4", "counted 1 process, and DeepSpeed counts 4: start it by `accelerate launch`"),
+        ("128 != 8 * 4 * 1", "for 4 ranks, and DeepSpeed counts 1: no launcher started this process"),
+        ("64 != 8 * 4 * 4", "for 2 ranks, and DeepSpeed counts 4"),
+        ("30 != 8 * 4 * 4", ""),
+        ("30 != 0 * 4 * 4", ""),
+    ],
+)
+def test_numbers_of_a_batch_that_does_not_fit_tell_who_counted_the_ranks_wrongly(tmp_path: Path, numbers: str, words: str) -> None:
+    said = (
+        f"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size {numbers}"
+    )
+    found = of_lines(tmp_path / "run.log", traceback(None, f"AssertionError: {said}", f"{SITE}deepspeed/runtime/config.py"))
+    assert found.cause == "BATCH-ASSERT" and bool(words) == bool(found.notes) and all(words in note for note in found.notes), found.notes

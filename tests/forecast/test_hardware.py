@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,16 @@ def test_the_catalogue_has_some_forty_gpus_with_a_source_each() -> None:
     assert len(chips()) >= 40
     assert all(chip.source and chip.memory > 1 << 33 and chip.bandwidth > 1e11 and chip.fp16 >= chip.fp32 for chip in chips())
     assert len({chip.name for chip in chips()}) == len(chips())
+
+
+def test_each_figure_of_the_catalogue_has_a_source_or_is_named_as_unverified() -> None:
+    for chip in chips():
+        figures = {"memory", "bandwidth", "bf16", "fp32"} | ({"nvlink"} if chip.nvlink else set())
+        found = {word for part in re.findall(r"\(([a-z0-9, ]+)\)", chip.source) for word in part.split(", ")}
+        unverified = set(filter(None, chip.unverified.split(", ")))
+        assert found & figures | unverified == figures and not found & unverified, chip.name
+    assert "no source was found for its bf16" in named_machine("8xRTX-5090").source
+    assert "no source" not in named_machine("8xH100-80").source
 
 
 def test_a_machine_made_of_named_gpus_has_their_speed() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import json
 import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.supervisor.launch_command import HOOK, SHIM
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.summary import summary
+from tests.job_json import write_status_json
 from tests.jobs.lab import Lab, end_of
 from tests.jobs.made import dstui, made
 
@@ -158,6 +162,32 @@ class TestTrained:
         assert "your script overrode train_batch_size 2 with 8" in text and '"torch_adam": true' in text
 
 
+OTHER = """
+import json, sys, deepspeed, torch
+deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
+model = torch.nn.Linear(4, 4)
+deepspeed.initialize(model=model, model_parameters=model.parameters(), config=sys.argv[-1])
+open("trained", "w").close()
+"""
+
+
+@pytest.mark.launcher
+@pytest.mark.heavy
+def test_a_probe_ends_after_initialize_and_says_that_another_configuration_was_read(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OTHER)
+    config = {"train_micro_batch_size_per_gpu": 8, "optimizer": {"type": "AdamW", "params": {"torch_adam": True}}}
+    (tmp_path / "mine.json").write_text(json.dumps(config))
+    (tmp_path / "plan.yaml").write_text(
+        "version: 1\nname: other\njob: {script: train.py, args: [mine.json]}\n"
+        "cluster: {hosts: {localhost: 2}, env: {OMP_NUM_THREADS: 1, DS_ACCELERATOR: cpu}}\n"
+        "deepspeed: {train_micro_batch_size_per_gpu: 2, zero_optimization: {stage: 1}, optimizer: {type: AdamW, params: {torch_adam: true}}}\n"
+    )
+    code, out, err = dstui("probe", "plan.yaml", cwd=tmp_path)
+    assert code == 1 and f"another configuration than the Plan's was read: {tmp_path}/mine.json" in out, out + err
+    assert "deepspeed.initialize reached by 2 ranks" in out and "batch 16 = 8 per rank × 1 accumulation × 2 data-parallel ranks" in out
+    assert not (tmp_path / "trained").exists() and not (tmp_path / "dstui_runs").exists()
+
+
 PLANNED: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 4,
     "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8},
@@ -208,3 +238,92 @@ def test_a_folder_without_a_hook_is_read_as_before(tmp_path: Path) -> None:
     folder = made(tmp_path / "job")
     assert read_resolved(folder) == [] and read_now(folder.engine(0, kind="json")) is None
     assert {metric.source for _, metric in metrics(folder)} == {"log"}
+
+
+def steps_of(rank: int, steps: int, own: float = 0.01) -> str:
+    lines = [{"is": "start", "version": 1, "t": 1.0, "pid": 1, "mode": "engine", "python": "3.11.7"}]
+    times = {"forward": own, "backward": 0.02, "step": 0.01, "total": own + 0.03}
+    lines += [{"is": "step", "t": 2.0, "step": n, "loss": 1 / n, "times": times, "micro_steps": 1} for n in range(1, steps + 1)]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def observed(path: Path, ranks: int, slow: int | None = None, steps: int = 30) -> JobFolder:
+    """A job that runs, as its hooks leave it; `slow`: a rank whose own part of a step takes longer."""
+    folder = made(path, logs=dict.fromkeys(range(ranks), ""), state="running", ended=None)
+    folder.launch_file.write_text(json.dumps({"version": 1, "base": str(path.parent), "observe": "engine"}))
+    folder.engine(0).parent.mkdir(exist_ok=True)
+    for rank in range(ranks):
+        folder.engine(rank).write_text(steps_of(rank, steps, 0.3 if rank == slow else 0.01))
+        folder.record(rank).write_text(json.dumps({"rank": rank, "host": "h1", "pid": 1}))
+    status = json.loads(folder.status_file.read_text())
+    for rank in status["ranks"].values():
+        rank.update(state="started", exit_code=None)
+    write_status_json(folder, status)
+    return folder
+
+
+def notices_of(folder: JobFolder, polls: int = 20) -> dict[str, str]:
+    """What whoever follows is told, by its code."""
+    follower = Follower(folder, lines=False, status_of=JobFolder.read_status)
+    events = [event for _ in range(polls) for event in follower.poll()]
+    follower.close()
+    return {event.code: event.text for event in events if isinstance(event, Notice) and event.code}
+
+
+def test_the_rank_whose_own_part_of_a_step_takes_longer_is_told_as_the_straggler(tmp_path: Path) -> None:
+    told = notices_of(observed(tmp_path / "slow", 4, slow=2))
+    assert told["straggler"].startswith("rank 2 is the straggler: its own part of a step (data and forward) takes 0.3 s")
+    assert notices_of(observed(tmp_path / "even", 4)) == {}
+
+
+def test_ranks_without_a_hook_are_said_to_be_unobserved(tmp_path: Path) -> None:
+    folder = observed(tmp_path / "job", 3)
+    folder.engine(1).unlink()
+    assert notices_of(folder)["not-observed"].startswith("rank 1: not observed (the interpreter ignores sitecustomize (-I")
+
+
+def test_512_ranks_are_followed(tmp_path: Path) -> None:
+    folder = observed(tmp_path / "job", 512, slow=300, steps=21)
+    follower = Follower(folder, lines=False, status_of=JobFolder.read_status)
+    codes: list[str] = []
+    while not codes:
+        codes += [event.code for event in follower.poll() if isinstance(event, Notice)]
+    assert codes == ["straggler"] and len(follower.ranks) == 512 and all(view.step == 21 for view in follower.ranks.values())
+    follower.close()
+
+
+def test_of_a_thousand_steps_a_second_a_sample_is_reported() -> None:
+    spec = importlib.util.spec_from_file_location("hook_under_test", HOOK)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)  # under another name it observes nothing
+    hook = module.Hook(SimpleNamespace(count=0), "engine")
+    reported = []
+    for step in range(200_000):
+        if hook.allowed(step / 1000):
+            reported.append(step)
+            hook.output.count += 1
+    assert reported[:200] == list(range(200)) and 1_100 < len(reported) < 1_300
+    assert max(b - a for a, b in itertools.pairwise(reported)) <= 200
+
+
+WITHOUT_SITE = """
+import os, sys
+for flag in ("-I", "-E", "-S"):
+    sys.stdout.flush()
+    os.spawnv(os.P_WAIT, sys.executable, [sys.executable, flag, "-c", "print('ran')"])
+os.write(1, b"done\\n")
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_interpreters_without_site_start_below_a_rank_and_a_kill_leaves_whole_lines(tmp_path: Path) -> None:
+    for part in ("logs", "ranks"):
+        (tmp_path / part).mkdir()
+    (tmp_path / "script.py").write_text(WITHOUT_SITE)
+    words = [sys.executable, SHIM, tmp_path, "tag", f"hook:engine:{HOOK.parent}", tmp_path / "script.py"]
+    assert subprocess.run(words, env={"RANK": "0"}, check=False).returncode == 137
+    assert (tmp_path / "logs/rank_0.log").read_text() == "ran\nran\nran\ndone\n"
+    lines = tmp_path / "engine/rank_0.jsonl"
+    lines.write_bytes(lines.read_bytes() + b'{"is": "step", "t": 2.0, "st')  # killed within a line
+    assert [type(report).__name__ for report in read_all(lines)] == ["HookStarted"]

@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from statistics import fmean
 
@@ -14,6 +15,7 @@ import pytest
 
 from dstui.jobs.engine.lines import EngineMade, EngineStep, read_all
 from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervisor.launch_command import HOOK, SHIM
 from dstui.plan.catalogue import RELEASES
 from tests.releases import installed
 
@@ -129,3 +131,76 @@ def test_an_older_release_is_observed_as_the_newest(tmp_path: Path, version: str
         assert {"start", "initialize", "step", "save", "evaluation"} <= kinds and "fault" not in kinds
     (made,) = [report for report in read_all(folder.engine(0)) if isinstance(report, EngineMade)]
     assert made.versions["deepspeed"].startswith(version) and made.groups["data"] == 2 and made.optimizer and made.stage == 2
+
+
+def test_the_quickstart_is_probed(tmp_path: Path) -> None:
+    env = {**os.environ, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(tmp_path / "state")}
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "dstui", "probe", "quickstart"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    print(f"probe of the quickstart: {time.monotonic() - began:.1f} s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "as the Plan says" in done.stdout and "nothing was trained or saved" in done.stdout and not list(tmp_path.glob("dstui_runs*"))
+
+
+ODD = {
+    # what is done: losses that the engine reports of each that is printed, where that differs from all of them
+    "plain": 5, "hybrid": 5, "compile": 5, "several": 10, "nan": 5, "vector": 5, "subclass": 5,
+}  # fmt: skip
+ODD_PLAN = """\
+version: 1
+name: odd
+job: {{script: odd.py, args: ["kind={kind}", "{last}"]}}
+cluster: {{hosts: {{localhost: 2}}, env: {{OMP_NUM_THREADS: 1, DS_ACCELERATOR: cpu}}}}
+deepspeed: {{train_micro_batch_size_per_gpu: 2}}
+"""
+
+
+def odd(folder: Path, kind: str, last: str = "") -> tuple[int, JobFolder, str]:
+    (folder / "odd.py").write_text((HERE / "hooked/odd.py").read_text())
+    (folder / "plan.yaml").write_text(ODD_PLAN.format(kind=kind, last=last or kind))
+    return ran(folder, "plan.yaml")
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_seldom_ways_to_train_are_observed_and_end_well(tmp_path: Path, kind: str) -> None:
+    code, folder, said = odd(tmp_path, kind)
+    assert code == 0, said[-3000:]
+    for rank in (0, 1):
+        losses = [float(text) for text in printed(folder, rank)]
+        steps = told(folder, rank)
+        assert len(steps) == len(losses) == ODD[kind], said[-3000:]
+        assert '"is": "fault"' not in folder.engine(rank).read_text()
+        if kind != "vector":  # what was given to backward is a sum there
+            pairs = zip([step.loss for step in steps], losses, strict=True)
+            assert all(a == b or (a is not None and math.isnan(a) and math.isnan(b)) for a, b in pairs), (steps, losses)
+    if kind == "several":
+        assert {step.model for step in told(folder, 0)} == {1, 2}
+
+
+def test_a_folder_that_goes_while_a_rank_trains_and_a_kill_lose_lines_and_nothing_else(tmp_path: Path) -> None:
+    code, folder, said = odd(tmp_path, "gone", str(tmp_path / "run0/engine"))
+    assert code == 0, said[-3000:]
+    assert len(printed(folder, 1)) == 5 and not folder.engine(0).exists()
+    code, folder, said = odd(tmp_path, "kill")
+    assert code == 137 and [step.step for step in told(folder, 1)] == [1, 2, 3], said[-3000:]
+
+
+def test_a_full_disk_silences_the_hook_and_not_the_training(tmp_path: Path) -> None:
+    disk = tmp_path / "run0" / "engine"
+    disk.mkdir(parents=True)
+    for part in ("logs", "ranks"):
+        (disk.parent / part).mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(disk)], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        env = {**os.environ, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533"}
+        words = [sys.executable, SHIM, disk.parent, "tag", f"hook:engine:{HOOK.parent}", HERE / "hooked/odd.py", "kind=plain"]
+        done = subprocess.run(words, env={**env, "DS_ACCELERATOR": "cpu"}, check=False)
+        log = (disk.parent / "logs/rank_0.log").read_text()
+        assert done.returncode == 0 and log.count("mine ") == 5, log
+        assert "dstui" not in log and "No space" not in log
+        assert (disk / "rank_0.jsonl").stat().st_size <= 16 << 10
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -54,7 +54,12 @@ SCRIPTS = {
 
 
 def run(folder: Path, text: str, mode: str, *before: str) -> tuple[int, list[str], float]:
-    env = {**os.environ, "DS_ACCELERATOR": "cpu", "MODE": mode, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    path, beside = [str(Path(sys.executable).parent), "/usr/bin", "/bin"], [os.environ.get("PYTHONPATH", "")]
+    if "accelerate" in text:
+        path.insert(0, f"{accelerate()}/bin")
+        beside.insert(0, str(accelerate()))
+    modules = {"PYTHONPATH": found} if (found := os.pathsep.join(filter(None, beside))) else {}
+    env = {**os.environ, **modules, "DS_ACCELERATOR": "cpu", "MODE": mode, "PATH": os.pathsep.join(path)}
     begun = time.perf_counter()
     done = subprocess.run([*before, "bash", "-c", text], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith(("RANK", "before", "never", "mended", "bye"))]
@@ -65,8 +70,6 @@ def run(folder: Path, text: str, mode: str, *before: str) -> tuple[int, list[str
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_is_the_same_under_dstui_run(name: str, tmp_path: Path) -> None:
     text = SCRIPTS[name]
-    if "accelerate" in text:
-        accelerate()
     if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
         pytest.skip("deepspeed has no program beside this interpreter")
     (tmp_path / "t.py").write_text(PROGRAM)

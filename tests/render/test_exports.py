@@ -109,8 +109,32 @@ def test_what_slurm_and_kubernetes_cannot_say_is_refused() -> None:
 
 def manifest(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
     """The ConfigMap and the PyTorchJob."""
-    configmap, job = yaml.safe_load_all(kubernetes_artifact(target).text)
+    configmap, job = yaml.safe_load_all(kubernetes_artifact(target, v1=True).text)
     return configmap, job
+
+
+def test_the_manifest_is_a_trainjob_whose_pods_are_patched_as_v2_2_and_later_take_it() -> None:
+    """trainer.kubeflow.org_trainjobs.yaml (kubeflow/trainer v2.2.0, v2.3.0): the names of the fields, and what is required."""
+    target = Target(plan("{hosts: {a: 2, b: 2}}", "run: {restarts: {max: 3}}\n"), GPUS)
+    artifact = kubernetes_artifact(target)
+    configmap, job = yaml.safe_load_all(artifact.text)
+    assert (job["apiVersion"], job["kind"]) == ("trainer.kubeflow.org/v1alpha1", "TrainJob")
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", job["metadata"]["name"])
+    spec = job["spec"]
+    assert spec.keys() == {"runtimeRef", "trainer", "runtimePatches"} and spec["runtimeRef"] == {"name": "torch-distributed"}
+    trainer = spec["trainer"]
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (2, 2)
+    assert trainer["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 2}}
+    assert not any(variable["name"].startswith("PET_") for variable in trainer["env"]), "Kubeflow Trainer refuses its own names"
+    (patch,) = spec["runtimePatches"]
+    (replicated,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = replicated["template"]["spec"]["template"]["spec"]
+    assert (patch["manager"] != "", replicated["name"], pod["containers"][0]["name"]) == (True, "node", "node")
+    assert pod["containers"][0].keys() == {"name", "volumeMounts"}
+    assert {volume["name"] for volume in pod["volumes"]} == {"shm", "config"}
+    assert pod["volumes"][1]["configMap"]["name"] == configmap["metadata"]["name"]
+    assert '--node-rank "$PET_NODE_RANK" --master-addr "$PET_MASTER_ADDR"' in trainer["command"][2]
+    assert any("run.restarts" in note for note in artifact.notes)
 
 
 def test_the_manifest_is_a_pytorchjob_as_its_published_schema_wants_it() -> None:

@@ -93,7 +93,7 @@ def test_a_key_is_explained_with_its_origin(here: Path, key: str, told: str) -> 
 def test_no_such_key_is_a_sentence(here: Path) -> None:
     ran = dstui("explain", "quickstart", "job.zzz")
     assert ran.returncode == 2 and "neither this Plan nor DeepSpeed has such a key" in ran.stderr
-    ran = dstui("explain", "quickstart", "deepspeed.bf16")
+    ran = dstui("explain", "quickstart", "cluster.env.A")
     assert ran.returncode == 0 and "[site (" in ran.stdout
 
 

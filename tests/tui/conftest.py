@@ -59,6 +59,7 @@ def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """`async with open_app(text, gpus=2, size=(120, 40)) as pilot`: the app, its first checks and looks done."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))  # no other test's theme
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # nor what it kept of runs
 
     @asynccontextmanager
     async def opened(

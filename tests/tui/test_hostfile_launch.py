@@ -1,4 +1,4 @@
-"""A Plan with a hostfile, launched from the screen: what the hostfile holds reaches the launcher."""
+"""A Plan launched or probed from the screen: what its hostfile holds reaches the launcher, and a probe shows what it found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.conftest import PLAN, Open, screen, store, until
+from dstui.tui.dialogs.reading import TextViewer
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 from tests.waiting import wait_for
 
 
@@ -33,3 +34,20 @@ async def test_a_launch_from_the_screen_uses_the_hostfile(open_app: Open, tmp_pa
         command = wait_for(lambda: json.loads(status.read_text())["command"])
         assert command[command.index("--num_gpus") + 1] == "3"
         wait_for(lambda: json.loads(status.read_text())["state"] == "failed")
+
+
+@pytest.mark.launcher
+async def test_p_on_review_probes_the_plan_and_shows_what_it_found(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    plan = PLAN.replace("deepspeed:\n", "cluster: {hosts: {localhost: 2}}\ndeepspeed:\n", 1).replace(
+        "    enabled: true\n", "    enabled: false\n"
+    )
+    async with open_app(plan) as pilot:
+        (tmp_path / "train.py").write_text("print('no engine here')\n")
+        store(pilot).machine_probed(replace(store(pilot).state.machine, recorded=False))
+        await pilot.press("8")
+        await until(pilot, lambda: "2 ranks" in screen(pilot))
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer) or "Not " in screen(pilot))
+        assert "the script ended without calling deepspeed.initialize" in text_of(pilot, "#reading")
+        assert not list(tmp_path.glob("dstui_runs*")), "a probe leaves no run"

@@ -22,6 +22,8 @@ PANES = {
     "run": "Step 9: a job, or the list of jobs",
     "filter": "While a filter of the log is typed (`&`)",
     "plot": "The plot of the metrics (`m`)",
+    "runs": "The table of runs (`J`)",
+    "compare": "Runs beside each other (`=` in their table)",
     "typing": "While a value is typed in a form",
     "choosing": "A dialog with answers or a list",
     "line": "A dialog with a line to type",
@@ -32,10 +34,12 @@ WIDGETS: dict[str, tuple[type[RowList], ...]] = {
     "review": (RowList,),
     "run": (RowList, LogView),
     "plot": (RowList,),
+    "runs": (RowList,),
+    "compare": (RowList,),
 }
 """The lists of each screen, which have keys of their own."""
 NAMES = {"left_square_bracket": "[", "right_square_bracket": "]", "slash": "/", "question_mark": "?", "ampersand": "&", "minus": "-"}
-NAMES |= {"plus": "+", "equals_sign": "=", "escape": "Esc", "colon": ":"}
+NAMES |= {"plus": "+", "equals_sign": "=", "escape": "Esc", "colon": ":", "less_than_sign": "<", "greater_than_sign": ">"}
 NOTE = """\
 # Keys
 

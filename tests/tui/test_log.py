@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.jobs.store.folder import JobFolder
+from dstui.tui.session.settings import remembered
 from tests.job_json import status_json, write_status_json
 from tests.logs.made_logs import BEGAN, MadeJob
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
+from tests.tui.test_plot import job as ended_run
 
 TRACE = [
     "Traceback (most recent call last):",
@@ -49,8 +52,11 @@ async def test_what_all_ranks_said_is_one_row_with_its_time_until_u_unfolds_it(o
         await show_job(pilot, job.folder)
         assert f"{clock(119)}             ×8 step 119 loss 1.5" in screen(pilot)
         assert "124 rows, 964 lines" in screen(pilot)
+        assert "Log: all ranks, folded by shape" in screen(pilot)
         await pilot.press("u")
-        await until(pilot, lambda: "964 lines" in screen(pilot) and " of 964" not in screen(pilot))
+        await until(pilot, lambda: "Log: all ranks, folded ─" in screen(pilot) and "124 rows, 964 lines" in screen(pilot))
+        await pilot.press("u")
+        await until(pilot, lambda: "964 lines" in screen(pilot) and "rows, 964" not in screen(pilot))
         assert f"{clock(119)} worker-1    r7 step 119 loss 1.5" in screen(pilot)
 
 
@@ -197,3 +203,41 @@ async def test_the_name_of_a_host_is_text_and_nothing_else(open_app: Open, tmp_p
         await until(pilot, lambda: "Log: [b]x, folded" in screen(pilot))
         assert "\x1b" not in screen(pilot)
         assert "\x9b" not in screen(pilot)
+
+
+LONG = "".join(f"{n:03} " + "word " * 40 + f"end{n:03}\n" for n in range(60))
+
+
+async def test_long_lines_are_wrapped_by_l_and_stay_so(open_app: Open, tmp_path: Path) -> None:
+    folder = ended_run(tmp_path / "job", {0: LONG})
+    async with open_app(size=(80, 24)) as pilot:
+        view = (await attach(pilot, folder)).log_view
+        await until(pilot, lambda: "059 word" in screen(pilot))
+        assert "end059" not in screen(pilot)
+        await pilot.press("L")
+        await until(pilot, lambda: "end059" in screen(pilot) and remembered().get("wrap") is True)
+        assert "".join(row.strip("│ ▁▂▃▄▅▆▇█") for row in screen(pilot).splitlines()[-8:]).count("word") > 40
+        await pilot.press("up")
+        await until(pilot, lambda: not view.follow and "end059" not in screen(pilot) and "end057" in screen(pilot))
+        top = view.top
+        await pilot.press("down", "down")
+        await until(pilot, lambda: view.follow and "end059" in screen(pilot))
+        assert view.top == top + 1
+        await pilot.press("home")
+        await until(pilot, lambda: "000 word" in screen(pilot))
+        view.go_to(30)
+        await until(pilot, lambda: "030 word" in screen(pilot) and "end030" in screen(pilot))
+        await pilot.press("L")
+        await until(pilot, lambda: "030 word" not in screen(pilot) or "end030" not in screen(pilot))
+        assert view.top in range(24, 31)
+
+
+async def test_times_before_lines_are_of_the_day_since_the_start_or_none(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job.folder)
+        await until(pilot, lambda: f"{clock(119)}             ×8 step 119" in screen(pilot))
+        await pilot.press("T")
+        await until(pilot, lambda: "×8 step 119" in screen(pilot) and clock(119) not in screen(pilot))
+        assert re.search(r"│ +\d+:\d\d(?::\d\d)? +×8 step 119", screen(pilot))
+        await pilot.press("T")
+        await until(pilot, lambda: re.search(r"│ +×8 step 119", screen(pilot)) and remembered().get("timestamps") == "none")

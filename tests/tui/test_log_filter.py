@@ -37,7 +37,7 @@ async def test_a_filter_is_applied_while_it_is_typed_and_escape_shows_every_line
         assert "keep" in screen(pilot) and "show all" in screen(pilot)  # the footer says the keys
         assert {view.log_view.lines.line(n).rank for n in range(view.log_view.lines.first, view.log_view.lines.end)} == {1}
         await pilot.press("escape")
-        await until(pilot, lambda: "filter" not in view.job_log.filter.title and view.log_view.has_focus)
+        await until(pilot, lambda: "filter" not in view.job_log.filter.title() and view.log_view.has_focus)
         assert "486 lines" in screen(pilot)
 
 

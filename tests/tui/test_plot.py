@@ -40,7 +40,7 @@ def drawn(folder: JobFolder, view: View = View(), other: JobFolder | None = None
     for history in runs:
         while history.advance(0.01):
             pass
-    return picture(runs[0], view, CELLS, value_text, runs[1] if other else None)
+    return picture(runs[0], view, CELLS, value_text, runs[1:])
 
 
 def steps(count: int, loss: str = "{0}") -> str:

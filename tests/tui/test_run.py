@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.tui.kit.text_row import row
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.messages import Launched
 from tests.tui.conftest import Open, attach, job_view, screen, store, text_of, until
 
@@ -59,9 +59,6 @@ async def test_a_digit_means_a_rank_and_never_a_step(open_app: Open, job: JobFol
         await pilot.press("7")
         assert pilot.app.step.id == "run"
         await until(pilot, lambda: "There is no rank 7; this job has 0 to 1" in " ".join(screen(pilot).split()))
-        await pilot.press("J", "3")
-        assert pilot.app.step.id == "run"
-        assert any("No job is looked at" in note.message for note in pilot.app._notifications)
 
 
 async def test_a_job_that_was_just_launched_and_one_that_is_chosen_from_the_list_are_told_to_the_session(
@@ -71,8 +68,8 @@ async def test_a_job_that_was_just_launched_and_one_that_is_chosen_from_the_list
         pilot.app.post_message(Launched(job))
         await until(pilot, lambda: store(pilot).state.run == "failed" and "✖9" in text_of(pilot, "#step-line"))
         await pilot.press("J")
-        await until(pilot, lambda: store(pilot).state.run == "")
-        job_view(pilot).jobs.show_rows([row("the job", key=str(job.path))])
+        table = pilot.app.screen.query_one("#runs", RowList)
+        await until(pilot, lambda: table.cursor == str(job.path))
         await pilot.press("enter")
         await until(pilot, lambda: store(pilot).state.run == "failed" and "✖9" in text_of(pilot, "#step-line"))
 

@@ -10,7 +10,6 @@ from dstui.documents.plan_files import read_plan
 from dstui.jobs.store.folder import JobFolder
 from dstui.machine.snapshot import Machine
 from dstui.tui.app import DstuiApp
-from dstui.tui.kit.text_row import row
 from dstui.tui.run_screen import RunScreen
 from tests.logs.made_logs import MadeJob
 from tests.own import owned
@@ -88,8 +87,7 @@ async def test_the_receipt_names_every_job_that_was_looked_at_and_stop_only_for_
     async with open_app() as pilot:
         await attach(pilot, over)
         await pilot.press("J")
-        job_view(pilot).jobs.show_rows([row("the job", key=str(alive.path))])
-        await pilot.press("enter")
+        pilot.app.screen.dismiss((alive, False))
         await until(pilot, lambda: job_view(pilot).job is not None and job_view(pilot).job.folder == alive)
         said = [" ".join(line.split()) for line in pilot.app.receipt()]
     assert said == [

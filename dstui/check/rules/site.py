@@ -37,4 +37,4 @@ def unused_layer(c: Context) -> Problems:
     """A site file or a file of settings that cannot be used, so that its values and locks do not hold."""
     if c.plan is not None:
         for problem in c.plan.beneath.problems:
-            yield about_the_plan("", problem.message)
+            yield about_the_plan("", problem)

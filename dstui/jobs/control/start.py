@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
 from dstui.jobs.control.launch_record import launch_json, with_address, with_port
@@ -28,18 +29,20 @@ from dstui.jobs.store.records import LaunchRecord
 from dstui.jobs.store.status import initial
 from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port
 from dstui.plan import PlanError
-from dstui.plan.holes import describe_open_holes, fill_holes, find_holes
+from dstui.plan.holes import describe_open_holes, fill_holes
 from dstui.plan.launchers import BY_NAME
 from dstui.plan.layered import without_layers
 from dstui.plan.locks import refusal
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import RenderError
+from dstui.render.launch import RenderError, open_holes, submits
 from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
 ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
 """Looks for deepspeed without importing it, which would take seconds."""
 INSTALL = "install it there (python -m pip install deepspeed), or name another interpreter"
+WATCHED = ("silence", "host_lost", "metrics", "observe", "on_end", "base")
+"""Keys of launch.json that do not depend on the hosts."""
 UP = 20.0
 """Seconds for a supervisor to report; it takes a twentieth of one."""
 
@@ -61,17 +64,8 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         raise LaunchError(
             f"A job can be started on this machine only, and the given one is recorded ({machine.source}): leave out --machine"
         )
-    try:
-        spec = target.launch
-    except RenderError as error:
-        raise LaunchError(str(error)) from None
-    check(spec)
-    if not spec.local and plan.cluster.master_port is None:
-        spec = with_port(spec, free_port())
-    if not spec.only_here and plan.cluster.master_addr is None and not spec.meets_by_name:
-        from dstui.hosts.address import meeting_address  # brings ssh, which a job of this machine does without
-
-        spec = with_address(spec, meeting_address(spec.hosts[0]))
+    queued = submits(plan)
+    spec = _spec_of_nodes(target) if queued else ready_spec(target)
     name = plan.name or Path(spec.script[-1]).stem
     runs = Path.cwd() / RUNS_FOLDER
     had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
@@ -80,17 +74,21 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     except FileProblem as error:
         raise LaunchError(str(error)) from None
     try:
-        files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
-        files |= {"plan.yaml": without_layers(plan).text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
         tag = uuid.uuid4().hex
         facts = launch_json(spec, plan, folder, tag)
+        if queued:  # how it is watched; the allocation writes what is started
+            facts = {name: facts[name] for name in WATCHED}
         if probes:
             facts |= {"observe": f"probe-{probes}", "restarts": {"max": 0, "backoff": 0.0, "args": []}, "on_end": None}
-        record = LaunchRecord.from_json(facts)
-        if record is None:
-            raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
-        _fill(folder, record, files, tag)
-        _hand_over(folder, spec, name, owner_pid, tag)
+        fill(target, folder, facts, tag)
+        write_atomic(folder.path / "plan.yaml", without_layers(plan).text, private=True)
+        folder.prepare(1)
+        if queued:
+            from dstui.jobs.control.submit import submit
+
+            submit(folder, spec, name, tag)
+        else:
+            _hand_over(folder, spec, name, owner_pid, tag)
     except BaseException as error:
         _undo(folder, keep=had_folder)
         if run_dir is None and not had_runs:
@@ -104,13 +102,36 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     return folder
 
 
+def ready_spec(target: Target) -> LaunchSpec:
+    """Return how the ranks are started from this machine, with the port and the address at which they meet. Raises LaunchError."""
+    try:
+        spec = target.launch
+    except RenderError as error:
+        raise LaunchError(str(error)) from None
+    check(spec)
+    cluster = target.plan.cluster
+    if not spec.local and cluster.master_port is None:
+        spec = with_port(spec, free_port())
+    if not spec.only_here and cluster.master_addr is None and not spec.meets_by_name:
+        from dstui.hosts.address import meeting_address  # brings ssh, which a job of this machine does without
+
+        spec = with_address(spec, meeting_address(spec.hosts[0]))
+    return spec
+
+
+def _spec_of_nodes(target: Target) -> LaunchSpec:
+    from dstui.jobs.control.submit import spec_of_nodes  # most launches are none of SLURM's
+
+    return spec_of_nodes(target)
+
+
 def _without_holes(target: Target) -> Target:
     """Return the target with the holes of its Plan filled from the environment. Raises LaunchError with those that stay open."""
     try:
         plan = fill_holes(target.plan, os.environ)
     except PlanError as error:
         raise LaunchError(f"A hole of the Plan is filled with what it cannot be: {error}") from None
-    if still_open := find_holes(plan):
+    if still_open := open_holes(plan):
         raise LaunchError(describe_open_holes(still_open))
     return target if plan is target.plan else replace(target, plan=plan)
 
@@ -166,15 +187,20 @@ def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> No
         raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {reported}")
 
 
-def _fill(folder: JobFolder, record: LaunchRecord, files: Mapping[str, str], tag: str) -> None:
+def fill(target: Target, folder: JobFolder, facts: dict[str, Any], tag: str) -> None:
+    """Write the files of a launch into the folder of its job. `facts`: launch.json. Raises LaunchError, FileProblem or OSError."""
+    record = LaunchRecord.from_json(facts)
+    if record is None:
+        raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
+    files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
+    files |= {"machine.json": json.dumps(target.machine.to_json(), indent=1) + "\n"}
     for name, text in files.items():
-        write_atomic(folder.path / name, text, private=True)
+        write_atomic(folder.path / name, text, private=True, replace=True)  # a job that was queued begins anew
     folder.write_json(folder.launch_file, record.as_json())
     if record.cluster:
-        write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n", private=True)
+        write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n", private=True, replace=True)
     for config in folder.ds_configs:
         watch(config)
-    folder.prepare(1)
 
 
 def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | None, tag: str) -> None:

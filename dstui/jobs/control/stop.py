@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
-from dstui.jobs.control.take_over import spawn_notification, spawn_supervisor
+from dstui.jobs.control.take_over import spawn_notification, spawn_supervisor, take_over
+from dstui.jobs.queue.scheduler import cancel, look
 from dstui.jobs.store.cleanup import OpBuilds, build_root
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import NotOwn, own_tag
@@ -27,6 +28,8 @@ from dstui.jobs.store.status import (
 )
 from dstui.jobs.supervisor.escalation import POLL, STEP, escalate, rank_processes
 
+FRESH = 2.0
+"""Seconds between two questions to SLURM whether a job that was cancelled has ended."""
 PATIENCE, PATIENCE_FAR = 3 * STEP + 5.0, 60.0
 """Seconds after which a supervisor that was asked to stop has to be through, here and on other hosts; then we do it ourselves."""
 
@@ -56,6 +59,8 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM, *, take_over:
     if status is None:
         unknown = f"{folder.status_file} is gone, half-written or of another version, and no rank has left a record of its processes"
         return StopReport("lost", None, [unknown])
+    if status.slurm_job and not status.final:
+        return _cancel(folder, status, status.slurm_job, exit_code)
     if not here(status) and not status.final:
         return _stop_elsewhere(folder, status, tag, exit_code, take_over)
     far: list[str] = []
@@ -84,6 +89,30 @@ def _stop_elsewhere(folder: JobFolder, status: JobStatus, tag: str, exit_code: i
     status, left = end_from_here(folder, status, tag, exit_code)
     spawn_notification(folder)
     return StopReport(status.state, status.exit_code, left)
+
+
+def _cancel(folder: JobFolder, status: JobStatus, job: str, exit_code: int) -> StopReport:
+    """Cancel a job of SLURM's queue, waiting or running; its supervisor in the allocation writes the end, else we do.
+
+    A running one is asked first: scancel would cut the connections by which its supervisor cleans the nodes.
+    """
+    _ask(folder, exit_code, None)
+    patience = time.monotonic() + (PATIENCE_FAR if status.supervisor and status.unheard is None else 0.0)
+    while time.monotonic() < patience and not folder.has_ended:
+        time.sleep(POLL)
+    problem = cancel(job)
+    deadline = time.monotonic() + PATIENCE_FAR
+    while time.monotonic() < deadline:
+        found = look(job, fresh=True)
+        if found and found.meaning.means not in ("queued", "running"):
+            ended = folder.read_status() or status
+            if not ended.final:
+                ended = take_over(folder) or ended
+            return StopReport(ended.state, ended.exit_code)
+        pause = time.monotonic() + FRESH
+        while time.monotonic() < pause and not folder.has_ended:
+            time.sleep(POLL)
+    return StopReport(status.state, None, [f"SLURM job {job}: {problem or 'it is cancelled, and has not ended yet'}: squeue --jobs={job}"])
 
 
 def _sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:

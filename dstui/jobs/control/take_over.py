@@ -9,16 +9,18 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import dstui
 from dstui.base.regular_files import open_regular
+from dstui.jobs.queue.scheduler import look
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import own_tag
 from dstui.jobs.store.processes import NOTIFY, SUPERVISES, SUPERVISOR, tagged
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import asked_for, current_status, finish, ranks_of
+from dstui.jobs.store.status import asked_for, current_status, finish, ranks_of, write_end
 
 IMPORTED_FROM = Path(dstui.__file__).parent.parent
 """The folder in which `python -m` finds dstui, installed or not."""
@@ -45,6 +47,8 @@ def take_over(folder: JobFolder) -> JobStatus | None:
 
 def _supervise(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> JobStatus:
     """Do the same for who holds the lock."""
+    if status.slurm_job:
+        return _write_slurms_end(folder, status)
     found = folder.read_status()
     if found is None:
         with suppress(OSError):  # another version may make sense of it
@@ -59,6 +63,19 @@ def _supervise(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> Job
         return status
     status = found or status
     status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+    spawn_notification(folder)
+    return status
+
+
+def _write_slurms_end(folder: JobFolder, status: JobStatus) -> JobStatus:
+    """Write the end that SLURM made of a job of which no supervisor could write it."""
+    if (found := folder.read_status()) and found.final:
+        return found
+    job = look(status.slurm_job or "")
+    if job and job.words and asked_for(folder) is None:
+        with suppress(OSError):
+            folder.append_event(time.time(), "notice", text=f"SLURM job {status.slurm_job}: {job.words}")
+    status = write_end(folder, status, ranks_of(folder, status))
     spawn_notification(folder)
     return status
 

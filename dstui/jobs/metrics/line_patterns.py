@@ -82,7 +82,7 @@ PATTERNS = (
     Pattern("tflops", ("tflop/?s", r"throughput per gpu \(tflop/s/gpu\)"), ("tflops",)),
     Pattern("mfu", ("mfu",), percent=True),
     # PEFT's print_trainable_parameters
-    Pattern("trainable_parameters", ("trainable params",)),
+    Pattern("trainable_parameters", ("(?<!non-)trainable params",)),
     # DeepSpeed's timer and see_memory_usage, torchtitan's; the tables of PEFT's examples, which count MiB without saying so
     Pattern("memory", ("memallocated", "mem_allocated", "ma")),
     Pattern("memory", (r"mem(?:ory)?(?=\s*[:=])",), needs_unit=True, mib=True),

@@ -25,7 +25,9 @@ NOTIFY = "dstui.jobs.supervisor.notify"
 """The module that tells of the end of a job that has no supervisor."""
 HANG_STACKS = "dstui.jobs.supervisor.hang_stacks"
 """The module that reads the stacks of a job whose ranks are silent, once, for its supervisor."""
-PROGRAMS = (SUPERVISOR, NOTIFY, HANG_STACKS)
+IN_ALLOCATION = "dstui.jobs.control.in_allocation"
+"""The module by which a script of SLURM's becomes the supervisor of a job that was queued."""
+PROGRAMS = (SUPERVISOR, NOTIFY, HANG_STACKS, IN_ALLOCATION)
 """Modules of dstui that run as processes of their own. No contract sees an import in them: a test finds each of them."""
 SUPERVISORS = (SUPERVISOR, "dstui.jobs.supervise.supervisor", "dstui.run.supervise.supervisor", "dstui.run.supervisor")
 """The same with what older versions of dstui, whose jobs may still run, called it."""

@@ -16,7 +16,7 @@ from dstui.logs.time_parsing import parse_iso
 
 Form = Callable[[Any], bool]
 
-STATES = ("starting", "running", *FINAL)
+STATES = ("queued", "starting", "running", *FINAL)
 RANK_STATES = ("waiting", "started", "ended", "lost")
 HOST_STATES = ("starting", "reached", "unreachable", "ended")
 MOST_HOSTS = 4096
@@ -60,6 +60,11 @@ def is_texts(value: Any) -> bool:
 
 def is_named_texts(value: Any) -> bool:
     return isinstance(value, dict) and all(map(is_text, value.values()))
+
+
+def is_slurm_job(value: Any) -> bool:
+    """Return whether this is SLURM's number of a job: it stands on command lines."""
+    return isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value) is not None
 
 
 def is_time(value: Any) -> bool:
@@ -128,6 +133,7 @@ STATUS: Mapping[str, Form] = {
     "hosts": _is_hosts,
     "tag": is_text,
     "disk_full": is_text,
+    "slurm_job": is_slurm_job,
 }
 HOST_LAUNCH = record(command=is_texts, env=is_named_texts)
 CLUSTER = {"reach": one_of(("ssh", "srun", "here")), "folder": is_text, "hosts": _is_host_launches, "port": whole(1, 65535)}

@@ -22,8 +22,16 @@ from dstui.logs.time_parsing import format_iso, parse_iso
 VERSION = 1
 """Of both records. A record of a later version is read as far as it has the form that is known here, and never acted on."""
 
-JobState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
-STATE_GLYPHS: Mapping[str, str] = {"starting": "○", "running": "●", "succeeded": "✔", "failed": "✖", "stopped": "■", "lost": "✖"}
+JobState = Literal["queued", "starting", "running", "succeeded", "failed", "stopped", "lost"]
+STATE_GLYPHS: Mapping[str, str] = {
+    "queued": "◌",
+    "starting": "○",
+    "running": "●",
+    "succeeded": "✔",
+    "failed": "✖",
+    "stopped": "■",
+    "lost": "✖",
+}
 """One sign for a job's state on every face."""
 RankState = Literal["waiting", "started", "ended", "lost"]
 """waiting: not started yet; ended: with an exit status; lost: gone without one, so it was killed, or its host went down."""
@@ -165,7 +173,11 @@ class JobStatus:
     """When the next attempt starts, while the pause before it lasts; seconds since the epoch."""
     disk_full: str | None = None
     """The folder of the job on whose disk there was no room left while it ran."""
+    slurm_job: str | None = None
+    """SLURM's number of the job, where it was queued; only then is the key in the file."""
     version: int = VERSION
+    waits: str = ""
+    """What SLURM says of a queued job, in words; not in the file."""
     foreign: str = ""
     """Why the job is not this user's own, as the end of a sentence; not in the file."""
     unheard: float | None = None
@@ -211,6 +223,7 @@ def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
         "hosts": {name: HostStatus.from_json(host) for name, host in (found.get("hosts") or {}).items()},
         "launcher_exit": found.get("launcher_exit"),
         "disk_full": found.get("disk_full"),
+        "slurm_job": found.get("slurm_job"),
         "version": found.get("version") or VERSION,
     }
 
@@ -331,7 +344,7 @@ class LaunchRecord:
         """Return none where it is empty, of a later version, or has another form than LAUNCH."""
         if not found or (found.get("version") or VERSION) != VERSION or not sound(found, LAUNCH):
             return None
-        values = {name: value for name, value in found.items() if name in LAUNCH and value is not None}
+        values = {name: value for name, value in found.items() if name in LAUNCH and name != "version" and value is not None}
         values |= {name: tuple(values[name]) for name in ("options", "script", "args") if name in values}
         if restarts := values.get("restarts"):
             values["restarts"] = RestartPolicy(restarts["max"], restarts["backoff"], tuple(restarts["args"]))

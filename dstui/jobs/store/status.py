@@ -11,6 +11,7 @@ from shlex import quote
 
 from dstui.base.regular_files import read_json
 from dstui.base.text import sanitise
+from dstui.jobs.queue.scheduler import QueuedJob, look
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.cleanup import remove_buffers
 from dstui.jobs.store.folder import JobFolder
@@ -96,13 +97,14 @@ def asked_for(folder: JobFolder) -> int | None:
     return folder.read_stop().get("exit_code")
 
 
-def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True) -> JobStatus:
+def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True, end: JobState = "stopped") -> JobStatus:
     """Return the final status of a job that has ended.
 
-    `asked`: the exit status that a stop asked for, None where the job ended by itself. `watched`: somebody saw it end.
+    `asked`: the exit status that a stop asked for, None where the job ended by itself. `watched`: somebody saw it end. `end`: the state
+    of a job that was asked to end.
     """
     code = ranks.exit_code() if asked is None else asked
-    state: JobState = "stopped" if asked is not None else "succeeded" if code == 0 else "failed"
+    state: JobState = end if asked is not None else "succeeded" if code == 0 else "failed"
     ends = [rank.ended for rank in ranks.ranks.values() if rank.ended]
     now = time.time()
     if not watched:
@@ -112,10 +114,16 @@ def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bo
     return replace(status, state=state, ended=now, exit_code=code, ranks=ranks.statuses())
 
 
-def finish(folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True) -> JobStatus:
+def finish(  # noqa: PLR0913 - the last two are named
+    folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True, end: JobState = "stopped"
+) -> JobStatus:
     """Return the same, written where that is possible; what DeepSpeed left on this host is removed. Only for a job of one's own."""
+    return write_end(folder, concluded(status, ranks, asked, watched=watched, end=end), ranks)
+
+
+def write_end(folder: JobFolder, status: JobStatus, ranks: Ranks) -> JobStatus:
+    """Write a final status where that is possible, and remove what DeepSpeed left on this host. Only for a job of one's own."""
     removed = remove_buffers(rank.master for rank in ranks.ranks.values() if rank.master)
-    status = concluded(status, ranks, asked, watched=watched)
     now = time.time()
     with suppress(OSError):
         for path in removed:
@@ -167,6 +175,8 @@ def current_status(folder: JobFolder) -> JobStatus | None:
         tag = own_tag(folder, status)
     except NotOwn as why:
         return replace(observed(folder, status), foreign=str(why))
+    if status.slurm_job and os.environ.get("SLURM_JOB_ID") != status.slurm_job:
+        return _queued(folder, status, status.slurm_job)
     if not here(status):
         return replace(status, unheard=unheard(folder, status))
     if folder.is_attended() or supervisor_of(status, tag):
@@ -177,6 +187,30 @@ def current_status(folder: JobFolder) -> JobStatus | None:
         ended = status if lives else concluded(status, ranks_of(folder, status), asked_for(folder), watched=False)
         status = replace(ended, orphaned=True)
     return status
+
+
+def _queued(folder: JobFolder, status: JobStatus, job: str) -> JobStatus:
+    """Return the status of a job that SLURM started or will start: only SLURM can tell whether anybody still looks after it."""
+    found = look(job)
+    if found is None:
+        return replace(status, unheard=unheard(folder, status), waits="SLURM gives no answer" if status.state == "queued" else "")
+    if found.meaning.means == "queued":
+        return replace(status, state="queued", waits=found.words)
+    if found.meaning.means == "running":
+        return replace(
+            status, waits=found.words or "its nodes are there: dstui starts on them" if status.state == "queued" else found.words
+        )
+    status = folder.read_status() or status  # its supervisor may have written the end since
+    return status if status.final else replace(ended_by_slurm(folder, status, found), orphaned=True)
+
+
+def ended_by_slurm(folder: JobFolder, status: JobStatus, found: QueuedJob) -> JobStatus:
+    """Return the final status of a job that SLURM knows to have ended, and of which no supervisor could write the end."""
+    asked, meaning = asked_for(folder), found.meaning
+    ended = concluded(status, ranks_of(folder, status), asked, watched=False)
+    if asked is not None or meaning.means == "ended":
+        return ended
+    return replace(ended, state="failed" if meaning.means == "failed" else "stopped", exit_code=meaning.exit_code)
 
 
 def observed(folder: JobFolder, status: JobStatus) -> JobStatus:

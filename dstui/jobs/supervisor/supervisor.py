@@ -24,6 +24,7 @@ from dstui.jobs.store.processes import SUPERVISES, Process, find, reap
 from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.records import ProcessRecord
 from dstui.jobs.store.status import HEARTBEAT, asked_for, finish
+from dstui.jobs.supervisor.allocation import Allocation
 from dstui.jobs.supervisor.escalation import escalate, rank_processes, until_gone
 from dstui.jobs.supervisor.hang_stacks import HangStacks
 from dstui.jobs.supervisor.restart import restart_arguments
@@ -62,6 +63,7 @@ class Supervisor:
         self.silence = SilenceWatch(job.folder, job.record.silence)
         self.stacks = HangStacks(job.folder)
         self._named_late = False
+        self.allocation = Allocation(job, job.status.slurm_job) if job.status.slurm_job else None
         self._usage: Sampler | None = None
 
     def run(self) -> None:
@@ -97,7 +99,9 @@ class Supervisor:
     def hear_signals(self, pause: float) -> None:
         """Wait so long for a signal; one that asks for the job's end is such a request."""
         news = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY), pause)
-        if news and news.si_signo in STOPPED_BY and self.job.asked is None:
+        if news and self.allocation and self.job.asked is None and asked_for(self.folder) is None and news.si_signo != signal.SIGCHLD:
+            self.job.asked = self.allocation.signalled(news.si_signo)
+        elif news and news.si_signo in STOPPED_BY and self.job.asked is None:
             self.job.asked = STOPPED_BY[signal.Signals(news.si_signo)]
             sender = Process(news.si_pid, 0).describe()
             self.job.note(f"{signal.Signals(news.si_signo).name} from process {sender}: the job is stopped", stops=True)
@@ -246,7 +250,10 @@ class Supervisor:
         self.hosts.close(self.turn)
         self.arrivals.update(time.time(), self.job.ranks.attempt)
         self.job.note_full_disk(self.job.facts.full_disk())
-        self.job.status = finish(self.folder, self.job.status, self.job.ranks, self.job.asked)
+        if self.allocation and self.allocation.waits_again():
+            return
+        end = self.allocation.end if self.allocation else "stopped"
+        self.job.status = finish(self.folder, self.job.status, self.job.ranks, self.job.asked, end=end)
         with suppress(OSError):
             self.folder.reserve.unlink(missing_ok=True)
         if self.job.record.on_end:

@@ -11,6 +11,7 @@ from dstui.jobs.engine.lines import EngineMade, HookFault, LoneOptimizer, Report
 from dstui.jobs.engine.resolved import read_planned, resolve
 from dstui.jobs.store.events import Notice
 from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ranks import ranks_in_words
 
 ALONE, OTHER, OVERRIDDEN, UNOBSERVED, STRAGGLER = "alone", "other-configuration", "overridden", "not-observed", "straggler"
 """Values of `Notice.code`."""
@@ -56,6 +57,15 @@ class EngineNotices:
         if (imported or len(alone) < len(living)) and time.monotonic() - self._since < (IMPORTED if imported else PATIENCE):
             return []
         return self._once(Notice(lone_sentence(list(alone.values())), code=ALONE))
+
+    def unobserved(self, ranks: Collection[int]) -> list[Notice]:
+        """Return that the hook is not in some ranks, though the launch wanted it there."""
+        if not ranks:
+            return []
+        who = ranks_in_words(sorted(ranks))
+        why = "the interpreter ignores sitecustomize (-I, -E, -S, a frozen program), or engine/ in the job folder cannot be written"
+        text = f"{who}: not observed ({why}); numbers are read from the log lines, and stacks need py-spy"
+        return self._once(Notice(text, code=UNOBSERVED))
 
     def straggler(self, own: Mapping[int, float]) -> list[Notice]:
         """Return a notice of the rank that all others wait for, by the seconds of a step that each spends by itself."""

@@ -39,6 +39,8 @@ STEADY = 20
 """Steps of every rank after which one may be called a straggler."""
 QUIET = 3.0
 """Seconds without a sign of life after which a rank's phase is looked for, and between two such looks."""
+HOOKED = 15.0
+"""Seconds after the start in which each rank's hook has written its first line: it does so before the script is read."""
 MOST_PLACES = 24
 """Sentences of the stacks of silent ranks that are told."""
 HANG = "hang"
@@ -87,6 +89,7 @@ class Follower:
         self._engines: dict[int, EngineMetrics] = {}
         self._engine_notices = EngineNotices(folder)
         self._engine_turn = 0
+        self._hooks_looked_for = False
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
         """What the engines report that a person must know: said when it is found, and again at the end."""
@@ -98,6 +101,9 @@ class Follower:
         self._unheard_reported = self._full_disk_reported = False
         self.foreign = ""
         """Why the job is not this user's own, as the end of a sentence."""
+        self.waits = ""
+        """What SLURM says of a job that was queued; a sentence."""
+        self._waits_reported = ""
         self.unheard = ""
         """That nobody may look after the job any more, on another host; a sentence."""
         self._read_status()
@@ -182,6 +188,7 @@ class Follower:
             self._refreshed = now
             status = self._status_of(self.folder)
             self.foreign = status.foreign if status else ""
+            self.waits = status.waits if status else ""
             self.unheard = (no_sign_of_life(self.folder, status) or orphan_hint(self.folder, status)) if status else ""
             if status and status.final and not self.folder.has_ended:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
@@ -257,6 +264,9 @@ class Follower:
         if self.unheard and not self._unheard_reported:
             events.append(Notice(self.unheard))
         self._unheard_reported = bool(self.unheard)
+        if self.waits and self.waits.partition(";")[0] != self._waits_reported:
+            events.append(Notice(f"SLURM job {self._status.slurm_job if self._status else ''}: {self.waits}"))
+            self._waits_reported = self.waits.partition(";")[0]
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":
@@ -285,11 +295,25 @@ class Follower:
             events += self._engine_events(rank)
             if time.monotonic() >= deadline:
                 break
-        notices = self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
+        notices = self._engine_notices.unobserved(self._without_hook())
+        notices += self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
         if all(view.engine_step is not None and view.engine_step >= STEADY for view in self.ranks.values()):
             notices += self._engine_notices.straggler({n: v.own_seconds for n, v in self.ranks.items() if v.own_seconds is not None})
         self.warnings += [notice.text for notice in notices]
         return [*events, *notices]
+
+    def _without_hook(self) -> list[int]:
+        """Return ranks that run for a while, and whose hook has not said a word although the launch wanted one; looked for once."""
+        if self._hooks_looked_for or self.state != "running" or time.time() - (self.started or time.time()) < HOOKED:
+            return []
+        living = [rank for rank, view in self.ranks.items() if view.state == "started"]
+        if len(living) < len(self.ranks):
+            return []
+        self._hooks_looked_for = True
+        launch = self.folder.read_launch()
+        if launch is None or launch.observe == "off":
+            return []
+        return [rank for rank in living if not self.folder.engine(rank, self.attempt).exists()]
 
     def _engine_events(self, rank: int) -> list[Event]:
         engine, view = self._engines[rank], self.ranks[rank]

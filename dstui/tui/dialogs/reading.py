@@ -111,7 +111,8 @@ class WholeLine(ToRead):
         line, who = lines.line(number), lines.ranks_of(number)
         host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
         super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", format_clock(line.time)))))
-        self.number, self.near = number, around(lines, number)
+        members = [(number, each._replace(text=f"r{each.rank}  {each.text}")) for each in lines.members(number)]
+        self.number, self.near = number, members or around(lines, number)
 
     def on_mount(self) -> None:
         """Show it once the width is known, with the line in view."""
@@ -120,9 +121,9 @@ class WholeLine(ToRead):
 
     def _show(self) -> None:
         rows: list[Row] = []
-        at, view = 0, self.rows
+        at, view = -1, self.rows
         for number, line in self.near:
-            at = len(rows) if number == self.number else at
+            at = len(rows) if number == self.number and at < 0 else at
             rows += paragraph(line.text, view.size.width - 4, "title" if number == self.number else "dim")
         view.show_rows(rows)
         view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)

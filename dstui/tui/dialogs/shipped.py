@@ -35,7 +35,8 @@ class Shipped(Ask):
     def lines(self) -> list[Row]:
         """Return each Plan with its figures, and below it what it is for."""
         of = f"of {self.model}, which the script names" if self.model else "of the model that each Plan names; yours may differ"
-        rows = [*paragraph(f"Each is opened for the script of this folder. Memory per GPU, or host RAM, is {of}.", self.room, "dim"), BLANK]
+        told = f"Each is opened for the script of this folder. Memory per GPU, or host RAM, is {of}. After it: what stays free, or how many"
+        rows = [*paragraph(f"{told} times too much it is, and tokens per second.", self.room, "dim"), BLANK]
         for name, purpose in SHIPPED.items():
             rows.append(row(name, right=[(self.figures.get(name, ""), "set")], key=name))
             rows += paragraph(f"  {purpose}", self.room, "dim")

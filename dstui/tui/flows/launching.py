@@ -214,13 +214,13 @@ def job_lines(folder: JobFolder) -> list[str]:
 
 def far_hosts(target: Target) -> tuple[str, ...]:
     """Return the hosts of a launch on other hosts; none where it stays here, or has no command (the launch says why)."""
-    from dstui.render.launch import RenderError
+    from dstui.render.launch import RenderError, submits
 
     try:
         spec = target.launch
     except RenderError:
         return ()
-    return () if spec.only_here or not spec.named or spec.launcher == "nossh" else spec.hosts
+    return () if spec.only_here or submits(target.plan) or not spec.named or spec.launcher == "nossh" else spec.hosts
 
 
 def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:

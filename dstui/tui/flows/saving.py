@@ -172,7 +172,7 @@ class Writing:
             say(self._app, str(error), "error")
             return
         self._session.note(f"written  {path}")
-        self._session.edit(("job.script", script), *((f"deepspeed.{key}", True) for key in changed.needs))
+        self._session.edit(("job.script", script), *((f"deepspeed.{key}", value) for key, value in changed.needs.items()))
         left = [note for note in changed.notes if not any(key in note for key in changed.needs)]
         by_hand = f" By hand: {'; '.join(left)}" if left else ""
         say(self._app, f"The Plan trains {script} now.{by_hand}")

@@ -191,7 +191,7 @@ def _hole_rows(plan: Plan) -> list[Row]:
 
 def _write_rows(changed: ChangedScript | None) -> list[Row]:
     """Return the way to a script that DeepSpeed trains, where the lines have a place in it."""
-    return [row(("→ ", "accent"), f"write {changed.name}", right=[("Enter", "dim")], key=WRITE_SCRIPT)] if changed and changed.text else []
+    return [row(("→ ", "accent"), f"write {changed.name}", key=WRITE_SCRIPT)] if changed and changed.text else []
 
 
 def _script_lines(plan: Plan, changed: ChangedScript | None) -> str:

@@ -15,6 +15,11 @@ ANYWHERE: Final = frozenset({"form", "review", "run"})
 FORM, REVIEW, RUN = frozenset({"form"}), frozenset({"review"}), frozenset({"run"})
 PLOT: Final = "plot"
 """The screen of the metrics, which lies over the run."""
+RUNS: Final = "runs"
+"""The table of runs, which lies over any screen."""
+COMPARE: Final = "compare"
+"""Runs beside each other, over their table."""
+OVER: Final = frozenset({PLOT, RUNS, COMPARE})
 TYPING: Final = frozenset({"typing"})
 """While a value is being typed; the keys of other panes are text then, but for those with priority."""
 FILTER: Final = frozenset({"filter"})
@@ -105,7 +110,16 @@ KEYS: Final = (
     ),
     KeyHint("v", "level", "level", "Warnings and errors only; then errors only; then every line again.", RUN, 6),
     KeyHint("h", "host", "host", "One host: its ranks and their log; then the next one. Of many hosts a list, the worst first.", RUN, 10),
-    KeyHint("u", "dedup", "dedup", "Lines that several ranks wrote as one row (×64), or each by itself.", RUN, 12),
+    KeyHint(
+        "u",
+        "dedup",
+        "fold",
+        "Fold the log: lines of several ranks that differ only in numbers as one row (×64), those that are the same, or each by itself.",
+        RUN,
+        12,
+    ),
+    KeyHint("L", "wrap", "wrap", "Long lines in several rows, or cut at the edge, where ←→ show the rest; remembered.", RUN),
+    KeyHint("T", "timestamps", "times", "Before each line the time of day, the time since the start, or none; remembered.", RUN),
     KeyHint("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
     KeyHint("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
     KeyHint("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, "0-9 g"),
@@ -122,30 +136,42 @@ KEYS: Final = (
     KeyHint("p", "stacks", "stacks", "Where in its Python code each rank is, and who waits for whom; the job goes on.", RUN, 6),
     KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
     KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
-    KeyHint("J", "jobs", "jobs", "The list of jobs, to look at another one.", RUN, 9),
+    KeyHint("J", "jobs", "runs", "The table of all runs: to look at another one, sort, filter, compare.", ANYWHERE, 9),
+    KeyHint("", "", "look", "Look at the run under the cursor.", frozenset({RUNS}), 1, "Enter"),
+    KeyHint(
+        "space", "mark", "mark", "Mark the run, to compare it with others; once more takes the mark away.", frozenset({RUNS}), 2, "Space"
+    ),
+    KeyHint("equals_sign", "compare", "compare", "The marked runs beside each other, up to eight.", frozenset({RUNS}), 3, "="),
+    KeyHint("m", "curves", "curves", "The curves of these runs over each other.", frozenset({RUNS, COMPARE}), 4),
+    KeyHint("greater_than_sign", "order(1)", "sort", "Sort by the next column.", frozenset({RUNS}), 5, "< >"),
+    KeyHint("less_than_sign", "order(-1)", "sort before", "Sort by the column before.", frozenset({RUNS}), display="<"),
+    KeyHint("r", "reverse", "reverse", "Sort the other way round.", frozenset({RUNS}), 8),
+    KeyHint("slash", "condition", "filter", "Only the runs that are meant: stage=3 loss<2 failed.", frozenset({RUNS}), 6, "/"),
+    KeyHint("l", "start_again", "again", "Start the run under the cursor once more, with its Plan as it is now.", frozenset({RUNS}), 7),
+    KeyHint("y,c", "copy_markdown", "copy", "Copy the table as Markdown.", frozenset({COMPARE}), 1),
     KeyHint("C", "checkpoints", "checkpoints", "What is in a checkpoint, whether this Plan can go on from it, whole weights from it."),
     KeyHint("tab", "pane(1)", "pane", "The next pane.", hint=8, display="tab", priority=True),
     KeyHint("shift+tab", "pane(-1)", "pane before", "The pane before.", display="⇧tab", priority=True),
-    KeyHint("escape", "escape", "back", "Close, or go back.", ANYWHERE | {PLOT}, display="esc"),
+    KeyHint("escape", "escape", "back", "Close, or go back.", ANYWHERE | OVER, display="esc"),
     KeyHint("f2,ctrl+s", "save", "save", "Save the Plan.", ANYWHERE | TYPING, hint=9, display="F2", priority=True),
     KeyHint(
         "f1,question_mark",
         "help",
         "help",
         "What the keys do, and what the field under the cursor means.",
-        ANYWHERE | TYPING | FILTER | {PLOT} | DIALOGS,
+        ANYWHERE | TYPING | FILTER | OVER | DIALOGS,
         hint=PINNED,
         display="F1",
     ),
     KeyHint("colon", "command_palette", "commands", "Every action by name.", ANYWHERE | {PLOT}, display=":"),
-    KeyHint("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | {PLOT}, hint=11, display="ctrl+p"),
+    KeyHint("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | OVER, hint=11, display="ctrl+p"),
     KeyHint("", "leave", "quit", "Leave dstui from here too.", DIALOGS, 99, "ctrl+q"),
     KeyHint(
         "q,ctrl+q,ctrl+c",
         "leave",
         "quit",
         "Leave; asks only where something would be lost. A running job goes on.",
-        ANYWHERE | {PLOT},
+        ANYWHERE | OVER,
         hint=99,
     ),
 )
@@ -165,7 +191,7 @@ OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "chec
 """Actions that are the same in both modes, and over them."""
 
 
-OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard"})
+OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard", "wrap", "timestamps"})
 """Actions of the part of the run that shows a job."""
 
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from dstui.base.text import sanitise
 from dstui.jobs.metrics.buckets import Fault, Point, smoothed, thinned
+from dstui.runs.table import short_names
 
 if TYPE_CHECKING:
     from dstui.jobs.metrics.series import Curve, MetricSeries
@@ -19,6 +21,8 @@ WEIGHTS = (0.0, 0.6, 0.9, 0.97, 0.99)
 """Steps of the smoothing: TensorBoard's usual 0.6 is the second."""
 BESIDE = {"loss": "eval_loss"}
 """A metric, and another one that belongs into the same plot."""
+OTHER_STYLES = ("other", "beside", "rank 3", "rank 4", "rank 5", "rank 6", "rank 7")
+"""Of other runs beside the run's own."""
 RANK_STYLES = ("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "rank 5", "rank 6", "rank 7")
 
 
@@ -82,18 +86,20 @@ class Picture:
 
 
 def picture(
-    history: MetricSeries, view: View, cells: tuple[int, int], say: Callable[[str, float], str], other: MetricSeries | None = None
+    history: MetricSeries, view: View, cells: tuple[int, int], say: Callable[[str, float], str], others: Sequence[MetricSeries] = ()
 ) -> Picture:
-    """Return a metric of a run (and of another run) over the steps, for a plot of so many cells. `say` tells a value as a person does."""
+    """Return a metric of a run (and of other runs) over the steps, for a plot of so many cells. `say` tells a value as a person does."""
     sketch = _Sketch(view, 2 * max(cells[0], 20))
     curves = history.curves(view.name, each=view.each)
     last = max((curve.attempt for curve in curves), default=1)
+    names = short_names([sanitise(each.folder.name) for each in (history, *others)])
     for curve in curves:
-        sketch.curve(curve, "main" if curve.attempt == last else "faint")
+        sketch.curve(curve, "main" if curve.attempt == last else "faint", names[0] if others and curve.attempt == last else "")
     for curve in history.curves(BESIDE.get(view.name, "")):
         sketch.line(curve.points, "beside", label="eval")
-    for curve in other.curves(view.name) if other is not None else ():
-        sketch.line(curve.points, "other", view.weight, "other run")
+    for number, (other, name) in enumerate(zip(others, names[1:], strict=True)):
+        for curve in other.curves(view.name)[-1:]:
+            sketch.line(curve.points, OTHER_STYLES[number % len(OTHER_STYLES)], view.weight, name)
     shown = sketch.picture
     shown.attempts = {curve.attempt: _first(curve) for curve in reversed(curves) if curve.attempt > 1}
     faults = sorted({fault for curve in curves for fault in curve.faults})
@@ -111,8 +117,8 @@ class _Sketch:
         self.view, self.most = view, most
         self.picture = Picture()
 
-    def curve(self, curve: Curve, style: str) -> None:
-        """A run's own line; that of all ranks between the least and the largest value, a smoothed one over what it was before."""
+    def curve(self, curve: Curve, style: str, name: str = "") -> None:
+        """A run's own line, with its name beside others; that of all ranks between extremes, a smoothed one over what it was."""
         if curve.rank is not None:
             name = RANK_STYLES[curve.rank % len(RANK_STYLES)] if style == "main" else style
             self.line(curve.points, name, self.view.weight, f"r{curve.rank}")
@@ -123,7 +129,7 @@ class _Sketch:
             self.line([point._replace(mean=point.high) for point in points], "faint")
         elif self.view.weight:
             self.line(points, "faint")
-        self.line(curve.points, style, self.view.weight)
+        self.line(curve.points, style, self.view.weight, name)
 
     def line(self, points: Sequence[Point], style: str, weight: float = 0.0, label: str = "") -> None:
         """A line through the means, where there are any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Any, ClassVar
@@ -56,12 +56,15 @@ class Plot(Over[None]):
             """Return one picture is enough."""
             return isinstance(message, Plot.Grown)
 
-    def __init__(self, history: MetricSeries, headline: Callable[[], Row], name: str = "") -> None:
-        """`history` stays open when the plot is closed; `headline`: the job's state in a line; `name`: the metric that was asked for."""
+    def __init__(self, history: MetricSeries, headline: Callable[[], Row], name: str = "", others: Sequence[MetricSeries] = ()) -> None:
+        """`history` stays open when the plot is closed; `headline`: the job's state in a line; `name`: the metric that was asked for.
+
+        `others`: runs that lie over it from the beginning.
+        """
         super().__init__()
         self.view = View(name) if name else View()
         self.history = history
-        self.other: MetricSeries | None = None
+        self.others = list(others)
         self._headline = headline
         self._chosen = bool(name)
         self._over = Event()
@@ -99,7 +102,7 @@ class Plot(Over[None]):
     def _read(self) -> None:
         reported, read = 0.0, list[MetricSeries]()
         while not self._over.is_set():
-            before, read = read, [history for history in (self.history, self.other) if history is not None]
+            before, read = read, [self.history, *self.others]
             for history in before:
                 if history not in read:
                     history.close()  # a run that lay over this one
@@ -135,7 +138,7 @@ class Plot(Over[None]):
 
     def _draw_plot(self) -> None:
         canvas, box = self.canvas, self.box
-        shown = picture(self.history, self.view, (canvas.size.width, canvas.size.height), value_text, self.other)
+        shown = picture(self.history, self.view, (canvas.size.width, canvas.size.height), value_text, self.others)
         canvas.show(shown)
         faults = f"✖ {shown.faults}" if shown.faults else ""
         left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
@@ -153,8 +156,12 @@ class Plot(Over[None]):
             whose = f"{len(tellers)} ranks" if len(tellers) <= KEPT_RANKS else f"the first {KEPT_RANKS} of {len(tellers)} ranks"
         about = [view.name, whose if tellers else ""]
         about += [f"smoothed {view.weight:g}" if view.weight else "", "log" if view.log else ""]
-        if self.other is not None:
-            about.append(f"beside {self.other.folder.name}" + ("" if self.other.tellers(view.name) else ", which tells none"))
+        if len(self.others) > 1:
+            about.append(f"beside {len(self.others)} other runs")
+        about += [
+            f"beside {other.folder.name}" + ("" if other.tellers(view.name) else ", which tells none")
+            for other in self.others[: len(self.others) == 1]
+        ]
         return [*about, METRICS.get(view.name, "as the lines name it, or a pattern of the Plan")]
 
     def _progress(self) -> str:
@@ -197,15 +204,15 @@ class Plot(Over[None]):
 
     def action_overlay(self) -> None:
         """Another run over this one, or none any more."""
-        if self.other is not None:
-            self.other = None
+        if self.others:
+            self.others = []
             self.draw()
         else:
             self.app.push_screen(OtherRun(self.history.folder), self._lay_over)
 
     def _lay_over(self, path: str | None) -> None:
         if path:
-            self.other = MetricSeries(JobFolder(path))
+            self.others = [MetricSeries(JobFolder(path))]
             self.draw()
 
     def action_metrics(self) -> None:

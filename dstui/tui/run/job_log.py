@@ -47,7 +47,9 @@ class JobLog:
     def show_hosts(self, hosts: Mapping[int, str]) -> None:
         """Take over the host of each rank; of several hosts, each line names its own."""
         if hosts != self.hosts:
-            self.hosts = hosts
+            before, self.hosts = self.filter.folds_shapes(self.hosts), hosts
+            if self.filter.folds_shapes(hosts) != before:
+                self._open()
             several = len(set(hosts.values())) > 1
             self.view.show_hosts(short_names(hosts) if several else {})
 
@@ -175,20 +177,20 @@ class JobLog:
     @property
     def moment(self) -> float | None:
         """When the line was seen that is being read; None where that is not known."""
-        top = self.view.at if self.view.at is not None else self.view.lines.first + self.view.scroll_offset.y
+        top = self.view.at if self.view.at is not None else self.view.top
         time = self.view.lines.line(top).time if self.view.lines.first <= top < self.view.lines.end else float("nan")
         return None if isnan(time) else time
 
     def visible_text(self) -> str:
         """Return what is in view, for the clipboard."""
-        top = self.view.lines.first + self.view.scroll_offset.y
-        return "\n".join(self.view.lines.line(n).text for n in range(top, min(top + self.view.size.height, self.view.lines.end)))
+        return "\n".join(self.view.lines.line(n).text for n in self.view.in_view)
 
     # What the frame says
 
     def draw(self) -> None:
         """The frame of the view."""
-        label(self.view, self.filter.title, self.subtitle)
+        shapes = isinstance(self.view.lines, LogRows) and self.view.lines.shape
+        label(self.view, self.filter.title(shapes=shapes), self.subtitle)
 
     @property
     def subtitle(self) -> str:

@@ -162,6 +162,7 @@ class JobView(Vertical):
             self.post_message(JobStateChanged(self._reported))
         self.why.update(self.job.follower, self.job.hang)
         self.job_log.show_hosts({number: rank.host for number, rank in self.job.follower.ranks.items()})
+        self.log_view.started = self.job.follower.started
         self.job_log.tick(ended=self._complete)
         self._draw_log()
         if len(self.job.follower.ranks) <= MANY or monotonic() - self._ranks_drawn >= RANKS_EVERY:
@@ -280,8 +281,19 @@ class JobView(Vertical):
         self.choose(least=self.job_log.filter.next_level)
 
     def action_dedup(self) -> None:
-        """Lines that several ranks said as one row, or each by itself."""
-        self.choose(dedup=not self.job_log.filter.dedup)
+        """Lines of one shape as one row, those that are the same, or each line by itself."""
+        fold = self.job_log.filter.next_fold(self.job_log.hosts)
+        self.choose(dedup=fold.dedup, shape=fold.shape)
+
+    def action_wrap(self) -> None:
+        """Long lines in several rows, or cut; remembered."""
+        self.log_view.toggle_wrap()
+        in_thread(self, partial(remember, "wrap", self.log_view.wrap))
+
+    def action_timestamps(self) -> None:
+        """The time of day before each line, the time since the start, or none; remembered."""
+        self.log_view.next_stamps()
+        in_thread(self, partial(remember, "timestamps", self.log_view.stamps))
 
     def action_match(self, by: int) -> None:
         """The next line that matches."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 STATES = {
+    "queued": ("◌", "accent"),
     "starting": ("○", "accent"),
     "running": ("●", "ok"),
     "succeeded": ("✔", "ok"),
@@ -101,6 +102,7 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
     glyph, style = STATES.get(state, ("·", "dim"))
     code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
     facts = [Fact(0, (Span(f"{glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
+    facts += [Fact(0, (Span(follower.waits, "dim"),))] if follower.waits else []
     steps = [view.step for view in follower.ranks.values() if view.step is not None]
     total = f" / {follower.progress[1]:,}" if follower.progress and max(steps) <= follower.progress[1] else ""
     facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
@@ -108,13 +110,19 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
         facts.append(Fact(1, (Span("loss line ", "dim"), Span(f"{counted:,}", "title"), Span(" (no line tells a step)", "dim"))))
     if loss is not None:
         style = "title" if isfinite(loss) else "error"
-        facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style)))]
+        facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style), *source_of("loss", follower)))]
         facts += [Fact(5, (Span(line, "accent"),))] if line else []
     for model, value in losses_by_model(follower).items():
         facts.append(Fact(2, (Span(f"{model} loss ", "dim"), Span(f"{value:.4g}", "title" if isfinite(value) else "error"))))
     facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining is not None else []
     facts += [Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"))) for name, rate in sorted(follower.rates.items(), reverse=True)]
     return facts
+
+
+def source_of(name: str, follower: Follower) -> tuple[Span, ...]:
+    """Return where a number is from, in a job whose engines report others themselves; nothing where it is the engine's too."""
+    engines = [view.by_engine for view in follower.ranks.values() if view.by_engine]
+    return (Span(" (log)", "dim"),) if engines and not any(name in known for known in engines) else ()
 
 
 def losses_by_model(follower: Follower) -> dict[str, float]:
@@ -143,7 +151,12 @@ def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
     own = [name for name in others if name in follower.measure.own_names]
     names = own + [name for name in REPORTED if name in latest] + [name for name in others if name not in own]
     for place, name in enumerate(names, 1):
-        facts.append(Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title"))))
+        facts.append(
+            Fact(
+                place,
+                (Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title"), *source_of(name, follower)),
+            )
+        )
     overflows = int(max(latest.get("overflows", 0), latest.get("skipped", 0)))
     if overflows:
         facts.append(Fact(1, (Span(f"{overflows:,} overflow{'s' if overflows > 1 else ''}", "warning"),)))

@@ -74,7 +74,7 @@ def _padded(spans: list[Span], width: int) -> list[Span]:
 
 
 def load_line(samples: Sequence[Sample], since: float, cells: int = SPARK) -> str:
-    """Return the load as bars of 0 to 100 % over the last minutes (of a rank on several cores, to its most); a blank where nobody looked."""
+    """Return the load as bars of 0 to 100 % over the last minutes (of several cores, to the most); a blank where nobody looked."""
     loads: list[list[float]] = [[] for _ in range(cells)]
     for sample in samples:
         if sample.load is not None and sample.t >= since:

@@ -82,9 +82,11 @@ class FilesChanged(Message):
 
 @dataclass(eq=False)
 class Launched(Message):
-    """A job was started, in this folder."""
+    """A job was started, in this folder; or one is chosen to be looked at."""
 
     folder: JobFolder
+    again: bool = False
+    """Whether it is to be started once more."""
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""Lightning's DeepSpeedStrategy: each rank prints its own loss."""
+"""Lightning's DeepSpeedStrategy: each rank prints its own loss; with the argument `bar`, also Lightning's own progress bar."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 import deepspeed
 import lightning
 import torch
+from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.strategies import DeepSpeedStrategy
 
 deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
@@ -23,6 +24,7 @@ class Module(lightning.LightningModule):
         x, y = batch
         loss = torch.nn.functional.mse_loss(self.net(x), y)
         print(f"mine {loss.item()!r}", flush=True)
+        self.log("train_loss", loss, prog_bar=True)
         return loss
 
     def configure_optimizers(self):
@@ -47,8 +49,16 @@ class OnCpu(DeepSpeedStrategy):
 
 lightning.pytorch.strategies.deepspeed._validate_device_index_selection = lambda _devices: None
 strategy = OnCpu(config=config, process_group_backend="gloo")
+bars = [TQDMProgressBar(refresh_rate=1)] if "bar" in sys.argv else []
 trainer = lightning.Trainer(
-    accelerator="cpu", devices=2, strategy=strategy, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
+    accelerator="cpu",
+    devices=2,
+    strategy=strategy,
+    max_epochs=1,
+    callbacks=bars,
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=bool(bars),
 )
 trainer.fit(Module(), torch.utils.data.DataLoader(data, batch_size=4))
 sys.stdout.flush()

@@ -65,17 +65,18 @@ def figure(estimate: Forecast) -> str:
 
     Where RAM or NVMe decide, the GPU's figure stands before theirs, so that stages differ also where all need too much RAM.
     """
-    from dstui.tui.forms.memory_rows import NAMES, columns, share_left
+    from dstui.tui.forms.memory_rows import NAMES, columns, share_left, short
 
     fits = estimate.verdict == "fits"
     places = {"gpu": estimate.gpu, "host": estimate.host, "nvme": estimate.nvme}
     usual = "gpu" if estimate.gpu.bytes else "host"
     name = usual if fits or not estimate.bound else estimate.bound
-    need = places[name]
+    need, tokens = places[name], estimate.speed.tokens if estimate.fits and estimate.speed else None
     if name != usual:
         figures = f"{_gib(places[usual].bytes)} {NAMES[name]} {_gib(need.bytes)} {share_left(need.headroom):>5}"
+        figures += f" {short(tokens):>5}" if tokens else ""
     else:
-        figures = columns(need.bytes, need.headroom, estimate.speed.tokens if estimate.fits and estimate.speed else None)
+        figures = columns(need.bytes, need.headroom, tokens)
     return f"{GLYPHS[severity(estimate)]} {figures}"
 
 

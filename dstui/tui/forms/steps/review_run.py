@@ -24,7 +24,15 @@ def nameless(state: State) -> bool:
         return False
 
 
-_RUN_BADGES = {"running": "ok", "starting": "ok", "succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning"}
+_RUN_BADGES = {
+    "running": "ok",
+    "starting": "ok",
+    "queued": "ok",
+    "succeeded": "ok",
+    "failed": "error",
+    "lost": "error",
+    "stopped": "warning",
+}
 
 REVIEW = Step(
     id="review",

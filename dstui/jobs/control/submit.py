@@ -1,0 +1,114 @@
+"""Queueing a job with SLURM: its folder and the script that starts dstui's supervisor in the allocation, handed to sbatch."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from dstui.base.text import sanitise
+from dstui.jobs.control.start import LaunchError
+from dstui.jobs.queue.scheduler import forget
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ownership import NotOwn, own_tag, remember
+from dstui.jobs.store.records import RankStatus
+from dstui.jobs.store.status import initial
+from dstui.render.launch import RenderError
+from dstui.render.sbatch import JOB_SCRIPT, for_cluster
+from dstui.render.spec import LaunchSpec
+from dstui.render.target import Target
+
+SUBMITTED = 60.0
+"""Seconds that sbatch gets: it waits for the controller."""
+LOCAL = ("tmpfs", "ramfs", "devtmpfs")
+"""File systems that no other node sees."""
+NODES_OWN = ("/tmp", "/var/tmp", "/dev/shm")
+"""Folders that each node has for itself."""
+WAITS = "(queued)"
+"""The host of a rank that has none yet."""
+
+
+def spec_of_nodes(target: Target) -> LaunchSpec:
+    """Return how the nodes of the allocation will start the ranks. Raises LaunchError where nothing can be submitted from here."""
+    if shutil.which("sbatch") is None:
+        raise LaunchError("cluster.launcher: sbatch is not on the PATH of this machine: start dstui on a login node of the cluster")
+    try:
+        return for_cluster(target.plan, target.machine, target.pool)[0]
+    except RenderError as error:
+        raise LaunchError(str(error)) from None
+
+
+def not_shared(path: Path) -> str:
+    """Return why the nodes cannot see a folder, as a sentence; "" where they may."""
+    path = Path(os.path.realpath(path))
+    kind, mount = _file_system(path)
+    own = next((folder for folder in NODES_OWN if path.is_relative_to(folder)), "")
+    if kind in LOCAL or (own and mount in ("/", own)):
+        where = f"{kind} at {mount}" if kind in LOCAL else own
+        return f"{path} lies on {where}, which each node has for itself: the nodes must see the job folder. --run-dir names a shared place"
+    return ""
+
+
+def _file_system(path: Path) -> tuple[str, str]:
+    """Return the type and the mount point of the file system that a path lies on, as this process sees it."""
+    found = ("", "")
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        words, _, rest = line.partition(" - ")
+        mount = words.split()[4].encode().decode("unicode_escape")
+        if path.is_relative_to(mount) and len(mount) >= len(found[1]):
+            found = (rest.split()[0], mount)
+    return found
+
+
+def submit(folder: JobFolder, spec: LaunchSpec, name: str, tag: str) -> None:
+    """Submit the script in the folder. Raises LaunchError; nothing is in the queue then.
+
+    The lock is held until status.json has the job's number: the allocation waits for it.
+    """
+    ranks = {number: RankStatus(WAITS) for number in spec.ranks}
+    status = replace(initial(tag, {}, None), state="queued", ranks=ranks)
+    lock = folder.lock()
+    if lock is None:
+        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")
+    try:
+        folder.write_status(status)
+        folder.append_event(time.time(), "start", folder=str(folder.path))
+        if problem := remember(folder, name, status.started, tag):
+            raise LaunchError(f"The index of runs cannot be written ({problem}): XDG_STATE_HOME names another place for it")
+        own_tag(folder, status)
+        number = _sbatch(folder)
+        folder.write_status(replace(status, slurm_job=number))
+        folder.append_event(time.time(), "notice", text=f"SLURM job {number} is queued")
+        forget()
+    except NotOwn as why:
+        raise LaunchError(f"The job folder {folder.path} {why}: --run-dir names another place") from None
+    finally:
+        os.close(lock)
+
+
+def _sbatch(folder: JobFolder) -> str:
+    words = ["sbatch", "--parsable", f"--output={folder.launcher_log}", str(folder.path / JOB_SCRIPT), str(folder.path)]
+    try:
+        ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=SUBMITTED, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchError(f"sbatch does not answer ({error}): squeue --me tells whether the job is in the queue all the same") from None
+    number = ran.stdout.decode(errors="replace").strip().partition(";")[0]
+    if ran.returncode or not number.isdigit():
+        reported = " ".join(sanitise(ran.stderr.decode(errors="replace")).replace("sbatch: error: ", "").split())
+        raise LaunchError(f"SLURM refuses the job: {reported or 'sbatch gave no reason'}. cluster.slurm in the Plan says what is asked for")
+    return number
+
+
+def describe(folder: JobFolder) -> str:
+    """Return the number of a queued job, and what to do with it, in a line."""
+    status = folder.read_status()
+    number = status.slurm_job if status else None
+    return f"SLURM job {number}: dstui attach {shlex.quote(folder.name)} follows it" if number else ""

@@ -1,0 +1,100 @@
+"""SLURM's states of a job: what each means for a job of dstui, with which exit status, and in words.
+
+Names of states and reasons: slurm/slurm.h and squeue(1) of Slurm 22.05 to 24.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Means = Literal["queued", "running", "ended", "failed", "stopped"]
+"""queued: waits (again); running: has its nodes, and status.json says how it is; ended: as the ranks say; failed, stopped: an end that
+SLURM made."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmState:
+    """What one state of SLURM's means."""
+
+    means: Means
+    exit_code: int | None = None
+    """The job's, where SLURM ended it; None where the ranks' own counts."""
+    says: str = ""
+    """A sentence for people, without a full stop."""
+
+
+TIME_OVER = 124
+"""The exit status of a job whose time was up, as that of timeout(1)."""
+KILLED, ENDED = 128 + 9, 128 + 15
+
+STATES: Mapping[str, SlurmState] = {
+    "PENDING": SlurmState("queued"),
+    "REQUEUED": SlurmState("queued"),
+    "REQUEUE_HOLD": SlurmState("queued", says="it was queued again and is held: scontrol release lets it start"),
+    "REQUEUE_FED": SlurmState("queued"),
+    "SPECIAL_EXIT": SlurmState("queued", says="it was queued again and is held: scontrol release lets it start"),
+    "RESV_DEL_HOLD": SlurmState("queued", says="its reservation was deleted: scontrol release lets it start without one"),
+    "CONFIGURING": SlurmState("running", says="its nodes are started"),
+    "RUNNING": SlurmState("running"),
+    "RESIZING": SlurmState("running"),
+    "SIGNALING": SlurmState("running"),
+    "SUSPENDED": SlurmState("running", says="SLURM has suspended it"),
+    "STOPPED": SlurmState("running", says="SLURM has suspended it"),
+    "STAGE_OUT": SlurmState("running"),
+    "COMPLETING": SlurmState("running"),
+    "COMPLETED": SlurmState("ended"),
+    "FAILED": SlurmState("ended"),
+    "FORGOTTEN": SlurmState("ended", says="SLURM has forgotten it"),
+    "BOOT_FAIL": SlurmState("failed", 1, "a node did not start: launch it again"),
+    "CANCELLED": SlurmState("stopped", ENDED, "it was cancelled by scancel, not by dstui"),
+    "DEADLINE": SlurmState("failed", TIME_OVER, "its deadline came before it could end"),
+    "NODE_FAIL": SlurmState("failed", 1, "a node of it failed: launch it again, or let run.restarts queue it again"),
+    "OUT_OF_MEMORY": SlurmState("failed", KILLED, "it used more memory than it had asked for: raise cluster.slurm.mem"),
+    "PREEMPTED": SlurmState("failed", ENDED, "a job of higher priority took its nodes: launch it again, or set run.restarts"),
+    "REVOKED": SlurmState("failed", 1, "another cluster of the federation started it"),
+    "TIMEOUT": SlurmState("failed", TIME_OVER, "its time was up: raise cluster.slurm.time, or let run.restarts queue it again"),
+}
+UNKNOWN = SlurmState("running", says="SLURM is in a state that dstui does not know")
+
+NEVER = "it never starts like this: stop it, and change"
+REASONS: Mapping[str, str] = {
+    "Resources": "waits for free nodes",
+    "Priority": "waits for jobs of higher priority",
+    "BeginTime": "waits for the time at which it may begin",
+    "Dependency": "waits for another job",
+    "DependencyNeverSatisfied": f"{NEVER} its dependency, which can no longer be met",
+    "JobHeldUser": "is held: scontrol release lets it start",
+    "JobHeldAdmin": "is held by an administrator",
+    "Licenses": "waits for a licence",
+    "Reservation": "waits for its reservation",
+    "ReqNodeNotAvail": "waits for nodes that are down, drained or reserved",
+    "PartitionDown": "waits for its partition, which is down",
+    "PartitionInactive": "waits for its partition, which is inactive",
+    "PartitionNodeLimit": f"{NEVER} cluster.num_nodes: its partition has fewer nodes for one job",
+    "PartitionTimeLimit": f"{NEVER} cluster.slurm.time: its partition allows less",
+    "PartitionConfig": f"{NEVER} cluster.slurm.time, cluster.num_nodes or cluster.slurm.partition: its partition does not allow them",
+    "AccountNotAllowed": f"{NEVER} cluster.slurm.account: its partition does not admit it",
+    "InvalidAccount": f"{NEVER} cluster.slurm.account: there is no such account",
+    "InvalidQOS": f"{NEVER} cluster.slurm.qos: there is no such QOS",
+    "BadConstraints": f"{NEVER} cluster.slurm.constraint: no node has these features",
+    "launch failed requeued held": "could not be started on its nodes and is held: scontrol release tries again",
+}
+
+
+def state_of(word: str) -> SlurmState:
+    """Return what a state means; squeue writes `CANCELLED by 1000`, and flags behind a comma or a plus."""
+    return STATES.get(word.replace(",", " ").replace("+", " ").partition(" ")[0], UNKNOWN)
+
+
+def describe_reason(reason: str) -> str:
+    """Return why a job waits, in words, with SLURM's own for whoever looks it up."""
+    name = reason.strip("()").partition(",")[0].strip()
+    if not name or name == "None":
+        return "waits for the scheduler to look at it"
+    if name in REASONS:
+        return f"{REASONS[name]} ({name})"
+    if name.startswith(("QOS", "Assoc", "Max")):
+        return f"waits for a limit of your account or QOS ({name})"
+    return f"waits: {name}"

@@ -1,0 +1,92 @@
+"""A plot as lines of text for a terminal: curves in braille, or in ASCII, each with its name at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dstui.runs.table import cell_len, cut
+from dstui.tui.plot.braille import braille
+from dstui.tui.plot.curves import Axis, Picture, PlotLine
+
+SIGNS = "*+ox#@%&"
+"""What lines are made of where there is only ASCII."""
+NAME = 20
+"""Cells of a name at most."""
+Paint = Callable[[str, int], str]
+"""A piece of the line with this number, in its colour."""
+
+
+def room(width: int) -> int:
+    """Return the cells that are left for the curves of a picture that may be so wide."""
+    return max(width - NAME - 14, 20)
+
+
+def as_text(shown: Picture, cells: tuple[int, int], paint: Paint = lambda text, _: text, *, ascii_only: bool = False) -> list[str]:
+    """Return the picture, its curves in so many cells, the axis at the left and below."""
+    width, height = cells
+    lines = [line for line in shown.lines if line.style != "faint"]
+    owners, grid = _drawn(lines, shown, cells, ascii_only=ascii_only)
+    for mark in shown.marks:
+        column = _column(mark.x, shown.x, width)
+        grid[0 if mark.top else -1][column], owners[0 if mark.top else -1][column] = "!" if ascii_only else "✖", -1
+    names = _names(lines, shown, height)
+    edge, corner, below = ("|", "+", "-") if ascii_only else ("│", "└", "─")
+    texts = {_row(value, shown.y, height): text for value, text in zip(shown.y.ticks, shown.y.texts, strict=True)}
+    left = max((cell_len(text) for text in texts.values()), default=0)
+    made = []
+    for number, signs in enumerate(grid):
+        drawn = "".join(paint(sign, owner) if owner >= 0 else sign for sign, owner in zip(signs, owners[number], strict=True))
+        named = names.get(number)
+        sign = f"{SIGNS[named % len(SIGNS)]} " if ascii_only and named is not None else ""
+        name = " " + paint(sign + cut(lines[named].label, NAME), named) if named is not None and lines[named].label else ""
+        made.append(f"{texts.get(number, '').rjust(left)} {edge}{drawn}{name}".rstrip())
+    return [*made, " " * (left + 1) + corner + below * width, " " * (left + 2) + _below(shown.x, width)]
+
+
+def _drawn(
+    lines: Sequence[PlotLine], shown: Picture, cells: tuple[int, int], *, ascii_only: bool
+) -> tuple[list[list[int]], list[list[str]]]:
+    """Return for each cell the line that was drawn last in it (-1 for none), and its sign."""
+    width, height = cells
+    owners = [[-1] * width for _ in range(height)]
+    grid = [[" "] * width for _ in range(height)]
+    for number, line in enumerate(lines):
+        first, last = _column(line.xs[0], shown.x, width), _column(line.xs[-1], shown.x, width)
+        part = braille(list(zip(line.xs, line.ys, strict=True)), (last - first + 1, height), shown.y.low, shown.y.high)
+        for y, signs in enumerate(part):
+            for x, sign in enumerate(signs, first):
+                if sign != " ":
+                    bits = ord(sign) - 0x2800 | (ord(grid[y][x]) - 0x2800 if grid[y][x] > "⠀" else 0)
+                    grid[y][x] = SIGNS[number % len(SIGNS)] if ascii_only else chr(0x2800 + bits)
+                    owners[y][x] = number
+    return owners, grid
+
+
+def _column(x: float, axis: Axis, width: int) -> int:
+    return min(max(round((x - axis.low) / (axis.high - axis.low or 1.0) * (width - 1)), 0), width - 1)
+
+
+def _row(y: float, axis: Axis, height: int) -> int:
+    return min(max(round((axis.high - y) / (axis.high - axis.low or 1.0) * (height - 1)), 0), height - 1)
+
+
+def _names(lines: Sequence[PlotLine], shown: Picture, height: int) -> dict[int, int]:
+    """Return in which row the name of which line stands: beside its end, or in the next row that is free."""
+    rows: dict[int, int] = {}
+    for number in sorted(range(len(lines)), key=lambda n: -lines[n].ys[-1]):
+        if lines[number].label:
+            wanted = _row(lines[number].ys[-1], shown.y, height)
+            free = [row for row in range(height) if row not in rows]
+            if free:
+                rows[min(free, key=lambda row: (abs(row - wanted), row))] = number
+    return rows
+
+
+def _below(axis: Axis, width: int) -> str:
+    """Return the numbers under the picture, each in the middle under its place."""
+    line = ""
+    for value, text in zip(axis.ticks, axis.texts, strict=True):
+        at = min(max(_column(value, axis, width) - len(text) // 2, 0), width - len(text))
+        if at >= len(line) + (1 if line else 0):
+            line = line.ljust(at) + text
+    return line

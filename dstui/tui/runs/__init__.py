@@ -1,0 +1,1 @@
+"""The table of runs, and runs beside each other."""

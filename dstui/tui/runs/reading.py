@@ -1,0 +1,116 @@
+"""The runs as they are read for the table: in a thread, again and again, the newest first; what is drawn is made there too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Event, Lock
+
+from dstui.runs.columns import USUAL, Column, column, fitting
+from dstui.runs.conditions import Condition, chosen
+from dstui.runs.find import find_runs
+from dstui.runs.kept import Kept
+from dstui.runs.run import Run, link
+from dstui.runs.table import cells, lines, ordered
+
+PAUSE = 2.0
+"""Seconds between two looks at least,"""
+SHARE = 10
+"""and this many times what a look takes: many runs must not keep a core busy."""
+AT_ONCE = 0.3
+"""Seconds of reading after which what was read so far is drawn."""
+CHEAP = frozenset({"state", "name", "age", "took", "ranks", "hosts"})
+"""Columns for which nothing but status.json is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How the table is wanted."""
+
+    sort: str = "started"
+    reverse: bool = True
+    conditions: tuple[Condition, ...] = ()
+    text: str = ""
+    """The conditions as they were typed."""
+    width: int = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is drawn: a title, and a line for each run."""
+
+    runs: Sequence[Run] = ()
+    columns: Sequence[Column] = ()
+    texts: Sequence[str] = field(default=("",))
+    """The titles, then the lines of the runs."""
+    all: int = 0
+    """Runs, also those that the filter hides."""
+    unread: int = 0
+
+
+class Reading:
+    """Reads in a thread of its owner, and hands over tables."""
+
+    def __init__(self, hand_over: Callable[[Table], object]) -> None:
+        self._hand_over = hand_over
+        self._wish, self._lock = Wish(), Lock()
+        self._wanted, self._over = Event(), False
+        self._read: dict[str, Run] = {}
+
+    def want(self, wish: Wish) -> None:
+        """Have the table so from now on."""
+        with self._lock:
+            self._wish = wish
+        self._wanted.set()
+
+    def end(self) -> None:
+        """Read no more."""
+        self._over = True
+        self._wanted.set()
+
+    def work(self) -> None:
+        """Read until the end: for a thread."""
+        kept = Kept()
+        while not self._over:
+            began = time.monotonic()
+            runs = find_runs(kept)
+            for unread in self._parts(runs):
+                if self._over:
+                    return
+                self._tell(runs, unread)
+            kept.save()
+            until = time.monotonic() + max(PAUSE, SHARE * (time.monotonic() - began))
+            while not self._over and (left := until - time.monotonic()) > 0:
+                if self._wanted.wait(left) and not self._over:
+                    self._wanted.clear()
+                    self._tell(runs, 0)
+
+    def _parts(self, runs: list[Run]) -> Iterator[int]:
+        """Read the runs, the newest first; yield how many are not read yet, whenever there is something to draw."""
+        reported = time.monotonic()
+        if any(str(run.folder.path) not in self._read for run in runs):
+            yield len(runs)
+        for number, run in enumerate(reversed(runs), 1):
+            for name in USUAL:
+                column(name).value(run)
+            self._read[str(run.folder.path)] = run
+            if time.monotonic() - reported > AT_ONCE:
+                yield len(runs) - number
+                reported = time.monotonic()
+            if self._over:
+                return
+        link(runs)
+        yield 0
+
+    def _tell(self, runs: list[Run], unread: int) -> None:
+        with self._lock:
+            wish = self._wish
+        names = fitting(USUAL, wish.width)
+        known = runs[unread:]  # the newest are read first
+        if not known and runs:
+            known, names = runs, [name for name in names if name in CHEAP]
+            wish = Wish(width=wish.width)
+        columns = [column(name) for name in names]
+        shown = ordered(chosen(known, wish.conditions), column(wish.sort), reverse=wish.reverse)
+        self._hand_over(Table(shown, columns, lines(cells(shown, columns), columns, wish.width), len(runs), unread))

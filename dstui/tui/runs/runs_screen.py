@@ -1,0 +1,192 @@
+"""The table of runs: every run beside every other, sorted, filtered, marked to be compared; live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from dstui.jobs.store.folder import JobFolder
+from dstui.runs.columns import USUAL
+from dstui.runs.compare import MOST
+from dstui.runs.conditions import parse, unknown
+from dstui.runs.run import Run
+from dstui.tui.dialogs.dialog import Over, Prompt
+from dstui.tui.kit.keys import RUNS, bindings
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import Row, row
+from dstui.tui.kit.tools import in_thread, label, say
+from dstui.tui.runs.compare_screen import Compared, show_curves
+from dstui.tui.runs.reading import Reading, Table, Wish
+
+STYLES = {"succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning", "running": "accent"}
+SORTS = ("started", *(name for name in USUAL if name not in ("age", "changed")))
+"""By what the table can be sorted, in the order of the keys."""
+FRAME = 6
+"""Cells of a line that are not the table's: frame, margin, mark, scroll bar."""
+MARKED, UNMARKED = "◉ ", "  "
+ASKED = "Only the runs for which all of these hold: stage=3 loss<2 failed lr>1e-4 took>1h !name. Nothing shows all."
+
+
+class RunsTable(Over["tuple[JobFolder, bool] | None"]):
+    """The result is the run that is to be looked at, and whether it is started once more; None to go back."""
+
+    CSS = """
+    #runs-head { height: 1; padding: 0 1; }
+    #runs { height: 1fr; }
+    """
+    PANE = RUNS
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(frozenset({RUNS}))]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.rows = RowList(id="runs-head"), RowList(id="runs", classes="pane")
+        self.wish, self.table = Wish(), Table()
+        self.marked: list[str] = []
+        """The folders of the marked runs, in the order in which they were marked."""
+        self._known: dict[str, Run] = {}
+        self._reading = Reading(lambda table: self.call_later(self._take, table))
+
+    def compose(self) -> ComposeResult:
+        """The titles, the runs and the keys."""
+        self.head.can_focus = False
+        yield self.head
+        yield self.rows
+        yield self.footer
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.rows.show_rows([row(("Looking for runs…", "dim"))])
+        self.rows.focus()
+        self._want(width=self._width)
+        in_thread(self, self._reading.work)
+
+    def on_unmount(self) -> None:
+        """Read no more."""
+        self._reading.end()
+
+    @property
+    def _width(self) -> int:
+        return max(self.app.size.width - FRAME, 40)
+
+    @on(RowList.Resized)
+    def _resized(self) -> None:
+        if self._width != self.wish.width:
+            self._want(width=self._width)
+
+    # What is shown
+
+    def _want(self, **changes: object) -> None:
+        self.wish = replace(self.wish, **changes)  # type: ignore[arg-type]
+        self._reading.want(self.wish)
+        self._draw_frame()
+
+    def _take(self, table: Table) -> None:
+        self.table = table
+        self._known |= {str(run.folder.path): run for run in table.runs}
+        self.draw()
+
+    def draw(self) -> None:
+        """Everything, from what was read last."""
+        titles, *texts = self.table.texts
+        self.head.show_rows([row((f"  {titles}", "dim"))])
+        rows = [self._row(run, text) for run, text in zip(self.table.runs, texts, strict=True)]
+        nothing = "No run is meant by the filter." if self.table.all else "There is no run yet: l launches one from step 8."
+        self.rows.show_rows(rows or [row((nothing, "dim"))])
+        self._draw_frame()
+
+    def _row(self, run: Run, text: str) -> Row:
+        path, state = str(run.folder.path), self.table.columns[0].text(run)
+        mark = MARKED if path in self.marked else UNMARKED
+        return row((mark, "accent"), (state, STYLES.get(run.status.state, "dim")), text[len(state) :], key=path)
+
+    def _draw_frame(self) -> None:
+        shown, wish = self.table, self.wish
+        number = str(shown.all) if len(shown.runs) == shown.all else f"{len(shown.runs)} of {shown.all}"
+        about = [f"Runs {number}", f"sort: {wish.sort} {'↓' if wish.reverse else '↑'}", wish.text]
+        below = [f"{len(self.marked)} marked" if self.marked else "", f"reading {shown.unread} more…" if shown.unread else ""]
+        label(self.rows, " · ".join(filter(None, about)), "  ".join(filter(None, below)))
+
+    # What the keys do
+
+    @on(RowList.Chosen, "#runs")
+    def _look(self, event: RowList.Chosen) -> None:
+        event.stop()
+        self.dismiss((JobFolder(str(event.key)), False))
+
+    def action_start_again(self) -> None:
+        """Look at the run under the cursor, and start it once more."""
+        if self.rows.cursor is not None:
+            self.dismiss((JobFolder(str(self.rows.cursor)), True))
+
+    def action_mark(self) -> None:
+        """Mark the run under the cursor, or take its mark away; on to the next."""
+        path = self.rows.cursor
+        if path is None:
+            return
+        if path in self.marked:
+            self.marked.remove(str(path))
+        elif len(self.marked) == MOST:
+            say(self.app, f"Up to {MOST} runs are compared.")
+            return
+        else:
+            self.marked.append(str(path))
+        self.draw()
+        self.rows.action_move(1)
+
+    def action_order(self, by: int) -> None:
+        """Sort by the next column, or by the one before; when things began, the latest first."""
+        sort = SORTS[(SORTS.index(self.wish.sort) + by) % len(SORTS)]
+        self._want(sort=sort, reverse=sort == "started")
+
+    def action_reverse(self) -> None:
+        """Sort the other way round."""
+        self._want(reverse=not self.wish.reverse)
+
+    def action_condition(self) -> None:
+        """Ask for conditions; only the runs for which they hold are shown."""
+        self.app.push_screen(Prompt("Filter", ASKED, self.wish.text, _wrong), self._filtered)
+
+    def _filtered(self, text: str | None) -> None:
+        if text is None:
+            return
+        conditions = parse(text)
+        if key := unknown(list(self._known.values()), conditions):
+            say(self.app, f"No run says {key}: it is no column, no metric, and no key of their Plans.", "warning")
+        self._want(conditions=conditions, text=text.strip())
+
+    def action_compare(self) -> None:
+        """The marked runs beside each other."""
+        if chosen := self._chosen("compared"):
+            self.app.push_screen(Compared(chosen))
+
+    def action_curves(self) -> None:
+        """The curves of the marked runs over each other."""
+        if chosen := self._chosen("laid over each other"):
+            show_curves(self.app, chosen)
+
+    def _chosen(self, what: str) -> Sequence[Run]:
+        chosen = [self._known[path] for path in self.marked if path in self._known]
+        if len(chosen) < 2:
+            say(self.app, f"Space marks runs; two to {MOST} can be {what}.")
+            return ()
+        return chosen
+
+    def action_escape(self) -> None:
+        """Show all runs again, then go back to where one was."""
+        if self.wish.conditions:
+            self._want(conditions=(), text="")
+        else:
+            self.dismiss(None)
+
+
+def _wrong(text: str) -> str:
+    try:
+        parse(text)
+    except ValueError as error:
+        return f"{error}."
+    return ""

@@ -1,0 +1,118 @@
+"""SLURM's queue without a SLURM: its words, how often it is asked, and what is told before anything is submitted (the real one is long)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dstui.jobs.control.submit import not_shared
+from dstui.jobs.queue import scheduler
+from dstui.jobs.queue.states import STATES, describe_reason, state_of
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ownership import remember
+from dstui.jobs.store.records import JobStatus
+from dstui.jobs.store.status import current_status
+from dstui.machine.snapshot import Machine
+from dstui.plan import load
+from dstui.render.sbatch import render_sbatch
+
+SQUEUE = """\
+#!/bin/sh
+echo asked >>{asked}
+printf '%s\\n' '7|PENDING|2026-11-23T14:05:00||Resources' '8|CANCELLED by 0|N/A||None' '9|NODE_FAIL|N/A|h1|NodeDown' '10|RUNNING|N/A|h1|None'
+"""
+PLAN = """\
+version: 1
+job: {script: train.py, args: ["{ds_config}"]}
+cluster: {launcher: sbatch, num_nodes: 2, num_gpus: 1, env: {DS_ACCELERATOR: cpu}}
+deepspeed: {train_micro_batch_size_per_gpu: 1}
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A squeue that counts how often it is asked."""
+    squeue, counted = tmp_path / "bin/squeue", tmp_path / "asked"
+    squeue.parent.mkdir()
+    squeue.write_text(SQUEUE.format(asked=counted))
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{squeue.parent}:/bin:/usr/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(scheduler, "_accounted", lambda _job: None)
+    return counted
+
+
+def test_one_question_serves_all_runs_and_all_processes(asked: Path) -> None:
+    found = [scheduler.look(job) for job in ("7", "8", "9", "10", "11") for _ in range(20)]
+    assert asked.read_text().count("asked") == 1
+    assert found[0] and found[0].words == "waits for free nodes (Resources); estimated start 2026-11-23 14:05:00"
+    program = "from dstui.jobs.queue.scheduler import look; print(look('10').state)"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "RUNNING\n"
+    assert asked.read_text().count("asked") == 1
+    assert (gone := scheduler.look("11")) and gone.state == scheduler.FORGOTTEN
+    scheduler.look("10", fresh=True)
+    assert asked.read_text().count("asked") == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "state", "code"), [("7", "queued", None), ("8", "stopped", 143), ("9", "failed", 1), ("10", "running", None)]
+)
+def test_slurms_state_is_the_jobs_where_no_supervisor_could_write_it(
+    asked: Path, tmp_path: Path, number: str, state: str, code: int | None
+) -> None:
+    assert not asked.exists()
+    folder = JobFolder(tmp_path / "job")
+    folder.prepare(1)
+    written = JobStatus("running", "a-tag", started=time.time(), slurm_job=number)
+    folder.write_status(written)
+    remember(folder, "job", written.started, "a-tag")
+    status = current_status(folder)
+    assert status and (status.state, status.exit_code) == (state, code)
+    assert (folder.read_status() or written).state == "running", "looking writes nothing"
+
+
+def test_every_state_has_a_meaning_and_an_unknown_one_ends_nothing() -> None:
+    assert all((state.exit_code is not None) == (state.means in ("failed", "stopped")) for state in STATES.values())
+    assert state_of("CANCELLED by 1000").means == "stopped" and state_of("REVOKED+") is STATES["REVOKED"]
+    assert state_of("SOMETHING_NEW").means == "running"
+    assert describe_reason("(None)") == "waits for the scheduler to look at it"
+    assert "cluster.slurm.time" in describe_reason("PartitionTimeLimit")
+    assert describe_reason("QOSMaxJobsPerUserLimit").startswith("waits for a limit of your account or QOS")
+
+
+def test_a_folder_that_each_node_has_for_itself_is_told() -> None:
+    assert "--run-dir names a shared place" in not_shared(Path("/dev/shm/runs"))
+    assert not_shared(Path("/home/user")) == ""
+
+
+def test_without_sbatch_a_queued_plan_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    (tmp_path / "train.py").touch()
+    words = [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--no-preflight", "--run-dir", "job"]
+    ran = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1 and "sbatch is not on the PATH" in ran.stderr, ran.stderr
+    assert not (tmp_path / "job").exists()
+
+
+def test_the_script_makes_a_folder_where_it_is_submitted_by_hand_and_else_takes_the_given_one(tmp_path: Path) -> None:
+    plan = load(PLAN + "# it's $HOME and `this`\n", "plan.yaml", str(tmp_path))
+    script = render_sbatch(plan, Machine.unprobed(), None, {}).text.replace(f"exec {sys.executable}", "echo")
+    ran = [
+        subprocess.run(
+            ["bash", "-c", script, "job", *words],
+            env={"SLURM_JOB_ID": "5", "PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for words in ([], [str(tmp_path / "given")])
+    ]
+    by_hand = next((tmp_path / "dstui_runs").glob("*-slurm-5"))
+    assert (by_hand / "plan.yaml").read_text() == plan.text and by_hand.stat().st_mode & 0o077 == 0
+    assert ran[0].stdout.split() == ["-m", "dstui.jobs.control.in_allocation", str(by_hand), str(tmp_path)]
+    assert ran[1].stdout.split()[2] == str(tmp_path / "given") and not (tmp_path / "given").exists()

@@ -1,0 +1,58 @@
+"""Train a small layer in ways that are seldom met, by the name in the arguments, and print the losses."""
+
+import math
+import os
+import shutil
+import signal
+import sys
+
+import deepspeed
+import torch
+
+deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
+KIND = next(word.partition("=")[2] for word in sys.argv if word.startswith("kind="))
+torch.manual_seed(0)
+
+
+def config() -> dict:
+    optimizer = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
+    found = {"train_micro_batch_size_per_gpu": 2, "optimizer": optimizer, "zero_optimization": {"stage": 1}}
+    if KIND == "hybrid":
+        found["hybrid_engine"] = {"enabled": True}
+    return found
+
+
+def made() -> deepspeed.DeepSpeedEngine:
+    model = torch.nn.Linear(8, 8)
+    if KIND == "compile":
+        model = torch.compile(model, backend="eager")
+    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config())[0]
+
+
+class Own(deepspeed.DeepSpeedEngine):
+    """An engine of the user's own."""
+
+    def backward(self, loss, *args, **kwargs):
+        return super().backward(loss * 1.0, *args, **kwargs)
+
+
+if KIND == "subclass":
+    deepspeed.DeepSpeedEngine = Own
+    deepspeed.runtime.engine.DeepSpeedEngine = Own
+engines = [made() for _ in range(2 if KIND == "several" else 1)]
+for step in range(5):
+    for engine in engines:
+        out = engine(torch.ones(2, 8) * (step + 1))
+        if KIND == "nan":
+            out = out * (math.nan if step == 2 else math.inf if step == 3 else 1.0)
+        loss = out.pow(2).mean() if KIND != "vector" else out.pow(2).mean(dim=1)
+        if KIND == "vector":
+            engine.backward(loss.sum())
+        else:
+            engine.backward(loss)
+        engine.step()
+        print(f"mine {loss.mean().item()!r}", flush=True)
+    if step == 2 and KIND == "gone" and os.environ["RANK"] == "0":
+        shutil.rmtree(sys.argv[-1])
+    if step == 2 and KIND == "kill" and os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,194 @@
+"""`cluster.launcher: sbatch` on a real SLURM: every end that a job in a queue may have, from submission to an empty queue."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "hosts"))
+
+import slurm as slurming
+from far import Far
+from farm import Farm
+
+from tests.waiting import wait_for
+
+CLUSTER = "launcher: sbatch, num_nodes: 2, num_gpus: 1, slurm: {partition: all, extra: [--exclusive]}"
+TRAIN = "{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}"
+PREEMPTION = """\
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=all Nodes={hosts} Default=YES MaxTime=INFINITE State=UP
+PartitionName=short Nodes={hosts} MaxTime=1 PriorityTier=5 State=UP
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurming.Slurm]:
+    """SLURM with two partitions; jobs of `short` have a minute and take the nodes from those of `all`."""
+    if reason := slurming.missing():
+        pytest.skip(reason)
+    with pytest.MonkeyPatch.context() as patch:
+        head = slurming.CONFIGURATION.partition("PartitionName=")[0]
+        patch.setattr(slurming, "CONFIGURATION", head + PREEMPTION)
+        with slurming.Slurm(farm, tmp_path_factory.mktemp("slurm")) as running:
+            yield running
+
+
+@pytest.fixture
+def far(farm: Farm, slurm: slurming.Slurm, tmp_path: Path) -> Iterator[Far]:
+    """A job to be queued."""
+    job = Far(farm, tmp_path)
+    job.environment = slurm.variables
+    yield job
+    slurm.run("scancel", "--me")
+    wait_for(lambda: not queue(slurm), otherwise=job.words)
+    if job.dstui and job.dstui.poll() is None:
+        job.dstui.kill()
+
+
+def queue(slurm: slurming.Slurm) -> list[str]:
+    """The numbers of the jobs in the queue."""
+    return slurm.run("squeue", "--noheader", "--format=%A").split()
+
+
+def start(far: Far, *behaviour: str, cluster: str = CLUSTER, **more: Any) -> None:
+    far.start(*behaviour, hosts="", cluster=cluster, env={"OMP_NUM_THREADS": "1"}, **more)
+
+
+def number(far: Far) -> str:
+    """SLURM's number of the job."""
+    wait_for(lambda: bool(far.folder.status_file.exists() and far.status.get("slurm_job")), otherwise=far.words)
+    return str(far.status["slurm_job"])
+
+
+def ends_as(slurm: slurming.Slurm, job: str) -> str:
+    """SLURM's own state of a job, once all its nodes are free."""
+    wait_for(lambda: job not in queue(slurm), otherwise=lambda: slurm.run("squeue"))
+    return slurm.state_of(job)
+
+
+def nothing_left(far: Far, slurm: slurming.Slurm, *, cut: bool = False) -> None:
+    """An empty queue, no process and no folder on any node; `cut`: SLURM ended it, and with it what would remove the folders."""
+    wait_for(lambda: not queue(slurm), otherwise=lambda: slurm.run("squeue"))
+    if cut:
+        assert not any(far.pids(host) for host in ("login", *far.farm.hosts))
+    else:
+        far.nothing_left()
+
+
+def test_a_job_waits_is_told_why_trains_and_leaves_nothing(far: Far, slurm: slurming.Slurm) -> None:
+    blocking = slurm.run("sbatch", "--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600").strip()
+    start(far, job=TRAIN)
+    job = number(far)
+    wait_for(lambda: "waits for free nodes" in (listed := far.run("runs").stdout) and "queued" in listed, 40)
+    slurm.run("scancel", blocking)
+    code, out, err = far.wait()
+    assert code == 0, out + err + far.words()
+    assert f"SLURM job {job}: waits for free nodes" in err and "step 3/3 loss" in far.log(0) and "step 3/3 loss" in far.log(1)
+    assert far.status["state"] == "succeeded" and {rank["host"] for rank in far.status["ranks"].values()} == {"h1", "h2"}
+    assert ends_as(slurm, job) == "COMPLETED"
+    nothing_left(far, slurm)
+
+
+def test_a_rank_that_fails_is_the_jobs_status_and_its_diagnosis(far: Far, slurm: slurming.Slurm) -> None:
+    start(far, "1:fail RuntimeError broken", "all:hang")
+    code, _, err = far.wait()
+    assert (code, far.status["state"], ends_as(slurm, number(far))) == (1, "failed", "FAILED"), err + far.words()
+    assert far.diagnosis()["first_failing_rank"] == 1
+    nothing_left(far, slurm)
+
+
+def test_before_its_time_is_up_a_job_is_queued_again_as_its_next_attempt(far: Far, slurm: slurming.Slurm) -> None:
+    start(far, "all:hang", run="restarts: {max: 1, args: ['all:say again']}")
+    far.ready()
+    job = number(far)
+    slurm.run("scancel", "--batch", "--signal=USR1", job)
+    wait_for(lambda: slurm.state_of(job) == "PENDING", otherwise=far.words)
+    assert far.status["state"] == "queued" and far.dstui and far.dstui.poll() is None
+    slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now+3")
+    wait_for(lambda: far.status["attempt"] == 2 and far.status["state"] == "running", otherwise=far.words)
+    far.interrupt(signal.SIGINT)
+    code, _, err = far.wait()
+    assert code == 130 and "the job is queued again" in err, err + far.words()
+    nothing_left(far, slurm)
+
+
+def test_a_job_whose_time_is_up_has_failed_and_is_told_why(far: Far, slurm: slurming.Slurm) -> None:
+    start(far, "all:hang", cluster=CLUSTER.replace("partition: all", "partition: short, time: '1'"))
+    far.ready()
+    code, _, err = far.wait()
+    assert (code, far.status["state"], ends_as(slurm, number(far))) == (124, "failed", "TIMEOUT"), err + far.words()
+    assert "raise cluster.slurm.time" in err
+    nothing_left(far, slurm, cut=True)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_dstui_stop_cancels_a_job_waiting_or_running(far: Far, slurm: slurming.Slurm, waiting: bool) -> None:
+    if waiting:
+        slurm.run("sbatch", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
+    start(far, "all:hang", run="restarts: {max: 3}")
+    job = number(far)
+    if not waiting:
+        far.ready()
+    stopped = far.run("stop", str(far.folder.path))
+    assert stopped.returncode == 0 and "is stopped: stopped, exit status 143" in stopped.stdout, stopped.stdout + stopped.stderr
+    code, _, err = far.wait()
+    assert (code, far.status["state"], ends_as(slurm, job)) == (143, "stopped", "CANCELLED"), err + far.words()
+    slurm.run("scancel", "--me")
+    nothing_left(far, slurm)
+
+
+def test_a_job_that_somebody_else_cancels_is_told_so(far: Far, slurm: slurming.Slurm) -> None:
+    start(far, "all:hang")
+    far.ready()
+    slurm.run("scancel", number(far))
+    code, _, err = far.wait()
+    assert (code, far.status["state"]) == (143, "stopped") and "cancelled by scancel, not by dstui" in err, err + far.words()
+    nothing_left(far, slurm, cut=True)
+
+
+def test_a_preempted_job_waits_again_and_goes_on_as_its_next_attempt(far: Far, slurm: slurming.Slurm) -> None:
+    start(far, "all:hang", run="restarts: {max: 1}")
+    far.ready()
+    job = number(far)
+    other = slurm.run(
+        "sbatch", "--parsable", "--partition=short", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600"
+    ).strip()
+    wait_for(lambda: far.status["state"] == "queued", otherwise=far.words)
+    assert "preempted" in far.words()
+    slurm.run("scancel", other)
+    wait_for(lambda: slurm.state_of(job) == "PENDING", otherwise=far.words)
+    slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now+3")
+    wait_for(lambda: far.status["attempt"] == 2 and far.status["state"] == "running", otherwise=far.words)
+    far.run("stop", str(far.folder.path))
+    assert far.wait()[0] == 143
+    nothing_left(far, slurm)
+
+
+def test_what_slurm_refuses_is_told_and_leaves_nothing(far: Far, slurm: slurming.Slurm) -> None:
+    start(far, "all:hang", cluster=CLUSTER.replace("partition: all", "partition: nowhere"))
+    code, _, err = far.wait()
+    assert code == 1 and "invalid partition specified: nowhere" in err, err
+    assert not far.folder.path.exists() and not queue(slurm)
+
+
+def test_detached_it_prints_the_folder_and_the_number_and_a_script_by_hand_leaves_a_folder_too(far: Far, slurm: slurming.Slurm) -> None:
+    start(far, "all:say done", words=["--detach"])
+    code, out, err = far.wait()
+    assert (code, out.strip()) == (0, str(far.folder.path)) and f"SLURM job {number(far)}" in err, err
+    assert far.ended()["state"] == "succeeded", far.words()
+    script = far.run("render", str(far.path / "plan.yaml"), "--only", "sbatch").stdout
+    assert script == (far.folder.path / "job.sbatch").read_text()
+    (far.path / "by-hand.sbatch").write_text(script)
+    job = slurm.run("sbatch", "--parsable", f"--output={far.path}/by-hand.log", str(far.path / "by-hand.sbatch")).strip()
+    by_hand = Far(far.farm, far.path)
+    by_hand.folder = type(far.folder)(far.path / f"dstui_runs/far-slurm-{job}")
+    assert by_hand.ended()["state"] == "succeeded", by_hand.words()
+    assert "done" in by_hand.log(1)
+    nothing_left(by_hand, slurm)

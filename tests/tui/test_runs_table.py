@@ -1,0 +1,92 @@
+"""The table of runs (`J`): sorted, filtered, marked, compared, and back; the screen never waits for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.jobs.made import made
+from tests.runs.test_table import at, log, plan
+from tests.tui.conftest import Open, job_view, screen, text_of, until
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """Three runs in the current folder: one that learnt, one that learnt more, one that failed."""
+    runs = tmp_path / "dstui_runs"
+    made(runs / "run-a", plan(), log(3.0, 2.5), **at(1))
+    made(runs / "run-b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
+    made(runs / "run-c", plan(stage=3), {0: "KeyError: 'labels'\n"}, state="failed", exit_code=1, **at(3))
+    for name in "abc":
+        (runs / f"run-{name}" / "launch.json").unlink()
+    return runs
+
+
+def names(pilot: Pilot[int]) -> list[str]:
+    """The runs as they stand in the table."""
+    return [word[4:] for line in text_of(pilot, "#runs").splitlines() for word in line.split() if word.startswith("run-")]
+
+
+async def open_table(pilot: Pilot[int]) -> None:
+    await pilot.press("J")
+    await until(pilot, lambda: "run-a" in screen(pilot) and "2.5" in screen(pilot))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_runs_are_sorted_filtered_and_left(open_app: Open, three: Path, size: tuple[int, int]) -> None:
+    async with open_app(size=size) as pilot:
+        step = pilot.app.step
+        await open_table(pilot)
+        assert [name for name in names(pilot) if name in "abc"] == list("cba"), "the latest first"
+        await pilot.press(*[">"] * 4)
+        await until(pilot, lambda: "sort: step" in screen(pilot) or "sort: loss" in screen(pilot))
+        while "sort: loss" not in screen(pilot):
+            await pilot.press(">")
+        await until(pilot, lambda: names(pilot)[:3] == list("bac"))
+        await pilot.press("r")
+        await until(pilot, lambda: names(pilot)[:3] == list("abc"))
+        await pilot.press("/", *"lr>1e-4", "enter")
+        await until(pilot, lambda: names(pilot) == ["b"] and "lr>1e-4" in screen(pilot))
+        await pilot.press("escape")
+        await until(pilot, lambda: len(names(pilot)) >= 3)
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is pilot.app.main and pilot.app.step is step)
+
+
+async def test_a_filter_that_makes_no_sense_is_refused_where_it_is_typed(open_app: Open, three: Path) -> None:
+    async with open_app() as pilot:
+        await open_table(pilot)
+        await pilot.press("/", *"loss<x", "enter")
+        await until(pilot, lambda: "x is no number" in " ".join(screen(pilot).split()))
+
+
+async def test_marked_runs_are_compared_copied_and_drawn_over_each_other(open_app: Open, three: Path) -> None:
+    async with open_app() as pilot:
+        await open_table(pilot)
+        await pilot.press("=")
+        await until(pilot, lambda: "Space marks runs" in " ".join(screen(pilot).split()))
+        await pilot.press("down", "space", "space")
+        await until(pilot, lambda: screen(pilot).count("◉") == 2 and "2 marked" in screen(pilot))
+        await pilot.press("=")
+        await until(pilot, lambda: "zero_optimization.stage" in screen(pilot) and "★ 1.5" in screen(pilot))
+        await pilot.press("y")
+        assert pilot.app.clipboard.startswith("|  | b | a |") and "| loss | **1.5** | 2.5 |" in pilot.app.clipboard
+        await pilot.press("m")
+        await until(pilot, lambda: "beside run-a" in screen(pilot))
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: "Runs 3" in screen(pilot) or "Runs 4" in screen(pilot))
+
+
+async def test_enter_looks_at_a_run_and_l_starts_it_once_more(open_app: Open, three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    again: list[str] = []
+    monkeypatch.setattr("dstui.tui.flows.launching.Launching.again", lambda _flow, job: again.append(job.name))
+    async with open_app() as pilot:
+        await open_table(pilot)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: job_view(pilot).job is not None and job_view(pilot).job.folder.name == "run-b")
+        assert again == []
+        await open_table(pilot)
+        await pilot.press("l")
+        await until(pilot, lambda: again == ["run-c"])
