@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent.absolute()
 sys.path.insert(0, str(HERE.parent))
-from tests.terminal import Terminal  # noqa: E402
+from tests.terminal import UNKNOWN, Screen, Stream, Terminal  # noqa: E402
 
 COLUMNS, ROWS = 100, 30
 LONGEST_GAP = 1.2
@@ -25,6 +26,10 @@ LONGEST_GAP = 1.2
 PATIENCE = 240.0
 """Seconds that a step may take."""
 MOST_BYTES = 300_000
+LONGEST, FRAME = 60.0, 1.5
+"""Seconds of the whole recording, which is played faster where it took longer, and seconds between two frames of it."""
+NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
+"""pyte's words for the colours 0 to 7."""
 
 
 class Recorder(Terminal):
@@ -52,6 +57,16 @@ class Recorder(Terminal):
             self.press(key)
             self.settle(0.04)
         self.press("\r")
+
+    def wait_left(self) -> None:
+        """Wait until the application has given the shell's screen back; pyte keeps one screen for both."""
+        ends = time.perf_counter() + PATIENCE
+        while b"\x1b[?1049l" not in self.raw:
+            self.pump(0.1)
+            if time.perf_counter() > ends:
+                raise SystemExit(f"the application does not leave:\n{self.text}")
+        self.reset()
+        self.settle(0.5)
 
     def look(self, seconds: float = 1.5) -> None:
         """Leave the reader the time to read."""
@@ -84,8 +99,7 @@ def record(folder: Path) -> Recorder:
     shell.wait("succeeded", timeout=PATIENCE)
     shell.look(2.0)
     shell.press("q")
-    shell.wait_gone("succeeded", timeout=PATIENCE)
-    shell.wait("$", timeout=PATIENCE)
+    shell.wait_left()
     shell.type("dstui runs")
     shell.wait("quickstart-", timeout=PATIENCE)
     shell.look(2.0)
@@ -95,18 +109,61 @@ def record(folder: Path) -> Recorder:
     return shell
 
 
+def thin(events: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Return the same as frames, in which only the lines that changed are drawn, in a minute at most."""
+    screen = Screen(COLUMNS, ROWS)
+    stream, frames, before, due = Stream(screen), [(0.0, "\x1b[?25l\x1b[2J")], [""] * ROWS, 0.0
+    for place, (at, text) in enumerate(events):
+        for part in re.split(r"(\x1b\[\?1049[hl])", text):
+            if part.startswith("\x1b[?1049"):  # the application's screen and the shell's: pyte keeps one
+                screen.reset()
+            else:
+                stream.feed(UNKNOWN.sub(b"", part.encode()))
+        following = events[place + 1][0] if place + 1 < len(events) else at + 2 * FRAME
+        if at >= due and following - at > 0.03:  # between two pieces of one frame half of it is old
+            lines = [draw(screen, row) for row in range(ROWS)]
+            changed = [f"\x1b[{row + 1}H{line}\x1b[0m\x1b[K" for row, line in enumerate(lines) if line != before[row]]
+            frames += [(at, "".join(changed))] if changed else []
+            before, due = lines, at + FRAME
+    pace = min(1.0, LONGEST / events[-1][0])
+    return [(round(at * pace, 2), text) for at, text in frames]
+
+
+def draw(screen: Screen, row: int) -> str:
+    """Return a line of the screen as text with its colours; blank cells at its end only where they have a colour."""
+    text, style = "", ("", "39", "49")
+    for cell in (screen.buffer[row][column] for column in range(COLUMNS)):
+        new = (f"{';1' * cell.bold}{';7' * cell.reverse}", colour(cell.fg, 30), colour(cell.bg, 40))
+        if new[0] != style[0]:  # these can only be switched off all at once
+            text += f"\x1b[0{new[0]};{new[1]};{new[2]}m"
+        elif new != style:
+            text += f"\x1b[{';'.join(now for now, old in zip(new[1:], style[1:], strict=True) if now != old)}m"
+        text, style = text + cell.data, new
+    return text.rstrip() if style == ("", "39", "49") else text
+
+
+def colour(name: str, base: int) -> str:
+    """Return the code of a colour as pyte keeps it: a name, or six hexadecimal digits."""
+    if re.fullmatch("[0-9a-f]{6}", name):
+        return f"{base + 8};2;{';'.join(str(int(name[at : at + 2], 16)) for at in (0, 2, 4))}"
+    return str(base + (NAMES.index(name) if name in NAMES else 9))
+
+
 def main(words: list[str]) -> int:
     """Record, and write the cast."""
     file = Path(words[0] if words else HERE / "quickstart.cast").absolute()
     with tempfile.TemporaryDirectory(prefix="dstui-record-") as folder:
         shell = record(Path(folder))
+    frames = thin(shell.events)
     head = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "dstui quickstart", "env": {"TERM": "xterm-256color"}}
-    lines = [json.dumps(head), *(json.dumps([at, "o", text], ensure_ascii=False) for at, text in shell.events)]
-    text = "\n".join(lines) + "\n"
+    lines = [json.dumps(head), *(json.dumps([at, "o", text], ensure_ascii=False) for at, text in frames)]
+    own = str(HERE.parent)  # where this clone lies is nobody's business; as wide, so that nothing moves
+    text = "\n".join(lines).replace(own, "/home/u/dstui".ljust(len(own), "/")[: len(own)]) + "\n"
     if len(text.encode()) > MOST_BYTES:
-        print(f"{len(text.encode()):,} bytes are more than {MOST_BYTES:,}", file=sys.stderr)
+        print(f"{len(text.encode()):,} bytes are more than {MOST_BYTES:,}: not written", file=sys.stderr)
+        return 1
     file.write_text(text)
-    print(f"{file.name}: {shell.clock:.0f} s, {len(text.encode()):,} bytes")
+    print(f"{file.name}: {frames[-1][0]:.0f} s, {len(text.encode()):,} bytes")
     return 0
 
 
