@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dstui.runs.table import cell_len, cut
-from dstui.tui.plot.braille import braille
+from dstui.tui.kit.braille import braille
 from dstui.tui.plot.curves import Axis, Picture, PlotLine
 
 SIGNS = "*+ox#@%&"
