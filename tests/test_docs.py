@@ -98,9 +98,10 @@ def test_what_a_page_shows_works_as_written(page: Path, tmp_path: Path) -> None:
         elif language == "yaml" and block.startswith("version: 1"):
             load(block)
     commands = [(line, words) for line in shell_lines(text) for words in commands_of(line)]
+    home, site = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}, tmp_path / "site.yaml"
     for line, words in (each for each in commands if set(CHEAP) & set(each[1][:1]) or "--dry-run" in each[1]):
         ran += 1
-        done = dstui(*words, cwd=tmp_path, env={"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)})
+        done = dstui(*words, cwd=tmp_path, env={**home, "DSTUI_SITE": str(site) if site.exists() else ""})
         status = int(ends[1]) if (ends := re.search("# ends with ([0-9])", line)) else 0
         assert done.returncode == status, f"{page.name}: dstui {shlex.join(words)}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
     if page.parent.name == "howto" and 'title="plan.yaml"' in text:

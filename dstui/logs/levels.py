@@ -36,6 +36,19 @@ BAD: Final = (
 )
 
 
+PARTS: Final = (
+    *(BEGINS, b"terminate called", b"what():", b"rror", b"ERROR", b"Exception", b"Interrupt", b"CRITICAL", b"FATAL", b"atal", b"FAILED"),
+    *(b"Segmentation", b"Aborted", b"[E", b"WARN", b"arning", b"[W"),
+)
+"""Of these, or of CODE, every line that has a level holds one: looked for in many lines at once, they cost next to nothing."""
+CODE: Final = re.compile(rb"[EFW]\d{4} ")
+
+
+def may_have_level(lines: bytes) -> bool:
+    """Return False where none of these lines speaks of a warning or an error. They hold no colours and nothing overwritten."""
+    return any(part in lines for part in PARTS) or CODE.search(lines) is not None
+
+
 def level_named(word: str) -> int | None:
     """Return the level that a word means, in any case; None for no level."""
     name = ALIASES.get(word.lower(), word.lower())

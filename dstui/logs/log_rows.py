@@ -19,11 +19,11 @@ from dstui.logs import newlines
 from dstui.logs.colours import Run, colour_runs
 from dstui.logs.decode import LONGEST, decode, is_unadorned
 from dstui.logs.dedup import Batch, DedupRows
-from dstui.logs.levels import ALL, Levels
+from dstui.logs.levels import ALL, Levels, may_have_level
 from dstui.logs.line_query import Texts
 from dstui.logs.line_shapes import ranged
 from dstui.logs.log_file import LogFile
-from dstui.logs.timeline import Part, Slice, Timeline
+from dstui.logs.timeline import Part, Slice, Timeline, cut
 
 BLOCK = 256 * 1024
 """Bytes of logs in a block."""
@@ -172,7 +172,11 @@ class LogRows:
         """How many lines the rows come from, shown or not."""
         self.hidden = 0
         """How many lines do not pass the filter, as far as was looked."""
-        self._back: Iterator[Slice] | None = timeline.back()
+        narrow = only is not None or not isnan(cutoff) or least != ALL
+        back = timeline.back()
+        self._back: Iterator[Slice] | None = (
+            back if not narrow else (part for each in back for part in cut(each, back=True, most=BLOCK // NARROW))
+        )
         self._blocks: deque[LogBlock] = deque()
         self._oldest = 0  # the number of the first block
         self._memory = 0
@@ -180,7 +184,7 @@ class LogRows:
         self._open: BlockRows | None = None  # its rows, where they are not just its lines
         self._coming: deque[Slice] = deque()
         self._kept: OrderedDict[int, BlockRows] = OrderedDict()
-        self._narrow = only is not None or not isnan(cutoff) or least != ALL
+        self._narrow = narrow
         self._live = ""
         self._last: tuple[LogBlock, bytes] | None = None
 
@@ -312,10 +316,13 @@ class LogRows:
 
     def _has_no_match(self, block: LogBlock) -> bool:
         """Return True where the whole text shows that no line passes: a hundred times as fast as line by line."""
-        if self.only is None or not self.only.needed:
+        texts = self.only is not None and bool(self.only.needed)
+        if not texts and self.least == ALL:
             return False
         text = self._text(block)
-        return is_unadorned(text) and not self.only.may_match(text)
+        if not is_unadorned(text):
+            return False
+        return (self.least != ALL and not may_have_level(text)) or (self.only is not None and not self.only.may_match(text))
 
     def _plain(self, block: LogBlock) -> bool:
         """Return whether each line is a row."""

@@ -199,8 +199,8 @@ class Timeline:
                     parts.append(Part(log, start, left[log]))
                     left[log] = start
             for part_slice in reversed(self._late(late)):
-                yield from _cut(part_slice, back=True)
-            yield from _cut(Slice(time, True, parts[::-1]), back=True)
+                yield from cut(part_slice, back=True)
+            yield from cut(Slice(time, True, parts[::-1]), back=True)
         yield from reversed_shares(left, *self._span())
 
     def _recorded_forth(self) -> Iterator[Slice]:
@@ -211,10 +211,10 @@ class Timeline:
         yield from shares(unknown, *self._span())
         for time, records in groupby(self._arrivals.forth(), key=lambda record: record.time):
             parts = [part for record in records if (part := self._next(record, taken))]
-            yield from _cut(Slice(time, True, parts))
+            yield from cut(Slice(time, True, parts))
         late = [Part(log, taken[log], end) for log, end in enumerate(self._there) if log in noted and log and taken[log] < end]
         for part_slice in self._late(late):
-            yield from _cut(part_slice)
+            yield from cut(part_slice)
 
     def _next(self, record: Record, taken: list[int]) -> Part | None:
         log = self._index.get(record.log)
@@ -247,14 +247,14 @@ class Timeline:
                 parts.append(Part(log, self.taken[log], end))
                 self.taken[log] = end
         parts.sort(key=lambda part: part.log == 0)  # that a rank has ended comes after its last lines
-        return _cut(Slice(now, True, parts))
+        return cut(Slice(now, True, parts))
 
     def finish(self, now: float) -> Iterator[Slice]:
         """Yield the last slices after the job's end: unfinished lines are lines too."""
         self._final = True
         parts = [Part(log, self.taken[log], self._end(source)) for log, source in enumerate(self.sources)]
         self.taken = [part.end for part in parts]
-        return _cut(Slice(now, True, [part for part in parts if part.start < part.end]))
+        return cut(Slice(now, True, [part for part in parts if part.start < part.end]))
 
     @property
     def ended(self) -> float:
@@ -306,9 +306,9 @@ def _shares(ends: list[int], began: float, ended: float, numbers: range) -> Iter
         yield Slice(began + (ended - began) * (n + 1) / count, False, [part for part in parts if part.start < part.end])
 
 
-def _cut(part_slice: Slice, *, back: bool = False) -> Iterator[Slice]:
-    """Split a slice into parts that are quick to search."""
-    count = ceil(part_slice.size / LARGEST)
+def cut(part_slice: Slice, *, back: bool = False, most: int = LARGEST) -> Iterator[Slice]:
+    """Split a slice into parts of at most so many bytes, which are quick to search."""
+    count = ceil(part_slice.size / most)
     if count <= 1:
         return iter([part_slice] if part_slice.parts else [])
     order = range(count)[::-1] if back else range(count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -53,6 +54,14 @@ def _commands() -> type[Provider]:
     from dstui.tui.commands import Commands  # brings Textual's palette, which nobody has opened yet
 
     return Commands
+
+
+def _leave_with_job(app: DstuiApp) -> None:
+    """Leave once the job has ended; a script waits for that. Edits of its Plan are kept, since nobody was asked about them."""
+    from dstui.jobs.store.status import has_ended
+
+    if app.job is not None and not app.leaving and has_ended(app.job):
+        app.exit(return_code=0 if app.session.state.saved else 1)
 
 
 class DstuiApp(TerminalApp):
@@ -168,7 +177,7 @@ class DstuiApp(TerminalApp):
         self.add_mode(RUN_MODE, lambda: self.run_screen)
         self.remember_theme()
         if self.until_end:
-            self.set_interval(END_CHECK, self._leave_with_job)
+            self.set_interval(END_CHECK, partial(_leave_with_job, self))
         self.call_after_refresh(self._second_frame)
 
     async def _second_frame(self) -> None:
@@ -202,13 +211,6 @@ class DstuiApp(TerminalApp):
         self.checkpoints.close()
         for service in self.services:
             service.close()
-
-    def _leave_with_job(self) -> None:
-        """Leave once the job has ended; a script waits for that. Edits of its Plan are kept, since nobody was asked about them."""
-        from dstui.jobs.store.status import has_ended
-
-        if self.job is not None and not self.leaving and has_ended(self.job):
-            self.exit(return_code=0 if self.session.state.saved else 1)
 
     def last_words(self) -> None:
         """Keep the edits now, and leave no child: the end comes from outside, and the app may not come to it. Any thread may call it."""
@@ -302,6 +304,12 @@ class DstuiApp(TerminalApp):
     def action_save(self) -> None:
         """Save the Plan."""
         self.saving.save()
+
+    def action_own_editor(self) -> None:
+        """The Plan in the user's own editor, at the line of the field under the cursor."""
+        from dstui.tui.flows.own_editor import OwnEditor  # which starts programs, as hardly a session does
+
+        OwnEditor(self, self.session).open(self.main.here.path if self.main.here is not None else "")
 
     def action_checkpoints(self) -> None:
         """Look into a checkpoint."""

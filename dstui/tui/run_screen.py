@@ -21,7 +21,6 @@ from dstui.tui.kit.keys import bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.tools import copy, say
 from dstui.tui.main_screen import Go, MainScreen
-from dstui.tui.run.charts import Charts
 from dstui.tui.run.diagnosis_pane import WHOLE
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.run_head import JobTitle
@@ -66,6 +65,7 @@ class RunScreen(MainScreen):
         self.title_bar = JobTitle(lambda: self.view.job)
         self.acting = (self, self.view)
         self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
+        self.view.charts.pick = lambda name: self._of_job(partial(self.plotting.show, name=name))
         self._wanted: JobFolder | None = None
         """The job that is looked at."""
         self._again = False
@@ -136,10 +136,6 @@ class RunScreen(MainScreen):
         lines = self.view.log_view.lines
         if isinstance(lines, LogRows) and isinstance(event.key, int):
             self.app.push_screen(WholeLine(lines, event.key, dict(self.view.job_log.hosts)))
-
-    @on(Charts.Picked)
-    def _plot_picked(self, event: Charts.Picked) -> None:
-        self._of_job(partial(self.plotting.show, name=event.name))
 
     @on(RowList.Chosen, "#why")
     def _reason_chosen(self, event: RowList.Chosen) -> None:

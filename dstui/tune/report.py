@@ -10,6 +10,8 @@ from dstui.machine.report import format_size
 from dstui.plan import Plan
 from dstui.tune.record import Result, TuneFolder
 
+RESTLESS = 0.25
+"""The median deviation of a step, as a share, above which rates are no ground for a choice."""
 WORDS = {
     "done": "nothing is left that the forecast, or a step from the best, would make faster",
     "budget": "the budget is spent",
@@ -28,6 +30,8 @@ def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str) -> It
             yield f"  {'':>2}  {result.note}"
     yield "samples/s of all ranks, and memory of a GPU (of ranks on CPUs: RAM of a node); ± is the median deviation of a step"
     yield f"{len(folder.results)} candidates, {sum(one.seconds for one in folder.results):.0f} s of jobs: {WORDS[why]}"
+    if any((one.spread or 0.0) > RESTLESS for one in folder.results):
+        yield f"the time of a step differed by more than {RESTLESS:.0%}: something else runs on this machine; --fresh measures again"
     if chosen is None:
         yield "nothing was chosen: no candidate could be measured"
     elif not chosen.patch:

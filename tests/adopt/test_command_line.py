@@ -77,7 +77,7 @@ def test_the_configuration_that_the_script_is_given_is_read_and_its_place_kept(g
 
 def test_the_deepspeed_launchers_options_are_keys_of_the_cluster_or_kept_as_typed() -> None:
     found = plan(
-        'deepspeed --hostfile=hosts -i "a@b:0,2" --launcher PDSH --force_multi --ssh_port 2222 -m pkg.train --deepspeed_config plain.json'
+        'deepspeed --hostfile=hosts -i "a@b:0,2" --launcher PDSH --force_multi --ssh_port 2222 --module pkg.train --deepspeed_config plain.json'
     )
     cluster = found.cluster
     assert (cluster.hostfile, cluster.include, cluster.launcher) == ("hosts", "a@b:0,2", "pdsh")

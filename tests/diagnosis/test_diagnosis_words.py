@@ -310,7 +310,7 @@ def test_moments_that_something_else_put_before_each_line_are_seen_though_a_prog
     [
         ("32 != 8 * 4 * 1", ""),
         ("32 != 8 * 4 * 4", "counted 1 process, and DeepSpeed counts 4: start it by `accelerate launch`"),
-        ("128 != 8 * 4 * 1", "for 4 ranks, and DeepSpeed counts 1: no launcher started this process"),
+        ("128 != 8 * 4 * 1", "for 4 ranks, and DeepSpeed counts 1: no launcher started it"),
         ("64 != 8 * 4 * 4", "for 2 ranks, and DeepSpeed counts 4"),
         ("30 != 8 * 4 * 4", ""),
         ("30 != 0 * 4 * 4", ""),
@@ -322,3 +322,15 @@ def test_numbers_of_a_batch_that_does_not_fit_tell_who_counted_the_ranks_wrongly
     )
     found = of_lines(tmp_path / "run.log", traceback(None, f"AssertionError: {said}", f"{SITE}deepspeed/runtime/config.py"))
     assert found.cause == "BATCH-ASSERT" and bool(words) == bool(found.notes) and all(words in note for note in found.notes), found.notes
+
+
+def test_the_hook_of_a_rank_is_no_line_of_the_program(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/home/me/project/odd.py", line 29, in made',
+        '  File "/opt/dstui/jobs/rank/hook/sitecustomize.py", line 255, in initialize_and_report',
+        f'  File "{SITE}deepspeed/runtime/engine.py", line 527, in __init__',
+        "TypeError: __init__() missing 2 required positional arguments: 'args' and 'model'",
+    ]
+    found = of_lines(tmp_path / "run.log", lines)
+    assert "odd.py, line 29" in found.why and "sitecustomize" not in found.why

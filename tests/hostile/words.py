@@ -42,6 +42,7 @@ class Words:
             "bundle": lambda: [self.run(), *self.options(["-o", self.one_of("out.zip", self.text())], ["--lines", self.number()])],
             "stop": lambda: [self.run()], "attach": lambda: [self.run()],
             "forecast": self.forecast,
+            "tune": lambda: [self.file("plan"), "--budget", self.one_of("1s", self.text()), *self.options(["--json"], ["--steps", self.number()])],
             "doctor": lambda: [self.write("nothing.yaml", self.values.spoilt("version: 1").encode("utf-8", "backslashreplace"))],
         }  # fmt: skip
 

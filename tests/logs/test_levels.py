@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dstui.logs.levels import ALL, ERROR, WARNING, Levels, level_of
+from dstui.logs.levels import ALL, ERROR, WARNING, Levels, level_of, may_have_level
 
 LINES = {
     ERROR: [
@@ -45,6 +45,7 @@ LINES = {
 @pytest.mark.parametrize(("level", "line"), [(level, line) for level, lines in LINES.items() for line in lines])
 def test_a_line_has_its_level(level: int, line: str) -> None:
     assert level_of(line.encode()) == level
+    assert level == ALL or may_have_level(b"a\n" + line.encode())
 
 
 @pytest.mark.parametrize("prefix", ["", "[rank3]: "])

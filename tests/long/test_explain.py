@@ -86,7 +86,7 @@ def generated(number: int) -> dict[str, Any]:
 
 def dstui(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "dstui", *words], cwd=cwd, capture_output=True, text=True, timeout=300, check=False, env={**os.environ}
+        [sys.executable, "-m", "dstui", *words], cwd=cwd, capture_output=True, text=True, timeout=900, check=False, env={**os.environ}
     )
 
 

@@ -150,9 +150,9 @@ FAULTS = {
     "data": Fault("hang", 1, "--fault, blocked-data, --talk"),
     "halted": Fault("hang", 1, "--fault, halted, --talk"),
     "slow": Fault("straggler", 1, '--fault, slow, --steps, "200"'),
-    "shape": Fault("COLLECTIVE-MISMATCH", None, "--fault, other-shape"),
-    "order": Fault("COLLECTIVE-MISMATCH", None, "--fault, other-order"),
-    "missing": Fault("COLLECTIVE-MISMATCH", None, "--fault, missing"),
+    "shape": Fault("hang", 1, "--fault, other-shape"),
+    "order": Fault("hang", 1, "--fault, other-order"),
+    "missing": Fault("hang", 0, "--fault, missing"),
     "stop": Fault("CTRL-C", None, '--pause, "2"', then=when_running(stop_from_elsewhere), kind="stop"),
     "ctrl-c": Fault("CTRL-C", None, '--pause, "2"', then=when_running(interrupt), kind="stop"),
     "success": Fault("nothing", None),
@@ -186,9 +186,12 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
 
 
 def late_rank(pilot: Pilot[int]) -> int | None:
-    """Who has not come to the collective, and in which line, as the pane says without a key."""
+    """Who has not come to the collective, or stands in another one outside of the engine, and in which line, as the pane says without a key."""
     text = " ".join(text_of(pilot, "#why").split())
-    told = re.search(r"rank (\d+) has not reached the \w+ that rank \d+ waits in\. rank \1: .*?crash_script\.py:\d+", text)
+    line = r"rank (\d+) has not reached the \w+ that rank \d+ waits in\..* rank \1: (?:in .*?crash_script\.py:\d+|unknown, a signal has stopped)"
+    told = re.search(line, text) or re.search(
+        r"wait in different meetings.* rank (\d+): waiting in \w+, from .*?crash_script\.py:\d+", text
+    )
     return int(told[1]) if told else None
 
 

@@ -91,7 +91,7 @@ def test_a_rank_on_the_cpu_is_its_process(tmp_path: Path) -> None:
         wait_for(lambda: sampler.latest.get(0) and sampler.latest[0].load is not None)
         usage = sampler.latest[0]
         assert usage.kind == "CPU" and usage.memory is not None and MIB < usage.memory < GIB
-        wait_for(lambda: sampler.history and sampler.history.samples.get(0))  # which the supervisor keeps
+        wait_for(lambda: read_history(folder.path).samples.get(0))  # which the supervisor keeps
     finally:
         assert not stop(folder).left
     wait_for(lambda: not sampler.latest)  # the job has ended, and so has the sampling

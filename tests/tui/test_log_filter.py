@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from dstui.logs.line_query import parse_line_query
+from dstui.logs.log_filter import Filter
 from tests.logs.made_logs import MadeJob
 from tests.tui.conftest import Open, job_view, screen, until
 from tests.tui.test_log import show_job
+from tests.tui.test_plot import job as ended_run
 
 
 @pytest.fixture
@@ -87,3 +91,17 @@ async def test_lines_that_come_later_are_filtered_too(open_app: Open, tmp_path: 
         made.update(2)
         await until(pilot, lambda: "2 of 4 lines, 2 hidden" in screen(pilot))
         assert view.job_log.visible_text().splitlines() == ["eval 1", "eval 2"]
+
+
+@pytest.mark.parametrize("query", ["level:warn", "level:error", "!step", "loss level:warn"])
+def test_no_look_at_a_filtered_log_takes_long(tmp_path: Path, query: str) -> None:
+    text = "".join(f"step {n} loss {n / 7:.4f} a line as training writes it\n" + "[W] odd\n" * (n % 400 == 0) for n in range(6000))
+    folder = ended_run(tmp_path / "job", dict.fromkeys(range(4), text))
+    rows = Filter(query=parse_line_query(query, 0.0)).open(folder, dict.fromkeys(range(4), "here"))
+    spent = []
+    while not rows.complete:
+        rows.wanted, began = 4, time.thread_time()
+        rows.poll(0.016)
+        [rows.line(number) for number in range(max(rows.first, rows.end - 40), rows.end)]
+        spent.append(time.thread_time() - began)
+    assert sorted(spent)[len(spent) * 9 // 10] < 0.05

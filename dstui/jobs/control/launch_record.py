@@ -18,6 +18,10 @@ QUANTITIES = ("loss", "lr", "grad_norm", "perplexity")
 NUMBER = r"([-+]?\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf)"
 
 
+class LaunchError(Exception):
+    """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
+
+
 def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> dict[str, Any]:
     """Return what launch.json of a new job says."""
     run, files, cluster = plan.run, folder.path, None

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
-from dstui.jobs.control.launch_record import launch_json, with_address, with_port
+from dstui.jobs.control.launch_record import LaunchError, launch_json, with_address, with_port
 from dstui.jobs.control.take_over import spawn_supervisor
 from dstui.jobs.store.access_time import watch
 from dstui.jobs.store.create import create
@@ -38,6 +38,8 @@ from dstui.render.launch import RenderError, open_holes, submits
 from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
+__all__ = ["LaunchError", "check", "fill", "ready_spec", "start"]
+
 ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
 """Looks for deepspeed without importing it, which would take seconds."""
 INSTALL = "install it there (python -m pip install deepspeed), or name another interpreter"
@@ -45,10 +47,6 @@ WATCHED = ("silence", "host_lost", "metrics", "observe", "on_end", "base")
 """Keys of launch.json that do not depend on the hosts."""
 UP = 20.0
 """Seconds for a supervisor to report; it takes a twentieth of one."""
-
-
-class LaunchError(Exception):
-    """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
 
 
 def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None = None, probes: int = 0) -> JobFolder:

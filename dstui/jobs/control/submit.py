@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dstui.base.text import sanitise
-from dstui.jobs.control.start import LaunchError
+from dstui.jobs.control.launch_record import LaunchError
 from dstui.jobs.queue.scheduler import forget
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import NotOwn, own_tag, remember

@@ -23,7 +23,6 @@ from dstui.jobs.store.records import JobStatus
 if TYPE_CHECKING:
     import psutil
 
-    from dstui.jobs.watch.usage_history import History
     from dstui.machine.live import GpuState, Live
     from dstui.machine.snapshot import Gpu
 
@@ -109,16 +108,14 @@ class Sampler:
     """Samples a job until it is closed, or the job has ended."""
 
     def __init__(
-        self, folder: JobFolder, every: float = EVERY, keep: Callable[[float, Mapping[int, Usage], str], None] | None = None
+        self, folder: JobFolder, every: float = EVERY, tell: Callable[[float, Mapping[int, Usage], str], None] | None = None
     ) -> None:
-        """`keep`: is told of every sample, in the thread."""
+        """`tell`: is told of every sample, in the thread."""
         self.latest: Mapping[int, Usage] = {}
         """By rank; of ranks that do not run here there is nothing."""
         self.note = ""
         """What is not sampled, and why, in a few words."""
-        self.history: History | None = None
-        """The last minutes, as the supervisor has kept them; None before they were looked for."""
-        self._folder, self._every, self._keep = folder, every, keep
+        self._folder, self._every, self._tell = folder, every, tell
         launch = folder.read_launch()
         self._env: Mapping[str, str] = launch.env if launch else {}
         self._gpus: Sequence[Gpu] | None = None
@@ -142,22 +139,14 @@ class Sampler:
                 status = self._folder.read_status()
                 self.latest = self._sample(status)
                 self._note_peaks()
-                self._look_back()
+                if self._tell is not None:
+                    self._tell(time.time(), self.latest, self.note)
                 if status and status.final:
                     break
-                if self._keep is not None and (self.latest or self.note):
-                    self._keep(time.time(), self.latest, self.note)
                 self._closed.wait(self._every)
         finally:
             if self._live is not None:
                 self._live.close()
-
-    def _look_back(self) -> None:
-        """Read what the supervisor keeps; it has no need of that itself."""
-        if self._keep is None:
-            from dstui.jobs.watch.usage_history import read_history
-
-            self.history = read_history(self._folder.path)
 
     def _sample(self, status: JobStatus | None) -> dict[int, Usage]:
         if status is None:

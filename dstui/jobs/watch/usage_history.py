@@ -63,6 +63,8 @@ class UsageHistory:
 
     def add(self, t: float, usages: Mapping[int, Usage], note: str) -> None:
         """Append a sample of every rank that was seen. A disk that is full loses it, and the job goes on."""
+        if not usages and not note:
+            return
         ranks = {str(rank): _packed(usage) for rank, usage in usages.items() if not usage.why}
         line = json.dumps({"t": round(t, 1), "ranks": ranks, **({"note": note} if note else {})}, separators=(",", ":")) + "\n"
         with suppress(OSError):

@@ -32,6 +32,8 @@ PLAN, HEADLESS, LAUNCH, LINES = "the Plan", "headless", "launch", "the script's 
 WRITE_SCRIPT = "write the script"
 HOLE = "hole "
 """Begins the key of a row that asks for the value of an open hole."""
+HOLE_ROOM = 26
+"""Characters of a hole's name and place that a narrow screen has on a line; a longer name has it alone."""
 MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
 """How a file compares with what is on disk; "" where that was not looked at yet."""
 GOES_ON = "›"
@@ -185,7 +187,10 @@ def _hole_rows(plan: Plan) -> list[Row]:
     for hole in find_holes(plan):
         if hole.name not in os.environ:
             places.setdefault(hole.name, []).append(hole.path)
-    rows = [row(f"${{{name}}}", right=[(paths[0], "dim")], key=f"{HOLE}{name}") for name, paths in places.items()]
+    rows = [
+        row(f"${{{name}}}", right=[(paths[0], "dim")] if len(name) + len(paths[0]) < HOLE_ROOM else (), key=f"{HOLE}{name}")
+        for name, paths in places.items()
+    ]
     return [row(("Open holes", "accent"), right=[("Enter: its value", "dim")]), *rows] if rows else []
 
 

@@ -85,6 +85,7 @@ KEYS: Final = (
     KeyHint("P", "probe", "probe", "Run the ranks up to the end of deepspeed.initialize: what it resolves; nothing is trained.", REVIEW, 7),
     KeyHint("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
     KeyHint("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=8),
+    KeyHint("V", "own_editor", "editor", "The Plan in $VISUAL or $EDITOR, at the line of the field; one step of undo.", FORM | REVIEW),
     KeyHint("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),
     KeyHint("Z,ctrl+y", "redo", "redo", "Make an edit again that was taken back.", FORM | REVIEW, display="Z"),
     KeyHint("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
@@ -188,7 +189,7 @@ def _panes_of_actions() -> dict[str, frozenset[str]]:
 PANES: Final[Mapping[str, frozenset[str]]] = _panes_of_actions()
 """Where each action is valid, by one of its keys or another."""
 ACTIONS: Final = frozenset(filter(None, PANES))
-OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints"})
+OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints", "own_editor"})
 """Actions that are the same in both modes, and over them."""
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rich.cells import cell_len
 from textual import events
-from textual.message import Message
 
 from dstui.jobs.metrics.buckets import Buckets, thinned
 from dstui.jobs.watch.summary import value_text
@@ -104,15 +103,10 @@ class Charts(RowList):
     can_focus = False
     MARGIN = 0
 
-    class Picked(Message):
-        """A plot was clicked."""
-
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
-
     def __init__(self) -> None:
         super().__init__(id="charts")
+        self.pick: Callable[[str], object] = lambda _name: None
+        """Is told the metric of a plot that was clicked."""
         self._drawn: tuple[object, ...] = ()
         self._names: list[list[str]] = []
 
@@ -128,4 +122,4 @@ class Charts(RowList):
         """Make the plot large that was clicked."""
         if self._names and event.y < len(self.rows):
             line = self._names[event.y * len(self._names) // len(self.rows)]
-            self.post_message(self.Picked(line[min(event.x * len(line) // self.size.width, len(line) - 1)]))
+            self.pick(line[min(event.x * len(line) // self.size.width, len(line) - 1)])

@@ -177,13 +177,13 @@ class JobLog:
     @property
     def moment(self) -> float | None:
         """When the line was seen that is being read; None where that is not known."""
-        top = self.view.at if self.view.at is not None else self.view.top
+        top = self.view.at if self.view.at is not None else self.view.wrapping.top
         time = self.view.lines.line(top).time if self.view.lines.first <= top < self.view.lines.end else float("nan")
         return None if isnan(time) else time
 
     def visible_text(self) -> str:
         """Return what is in view, for the clipboard."""
-        return "\n".join(self.view.lines.line(n).text for n in self.view.in_view)
+        return "\n".join(self.view.lines.line(n).text for n in self.view.wrapping.in_view)
 
     # What the frame says
 

@@ -162,7 +162,7 @@ class JobView(Vertical):
             self.post_message(JobStateChanged(self._reported))
         self.why.update(self.job.follower, self.job.hang)
         self.job_log.show_hosts({number: rank.host for number, rank in self.job.follower.ranks.items()})
-        self.log_view.started = self.job.follower.started
+        self.log_view.stamps.started = self.job.follower.started
         self.job_log.tick(ended=self._complete)
         self._draw_log()
         if len(self.job.follower.ranks) <= MANY or monotonic() - self._ranks_drawn >= RANKS_EVERY:
@@ -215,7 +215,7 @@ class JobView(Vertical):
         self.head.sparks = []
         if wide:
             self.charts.show(self.series, own)
-            self.usage.show(self.job.sampler.history)
+            self.usage.show(self.job.history)
         elif self._dashboard and width >= WIDE and height >= ROOMY:
             self.head.sparks = sparks(self.series.ordered(own), width - self.head.MARGIN)
 
@@ -287,13 +287,19 @@ class JobView(Vertical):
 
     def action_wrap(self) -> None:
         """Long lines in several rows, or cut; remembered."""
-        self.log_view.toggle_wrap()
-        in_thread(self, partial(remember, "wrap", self.log_view.wrap))
+        view = self.log_view
+        top, view.wrapping.on = view.wrapping.top, not view.wrapping.on
+        view.sync()
+        if not view.follow:
+            view.scroll_to(x=0, y=top - view.lines.first, animate=False, immediate=True)
+        view.refresh()
+        in_thread(self, partial(remember, "wrap", view.wrapping.on))
 
     def action_timestamps(self) -> None:
         """The time of day before each line, the time since the start, or none; remembered."""
-        self.log_view.next_stamps()
-        in_thread(self, partial(remember, "timestamps", self.log_view.stamps))
+        in_thread(self, partial(remember, "timestamps", self.log_view.stamps.advance()))
+        self.log_view.sync()
+        self.log_view.refresh()
 
     def action_match(self, by: int) -> None:
         """The next line that matches."""

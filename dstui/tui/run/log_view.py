@@ -7,7 +7,6 @@ this one shows 100,000 a second at a fifth of a core. Reading is never disturbed
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from math import isnan
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -22,19 +21,13 @@ from textual.strip import Strip
 from dstui.logs.levels import ALL, ERROR, level_of
 from dstui.logs.log_rows import EmptyLog, LogLine, LogRows
 from dstui.logs.log_search import Search
-from dstui.logs.time_parsing import format_clock
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
+from dstui.tui.run.line_layout import WHO, Stamps, Wrapping
 from dstui.tui.run.log_paint import highlighted, painted
-from dstui.tui.run.run_head import clock
-from dstui.tui.session.settings import remembered
 
-CLOCK, WHO = 9, 6
-"""Cells for the time of a line, and for who said it."""
 AHEAD = 4
 """Blocks that are looked at when somebody comes near the first."""
-STAMPS = ("clock", "since start", "none")
-"""What stands before a line: the time of day, the time since the start, nothing."""
 RANK_COLOURS = ("#6ea8dc", "#7fbf8f", "#d7a65f", "#b58fd8", "#5fb7b2", "#d98aa5", "#a8b566", "#c98f6b")
 
 
@@ -58,14 +51,8 @@ class LogView(RowList):
         self._width = 0
         self._home = False  # the beginning is being looked for
         self._hosts: Mapping[int, str] = {}
-        self._host_width = 0
-        liked = remembered()
-        self.wrap = liked.get("wrap") is True
-        """Whether long lines go on in the next row."""
-        self.stamps = liked["timestamps"] if liked.get("timestamps") in STAMPS else STAMPS[0]
-        self.started: float | None = None
-        """When the job began, from which times are counted where that is wished."""
-        self._laid_out: tuple[object, list[tuple[int, int]]] = (None, [])
+        self.host_width = 0
+        self.stamps, self.wrapping = Stamps(), Wrapping(self)
 
     # What is shown
 
@@ -78,17 +65,19 @@ class LogView(RowList):
     def show_hosts(self, names: Mapping[int, str]) -> None:
         """Rank -> the name of its host, which its lines then say; empty: they do not."""
         self._hosts = names
-        self._host_width = max(map(cell_len, names.values()), default=-1) + 1
+        self.host_width = max(map(cell_len, names.values()), default=-1) + 1
         self.refresh()
 
     def sync(self) -> None:
         """Take over what arrived, before and after: follow the end, or leave in place what is being read."""
         gone, self._first = self.lines.first - self._first, self.lines.first
-        below = max(self.size.height - 1, 0) if self.wrap else 0  # any line may be the first in view
-        size = Size(self._room if self.wrap else max(self._width, self.size.width), self.lines.end - self.lines.first + below)
+        below = max(self.size.height - 1, 0) if self.wrapping.on else 0  # any line may be the first in view
+        size = Size(
+            self.wrapping.room if self.wrapping.on else max(self._width, self.size.width), self.lines.end - self.lines.first + below
+        )
         grew, self.virtual_size = size != self.virtual_size or gone, size
         if self.follow:
-            self._show_end()
+            self.scroll_to(y=self.wrapping.end_offset, animate=False, immediate=True)
             self._end_shown = self.lines.end
         elif gone:
             self.scroll_to(y=0 if self._home else max(self.scroll_offset.y - gone, 0), animate=False, immediate=True)
@@ -99,7 +88,7 @@ class LogView(RowList):
 
     def _scrolled(self) -> None:
         """Somebody scrolled: at the end new lines are followed, anywhere else they are only counted."""
-        at_end = self._layout(end=False)[-1:] == self._layout(end=True)[-1:] if self.wrap else self.scroll_offset.y >= self.max_scroll_y
+        at_end = self.wrapping.at_end
         if self.follow and not at_end:
             self._end_shown = self.lines.end
         self.follow = at_end
@@ -112,84 +101,26 @@ class LogView(RowList):
     def follow_end(self) -> None:
         """Back to the newest line."""
         self.follow, self.at, self._home = True, None, False
-        self._show_end()
+        self.scroll_to(y=self.wrapping.end_offset, animate=False, immediate=True)
         self.sync()
-
-    def _show_end(self) -> None:
-        first = self._layout(end=True)[:1] if self.wrap else []
-        self.scroll_to(y=first[0][0] - self.lines.first if first else self.max_scroll_y, animate=False, immediate=True)
-
-    def toggle_wrap(self) -> None:
-        """Long lines in several rows, or cut at the edge; what is read stays in view."""
-        top, self.wrap = self.top, not self.wrap
-        self.sync()
-        self.scroll_to(x=0, y=None if self.follow else top - self.lines.first, animate=False, immediate=True)
-        self.refresh()
-
-    def next_stamps(self) -> None:
-        """Show the next kind of time before the lines."""
-        self.stamps = STAMPS[(STAMPS.index(self.stamps) + 1) % len(STAMPS)]
-        self.sync()
-        self.refresh()
-
-    @property
-    def top(self) -> int:
-        """The number of the first line in view."""
-        return self.lines.first + self.scroll_offset.y
-
-    @property
-    def in_view(self) -> range:
-        """The numbers of the lines in view."""
-        if not self.wrap:
-            return range(self.top, min(self.top + self.size.height, self.lines.end))
-        rows = self._layout()
-        return range(rows[0][0], rows[-1][0] + 1) if rows else range(0)
-
-    def _layout(self, *, end: bool | None = None) -> list[tuple[int, int]]:
-        """Return of each row in view the line and which part of it: of the rows at the end where it is followed, or where `end` says so."""
-        lines, height, end = self.lines, self.size.height, self.follow if end is None else end
-        last = lines.line(lines.end - 1).text if lines.end > lines.first else ""
-        key = (lines, lines.first, lines.end, last, self.size, self._room, self.scroll_offset.y, end, self._margin)
-        if key != self._laid_out[0]:
-            rows: list[tuple[int, int]] = []
-            numbers = range(lines.end - 1, lines.first - 1, -1) if end else range(self.top, lines.end)
-            for number in numbers:
-                if len(rows) >= height:
-                    break
-                parts = [(number, part) for part in range(self._rows_of(number))]
-                rows = [*parts, *rows] if end else [*rows, *parts]
-            self._laid_out = key, rows[-height:] if end else rows[:height]
-        return self._laid_out[1]
-
-    @property
-    def _room(self) -> int:
-        """Cells of a row that the scroll bar leaves."""
-        return max(self.scrollable_content_region.width, 2)
-
-    def _rows_of(self, number: int) -> int:
-        return max(-(-cell_len(self.lines.line(number).text) // max(self._room - self._margin, 1)), 1)
 
     def go_to(self, number: int) -> None:
         """Bring a line into the middle of the view, and stop following."""
         self.at, self.follow, self._end_shown, self._home = number, False, self.lines.end, False
-        above, room = number, self.size.height // 2
-        while self.wrap and above > self.lines.first and (room := room - self._rows_of(above - 1)) >= 0:
-            above -= 1
-        top = above if self.wrap else number - room
-        self.scroll_to(y=max(top - self.lines.first, 0), animate=False, immediate=True)
+        self.scroll_to(y=self.wrapping.offset_around(number), animate=False, immediate=True)
         self.refresh()
 
     @property
     def reading(self) -> int:
         """The line from which a search goes on: the one jumped to, else the last in view."""
-        return self.at if self.at is not None else (self.in_view or range(self.top, self.top + 1))[-1]
+        return self.at if self.at is not None else (self.wrapping.in_view or [self.lines.first])[-1]
 
     # Moving
 
     def on_resize(self, _event: events.Resize) -> None:
         """The end stays the end."""
         if self.follow:
-            self._show_end()
+            self.scroll_to(y=self.wrapping.end_offset, animate=False, immediate=True)
 
     def action_move(self, by: int) -> None:
         """One line up or down."""
@@ -197,7 +128,7 @@ class LogView(RowList):
 
     def action_page(self, by: int) -> None:
         """A page up or down."""
-        self._scroll(by * max(len(self.in_view) - 1, 1))
+        self._scroll(by * max(len(self.wrapping.in_view) - 1, 1))
 
     def _scroll(self, by: int) -> None:
         self.at, self._home = None, False
@@ -233,9 +164,7 @@ class LogView(RowList):
 
     def on_click(self, event: events.Click) -> None:
         """A click marks a line; a second one looks at it whole."""
-        y = event.y - self.gutter.top
-        rows = self._layout() if self.wrap else []
-        number = self.top + y if not rows else rows[y][0] if 0 <= y < len(rows) else -1
+        number = self.wrapping.line_at(event.y - self.gutter.top)
         if self.lines.first <= number < self.lines.end:
             if self.at == number:
                 self.action_choose()
@@ -246,54 +175,29 @@ class LogView(RowList):
 
     def render_line(self, y: int) -> Strip:
         """Return one line of what is in view."""
-        if self.wrap:
-            return self._wrapped_line(y)
-        scroll_x, width = self.scroll_offset.x, self.size.width
-        number = self.top + y
+        width, blank = self.size.width, Strip.blank(self.size.width, self.style_named(""))
+        number, part, before = self.wrapping.line_at(y), 0, self.scroll_offset.x
         if number >= self.lines.end:
-            return Strip.blank(width, self.style_named(""))
-        strip = Strip(self._line_segments(self.lines.line(number)))
+            return blank
+        strip, row = Strip(self._line_segments(self.lines.line(number))), number - self.lines.first
         self._width = max(self._width, strip.cell_length)
-        strip = self._marked(strip.crop_extend(scroll_x, scroll_x + width, self.style_named("")), number)
-        return self._selected(strip, number - self.lines.first).apply_offsets(scroll_x, number - self.lines.first)
-
-    def _wrapped_line(self, y: int) -> Strip:
-        """Return a row of a line that may take several: the rest of it under its text."""
-        rows, width, margin = self._layout(), self._room, min(self._margin, self._room - 1)
-        if y >= len(rows):
-            return Strip.blank(width, self.style_named(""))
-        (number, part), room = rows[y], width - margin
-        whole = self._selected(Strip(self._line_segments(self.lines.line(number))), number - self.lines.first)
-        start = margin + part * room
-        head = whole.crop(0, margin) if part == 0 else Strip.blank(margin, self.style_named(""))
-        strip = Strip.join([head, whole.crop(start, start + room)]).adjust_cell_length(width, self.style_named(""))
-        return self._marked(strip, number).apply_offsets(part * room, number - self.lines.first)
-
-    def _marked(self, strip: Strip, number: int) -> Strip:
-        """Return the line, on the ground of the cursor where it was jumped to."""
-        return strip.apply_style(Style(bgcolor=self.style_named("cursor").bgcolor)) if number == self.at else strip
-
-    @property
-    def _margin(self) -> int:
-        """Cells before the text of each line."""
-        return self._host_width + WHO + (CLOCK if self._has_stamps else 0)
-
-    @property
-    def _has_stamps(self) -> bool:
-        return self.stamps != "none" and not isnan(self.lines.since)
-
-    def _stamp(self, moment: float) -> str:
-        if self.stamps == "clock" or self.started is None or isnan(moment):
-            return format_clock(moment)
-        return clock(max(moment - self.started, 0.0)).rjust(CLOCK - 1)
+        if self.wrapping.on:
+            part = self.wrapping.rows()[y][1]
+            strip, before = self.wrapping.part(self._selected(strip, row), part, blank)
+            strip = strip.adjust_cell_length(width, self.style_named(""))
+        else:
+            strip = self._selected(strip.crop_extend(before, before + width, self.style_named("")), row)
+        if number == self.at:
+            strip = strip.apply_style(Style(bgcolor=self.style_named("cursor").bgcolor))
+        return strip.apply_offsets(before, row)
 
     def _line_segments(self, line: LogLine) -> list[Segment]:
         dim = self.style_named("dim")
         name = "•" if line.notice else f"×{line.repeats}" if line.repeats > 1 else "" if line.rank is None else f"r{line.rank}"
         colour = Style(color=RANK_COLOURS[line.rank % len(RANK_COLOURS)]) if line.rank is not None and line.repeats == 1 else Style()
-        stamp = [Segment(self._stamp(line.time).ljust(CLOCK), dim)] if self._has_stamps else []
+        stamp = [Segment(self.stamps.text(line.time), dim)] if self.stamps.width(self.lines.since) else []
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
-        where = [Segment(fit(host, self._host_width), dim)] if self._host_width else []
+        where = [Segment(fit(host, self.host_width), dim)] if self.host_width else []
         return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._text_segments(line)]
 
     def _text_segments(self, line: LogLine) -> list[Segment]:
@@ -309,7 +213,7 @@ class LogView(RowList):
         height = self.lines.end - self.lines.first
         top = selection.start.y if selection.start else 0
         bottom = min(selection.end.y if selection.end else height - 1, height - 1)
-        margin = " " * self._margin
+        margin = " " * self.wrapping.margin
         chosen = [f"{margin}{self.lines.line(self.lines.first + y).text}" for y in range(top, bottom + 1)]
         return selection.extract("\n" * top + "\n".join(chosen)), "\n"
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
     from dstui.jobs.watch.hangs import Hang
     from dstui.jobs.watch.usage import Usage
+    from dstui.jobs.watch.usage_history import History
     from dstui.plan import Plan
 
 BACKLOG = 4 << 20
@@ -41,8 +42,16 @@ class WatchedJob:
             self.plan = plan_of(folder)
         self.follower = Follower(folder, BACKLOG, lines=False, status_of=take_over)
         self._watch = Watch(silence)
-        self.sampler = Sampler(folder)
+        self.history: History | None = None
+        """What the ranks used in the last minutes, as the supervisor keeps it; None before that was looked for."""
+        self.sampler = Sampler(folder, tell=self._look_back)
         self._stopping: float | None = None
+
+    def _look_back(self, *_: object) -> None:
+        """Read what the supervisor has kept, in the sampler's thread."""
+        from dstui.jobs.watch.usage_history import read_history
+
+        self.history = read_history(self.folder.path)
 
     def close(self) -> None:
         """Look no longer."""

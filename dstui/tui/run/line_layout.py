@@ -1,0 +1,129 @@
+"""Where the lines of a log stand on the screen: what stands before them, and, wrapped, which part of which line is in which row."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from textual.strip import Strip
+
+from dstui.logs.time_parsing import format_clock
+from dstui.tui.run.run_head import clock
+from dstui.tui.session.settings import remembered
+
+if TYPE_CHECKING:
+    from dstui.tui.run.log_view import LogView
+
+KINDS = ("clock", "since start", "none")
+"""What stands before a line: the time of day, the time since the start, nothing."""
+CLOCK, WHO = 9, 6
+"""Cells for the time of a line, and for who said it."""
+
+
+class Stamps:
+    """The times before the lines, as they are liked."""
+
+    def __init__(self) -> None:
+        liked = remembered().get("timestamps")
+        self.kind = str(liked) if liked in KINDS else KINDS[0]
+        self.started: float | None = None
+        """When the job began, from which times are counted where that is wished."""
+
+    def advance(self) -> str:
+        """Return the next kind, which holds from now on."""
+        self.kind = KINDS[(KINDS.index(self.kind) + 1) % len(KINDS)]
+        return self.kind
+
+    def width(self, since: float) -> int:
+        """Return the cells that they take in a log whose first time is this; none where no time is known."""
+        return 0 if self.kind == "none" or isnan(since) else CLOCK
+
+    def text(self, moment: float) -> str:
+        """Return the time of a line."""
+        if self.kind == "clock" or self.started is None or isnan(moment):
+            return format_clock(moment).ljust(CLOCK)
+        return clock(max(moment - self.started, 0.0)).rjust(CLOCK - 1).ljust(CLOCK)
+
+
+class Wrapping:
+    """Long lines in several rows. Scrolling goes by lines; of a log that is followed the last row is the end of the last line."""
+
+    def __init__(self, view: LogView) -> None:
+        self.on = remembered().get("wrap") is True
+        self._view = view
+        self._laid_out: tuple[object, list[tuple[int, int]]] = (None, [])
+
+    @property
+    def room(self) -> int:
+        """Cells of a row that the scroll bar leaves."""
+        return max(self._view.scrollable_content_region.width, 2)
+
+    @property
+    def margin(self) -> int:
+        """Cells before the text of each line."""
+        return self._view.host_width + WHO + self._view.stamps.width(self._view.lines.since)
+
+    @property
+    def top(self) -> int:
+        """The number of the first line in view."""
+        return self._view.lines.first + self._view.scroll_offset.y
+
+    @property
+    def in_view(self) -> range:
+        """The numbers of the lines in view."""
+        if not self.on:
+            return range(self.top, min(self.top + self._view.size.height, self._view.lines.end))
+        rows = self.rows()
+        return range(rows[0][0], rows[-1][0] + 1) if rows else range(0)
+
+    @property
+    def at_end(self) -> bool:
+        """Return whether the end of the log is in view."""
+        if self.on:
+            return self.rows(end=False)[-1:] == self.rows(end=True)[-1:]
+        return self._view.scroll_offset.y >= self._view.max_scroll_y
+
+    @property
+    def end_offset(self) -> int:
+        """How far to scroll to see the end."""
+        rows = self.rows(end=True) if self.on else []
+        return rows[0][0] - self._view.lines.first if rows else self._view.max_scroll_y
+
+    def offset_around(self, number: int) -> int:
+        """Return how far to scroll to have a line in the middle of the view."""
+        top, room = number, self._view.size.height // 2
+        while self.on and top > self._view.lines.first and (room := room - self._rows_of(top - 1)) >= 0:
+            top -= 1
+        return max((top if self.on else number - room) - self._view.lines.first, 0)
+
+    def line_at(self, y: int) -> int:
+        """Return the number of the line in a row; one that is no line's where the row is empty."""
+        rows = self.rows() if self.on else []
+        return self.top + y if not self.on else rows[y][0] if 0 <= y < len(rows) else self._view.lines.end
+
+    def rows(self, *, end: bool | None = None) -> list[tuple[int, int]]:
+        """Return of each row in view the line and which part of it: of the rows at the end where it is followed, or where `end` says so."""
+        view, lines, height = self._view, self._view.lines, self._view.size.height
+        end = view.follow if end is None else end
+        last = lines.line(lines.end - 1).text if lines.end > lines.first else ""
+        key = (lines, lines.first, lines.end, last, height, self.room, view.scroll_offset.y, end, self.margin)
+        if key != self._laid_out[0]:
+            rows: list[tuple[int, int]] = []
+            for number in range(lines.end - 1, lines.first - 1, -1) if end else range(self.top, lines.end):
+                if len(rows) >= height:
+                    break
+                parts = [(number, part) for part in range(self._rows_of(number))]
+                rows = [*parts, *rows] if end else [*rows, *parts]
+            self._laid_out = key, rows[-height:] if end else rows[:height]
+        return self._laid_out[1]
+
+    def _rows_of(self, number: int) -> int:
+        return max(-(-cell_len(self._view.lines.line(number).text) // max(self.room - self.margin, 1)), 1)
+
+    def part(self, whole: Strip, part: int, blank: Strip) -> tuple[Strip, int]:
+        """Return one row of a line, and how many cells of it are in the rows before; the rest of a line stands under its text."""
+        margin = min(self.margin, self.room - 1)
+        room = self.room - margin
+        head = whole.crop(0, margin) if part == 0 else blank.crop(0, margin)
+        return Strip.join([head, whole.crop(margin + part * room, margin + (part + 1) * room)]), part * room

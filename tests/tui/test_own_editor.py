@@ -1,0 +1,99 @@
+"""The Plan in the user's own editor: at the field's line, one step of undo, and never lost where it is no Plan any more."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dstui.tui.flows.own_editor import editor_command
+from tests.tui.conftest import Open, store, until
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"EDITOR": "vim"}, ["vim", "+7", "plan.yaml"]),
+        ({"EDITOR": "vim", "VISUAL": "/usr/bin/nano -w"}, ["/usr/bin/nano", "-w", "+7", "plan.yaml"]),
+        ({"EDITOR": "code --wait"}, ["code", "--wait", "--goto", "plan.yaml:7"]),
+        ({"EDITOR": "hx"}, ["hx", "plan.yaml:7"]),
+        ({"EDITOR": "my-editor"}, ["my-editor", "plan.yaml"]),
+    ],
+)
+def test_an_editor_is_told_the_line_as_it_wants_it(chosen: dict[str, str], words: list[str]) -> None:
+    assert editor_command(chosen, Path("plan.yaml"), 7) == words
+
+
+def test_without_a_choice_a_usual_one_is_taken_and_none_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: name == "vim")
+    assert editor_command({}, Path("plan.yaml"), 1) == ["vim", "+1", "plan.yaml"]
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert editor_command({}, Path("plan.yaml"), 1) == []
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pilot has no terminal to hand over: the editor runs without."""
+
+    @contextmanager
+    def suspend(_app: object) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr("dstui.tui.app.DstuiApp.suspend", suspend)
+
+
+def editor(folder: Path, script: str) -> str:
+    """An editor that is a line of sed or the like; "$1" is +LINE, "$2" the file."""
+    file = folder / "vi"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+@pytest.mark.usefixtures("terminal")
+async def test_what_the_editor_leaves_is_one_step_of_undo(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = f'echo "$1" > {tmp_path}/line; sed -i "s/stage: 2/stage: 3/; s/^name: small/name: other/" "$2"'
+    monkeypatch.setenv("VISUAL", editor(tmp_path, script))
+    async with open_app() as pilot:
+        before = store(pilot).state.plan.text
+        await pilot.press("3", "V")
+        await until(pilot, lambda: store(pilot).state.plan.get("deepspeed.zero_optimization.stage") == 3)
+        assert store(pilot).state.plan.get("name") == "other"
+        assert "# a comment that stays" in store(pilot).state.plan.text
+        assert (tmp_path / "line").read_text().strip() == f"+{before[: before.index('stage: 2')].count(chr(10)) + 1}"
+        await pilot.press("z")
+        await until(pilot, lambda: store(pilot).state.plan.text == before)
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ('echo "stage: [" >> "$2"', "This is no Plan"),
+        ("exit 3", "ended with status 3"),
+        ("true", "Nothing was changed"),
+    ],
+)
+async def test_what_is_no_plan_changes_nothing_and_is_kept(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("VISUAL", editor(tmp_path, script))
+    async with open_app() as pilot:
+        before = store(pilot).state.plan.text
+        await pilot.press("V")
+        await until(pilot, lambda: any(said in note.message for note in pilot.app._notifications))
+        assert store(pilot).state.plan.text == before
+        kept = tmp_path / "state" / "dstui" / "refused-plan.yaml"
+        assert kept.exists() == ("stage" in script)
+        assert not kept.exists() or (kept.read_text() == before + "stage: [\n" and oct(kept.stat().st_mode)[-3:] == "600")
+
+
+async def test_without_a_terminal_it_is_said(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "vi")
+    async with open_app() as pilot:
+        await pilot.press("V")
+        await until(pilot, lambda: any("needs a terminal" in note.message for note in pilot.app._notifications))
