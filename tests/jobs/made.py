@@ -40,6 +40,6 @@ def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **fac
 
 def dstui(*words: object, cwd: Path) -> tuple[int, str, str]:
     """The command as a user types it, who has no other runs: exit status, standard output, standard error."""
-    done = command.dstui(*words, cwd=cwd, env={"XDG_STATE_HOME": str(cwd / "state")})
+    done = command.dstui(*words, cwd=cwd, env={"XDG_STATE_HOME": str(cwd / "state"), "XDG_CACHE_HOME": str(cwd / "cache")})
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr

@@ -146,9 +146,10 @@ def test_an_ended_run_is_read_once_and_again_where_it_has_changed(here: Path) ->
     assert "9" in table(here, "--where", "b", "--columns", "loss")
 
 
-def test_a_damaged_cache_costs_nothing(here: Path) -> None:
-    cache = Path(os.environ["XDG_CACHE_HOME"]) / "dstui" / "runs.json"
-    cache.parent.mkdir()
+def test_a_damaged_cache_costs_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
+    cache = here / "cache" / "dstui" / "runs.json"
+    cache.parent.mkdir(parents=True)
     entry = json.dumps({"by": [__version__, FORM], "runs": {str(here / "dstui_runs" / "b"): {"stamp": 1, "told": 3}}})
     for damage in ("", "{", '{"by": 1}', "[[[[", '{"runs": {"x": 3}}', entry):
         cache.write_text(damage)

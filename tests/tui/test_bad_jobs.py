@@ -13,7 +13,7 @@ from dstui.jobs.store.folder import JobFolder
 from tests.tui.conftest import Open, attach, screen, until
 from tests.tui.test_reason import job
 
-KEYS = ("1", "a", "e", "d", "escape", "p", "escape", "m", "escape", "x", "9", "J", "9")
+KEYS = ("1", "a", "e", "d", "escape", "p", "escape", "m", "escape", "x", "9", "J", "escape", "9")
 
 
 def rubbish(folder: JobFolder) -> None:

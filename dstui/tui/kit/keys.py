@@ -137,7 +137,8 @@ KEYS: Final = (
     KeyHint("p", "stacks", "stacks", "Where in its Python code each rank is, and who waits for whom; the job goes on.", RUN, 6),
     KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
     KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
-    KeyHint("J", "jobs", "runs", "The table of all runs: to look at another one, sort, filter, compare.", ANYWHERE, 9),
+    KeyHint("J", "jobs", "runs", "The table of all runs: to look at another one, sort, filter, compare.", RUN, 9),
+    KeyHint("J", "jobs", "runs", "The table of all runs.", FORM | REVIEW),
     KeyHint("", "", "look", "Look at the run under the cursor.", frozenset({RUNS}), 1, "Enter"),
     KeyHint(
         "space", "mark", "mark", "Mark the run, to compare it with others; once more takes the mark away.", frozenset({RUNS}), 2, "Space"
