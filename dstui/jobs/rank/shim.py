@@ -55,10 +55,15 @@ def name_rank() -> int | None:
 
 
 def take_environment(path: str) -> None:
-    """Set the environment of the ranks from a file of the job's owner: no launcher carries all of it."""
+    """Set the environment of the ranks from a file of the job's owner: no launcher carries all of it.
+
+    Accelerate appends the working folder to PYTHONPATH, which stays.
+    """
     with os.fdopen(open_regular(path, os.O_RDONLY, 0), "rb") as file:
         found = json.loads(file.read())
-    os.environ.update({name: value for name, value in found.items() if name not in OF_THE_LAUNCHER or name not in os.environ})
+    longer = {"PYTHONPATH"} if os.environ.get("PYTHONPATH", "").startswith(found.get("PYTHONPATH", "")) else set()
+    kept = {name for name in (*OF_THE_LAUNCHER, *longer) if name in os.environ}
+    os.environ.update({name: value for name, value in found.items() if name not in kept})
 
 
 def command_of(words: list[str], local_rank: list[str]) -> list[str]:
