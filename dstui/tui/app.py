@@ -305,12 +305,6 @@ class DstuiApp(TerminalApp):
         """Save the Plan."""
         self.saving.save()
 
-    def action_own_editor(self) -> None:
-        """The Plan in the user's own editor, at the line of the field under the cursor."""
-        from dstui.tui.flows.own_editor import OwnEditor  # which starts programs, as hardly a session does
-
-        OwnEditor(self, self.session).open(self.main.here.path if self.main.here is not None else "")
-
     def action_checkpoints(self) -> None:
         """Look into a checkpoint."""
         self.checkpoints.ask()

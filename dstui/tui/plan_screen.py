@@ -211,6 +211,12 @@ class PlanScreen(MainScreen):
 
         AddingModels(self.app, self.session).ask()
 
+    def action_own_editor(self) -> None:
+        """The Plan in the user's own editor, at the line of the field under the cursor."""
+        from dstui.tui.flows.own_editor import OwnEditor  # which starts programs, as hardly a session does
+
+        OwnEditor(self.app, self.session).open(self.here.path if self.here is not None else "")
+
     def action_fill_hole(self, name: str) -> None:
         """Type what a hole of the Plan stands for."""
         from dstui.tui.flows.editing import FillingHoles  # which the first frame does without

@@ -12,8 +12,8 @@ from dstui.jobs.metrics.buckets import Buckets
 from dstui.jobs.store.events import Metric
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.usage_history import USAGE_HISTORY, History, Sample
-from dstui.tui.kit.braille import braille
 from dstui.tui.plot.plot_screen import Plot
+from dstui.tui.run.braille import braille
 from dstui.tui.run.charts import LOWEST, grid, sparks
 from dstui.tui.run.run_series import RunSeries
 from dstui.tui.run.usage_pane import load_line, usage_rows

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
@@ -43,7 +44,7 @@ def editor_command(environment: Mapping[str, str], file: Path, line: int) -> lis
 class OwnEditor:
     """Hands the terminal to the editor, and takes what it leaves."""
 
-    def __init__(self, app: App[int], session: Session) -> None:
+    def __init__(self, app: App[Any], session: Session) -> None:
         self._app, self._session = app, session
 
     def open(self, path: str) -> None:

@@ -189,7 +189,7 @@ def _panes_of_actions() -> dict[str, frozenset[str]]:
 PANES: Final[Mapping[str, frozenset[str]]] = _panes_of_actions()
 """Where each action is valid, by one of its keys or another."""
 ACTIONS: Final = frozenset(filter(None, PANES))
-OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints", "own_editor"})
+OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints"})
 """Actions that are the same in both modes, and over them."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dstui.runs.table import cell_len, cut
-from dstui.tui.kit.braille import braille
 from dstui.tui.plot.curves import Axis, Picture, PlotLine
+from dstui.tui.run.braille import braille
 
 SIGNS = "*+ox#@%&"
 """What lines are made of where there is only ASCII."""

@@ -9,9 +9,9 @@ from textual import events
 
 from dstui.jobs.metrics.buckets import Buckets, thinned
 from dstui.jobs.watch.summary import value_text
-from dstui.tui.kit.braille import braille
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit
+from dstui.tui.run.braille import braille
 from dstui.tui.run.run_head import Fact, fitting, si, spark
 from dstui.tui.run.run_series import RunSeries
 

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from math import isnan
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rich.cells import cell_len
+from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 
+from dstui.logs.log_rows import EmptyLog, LogRows
 from dstui.logs.time_parsing import format_clock
 from dstui.tui.run.run_head import clock
 from dstui.tui.session.settings import remembered
-
-if TYPE_CHECKING:
-    from dstui.tui.run.log_view import LogView
 
 KINDS = ("clock", "since start", "none")
 """What stands before a line: the time of day, the time since the start, nothing."""
 CLOCK, WHO = 9, 6
 """Cells for the time of a line, and for who said it."""
+
+
+class Window(Protocol):
+    """What has to be known of the view."""
+
+    lines: LogRows | EmptyLog
+    follow: bool
+    stamps: Stamps
+    host_width: int
+
+    @property
+    def size(self) -> Size: ...
+    @property
+    def scrollable_content_region(self) -> Region: ...
+    @property
+    def scroll_offset(self) -> Offset: ...
+    @property
+    def max_scroll_y(self) -> int: ...
 
 
 class Stamps:
@@ -49,7 +66,7 @@ class Stamps:
 class Wrapping:
     """Long lines in several rows. Scrolling goes by lines; of a log that is followed the last row is the end of the last line."""
 
-    def __init__(self, view: LogView) -> None:
+    def __init__(self, view: Window) -> None:
         self.on = remembered().get("wrap") is True
         self._view = view
         self._laid_out: tuple[object, list[tuple[int, int]]] = (None, [])

@@ -72,9 +72,8 @@ class LogView(RowList):
         """Take over what arrived, before and after: follow the end, or leave in place what is being read."""
         gone, self._first = self.lines.first - self._first, self.lines.first
         below = max(self.size.height - 1, 0) if self.wrapping.on else 0  # any line may be the first in view
-        size = Size(
-            self.wrapping.room if self.wrapping.on else max(self._width, self.size.width), self.lines.end - self.lines.first + below
-        )
+        width = self.wrapping.room if self.wrapping.on else max(self._width, self.size.width)
+        size = Size(width, self.lines.end - self.lines.first + below)
         grew, self.virtual_size = size != self.virtual_size or gone, size
         if self.follow:
             self.scroll_to(y=self.wrapping.end_offset, animate=False, immediate=True)
@@ -92,6 +91,8 @@ class LogView(RowList):
         if self.follow and not at_end:
             self._end_shown = self.lines.end
         self.follow = at_end
+        if at_end and self.wrapping.on:
+            self.scroll_to(y=self.wrapping.end_offset, animate=False, immediate=True)
 
     @property
     def unseen(self) -> int:
