@@ -27,7 +27,7 @@ class Count:
 
     @property
     def rate(self) -> float:
-        """Which part of the runs failed."""
+        """Return the part of the runs that failed."""
         return self.failed / self.runs if self.runs else 0.0
 
     def as_json(self) -> dict[str, Any]:

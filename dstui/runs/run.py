@@ -47,7 +47,7 @@ class Run:
 
     @property
     def active(self) -> bool:
-        """Whether it goes on, as far as that can be seen."""
+        """Return whether it goes on, as far as that can be seen."""
         return not self.status.final
 
     def _part(self, name: str, read: Any, empty: Any) -> Any:
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def changed(self) -> tuple[Change, ...] | None:
-        """What its Plan says otherwise than the run's before it; None where there is none to compare with."""
+        """Return what its Plan says otherwise than the run's before it; None where there is none to compare with."""
         if self.before is None or self.before.plan is None or self.plan is None:
             return None
         return data_changes(self.before.plan, self.plan)
@@ -109,7 +109,7 @@ class Run:
 
     @property
     def speed(self) -> tuple[str, float] | None:
-        """How fast it is or was, and by what that is counted."""
+        """Return how fast it is or was, and by what that is counted."""
         return next(((name, self.told.metrics[name]) for name in SPEEDS if name in self.told.metrics), None)
 
     @property
@@ -129,7 +129,7 @@ class Run:
 
     @cached_property
     def taken(self) -> Taken | None:
-        """What it took, beside what was forecast, where that was measured."""
+        """Return what it took, beside what was forecast, where that was measured."""
         return measured(self.folder)
 
     @cached_property
@@ -172,14 +172,14 @@ class Run:
 
     @property
     def why(self) -> str:
-        """Why it ended, and what else is to be known of it, in a sentence."""
+        """Return why it ended, and what else is to be known of it, in a sentence."""
         title = sanitise(str(self._diagnosed.get("title") or ""))
         notes = (self.status.foreign, no_sign_of_life(self.folder, self.status), orphan_hint(self.folder, self.status))
         return "; ".join(filter(None, (title, *(sanitise(note) for note in notes))))
 
     @cached_property
     def user(self) -> str:
-        """Whose folder it is."""
+        """Return whose folder it is."""
         uid = whose(self.folder)
         with suppress(KeyError):
             return pwd.getpwuid(uid).pw_name

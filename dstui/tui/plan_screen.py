@@ -151,9 +151,10 @@ class PlanScreen(MainScreen):
         {"form": self.form.rows, "preview": self.preview, "checks": self.checks}[tab].focus()
         self.tab_line.show(self.session.state, tab)
 
-    def jump(self, path: str) -> None:
-        """To the field that writes this path; where no form has it, type its value."""
-        model, path = of_model(path)
+    @on(PathChosen)
+    def jump(self, chosen: PathChosen) -> None:
+        """Go to the field that writes a path; where no form has it, type its value."""
+        model, path = of_model(chosen.path)
         if model:
             self.session.select_model(model)
         state = self.session.state
@@ -162,10 +163,6 @@ class PlanScreen(MainScreen):
             self.typing_keys.ask(path)
         else:
             self.show_step(found[0], found[1].path)
-
-    @on(PathChosen)
-    def _path_chosen(self, event: PathChosen) -> None:
-        self.jump(event.path)
 
     # What the keys do
 
@@ -217,11 +214,14 @@ class PlanScreen(MainScreen):
 
         OwnEditor(self.app, self.session).open(self.here.path if self.here is not None else "")
 
-    def action_fill_hole(self, name: str) -> None:
-        """Type what a hole of the Plan stands for."""
+    def action_complete(self, hole: str) -> None:
+        """Type what a hole of the Plan stands for; without one, write the script with DeepSpeed's lines, as a new file that the Plan trains."""
+        if not hole:
+            self.writing.write_script()
+            return
         from dstui.tui.flows.editing import FillingHoles  # which the first frame does without
 
-        FillingHoles(self.app, self.session).ask(name)
+        FillingHoles(self.app, self.session).ask(hole)
 
     def action_recommend(self, elsewhere: int = 0) -> None:
         """The plans that fit, the best first; `elsewhere`: on a machine that is named first."""
@@ -239,7 +239,7 @@ class PlanScreen(MainScreen):
         """Find a setting."""
         from dstui.tui.dialogs.pick import Find
 
-        self.app.push_screen(Find(self.session.state), lambda path: self.jump(path) if path else None)
+        self.app.push_screen(Find(self.session.state), lambda path: self.jump(PathChosen(path)) if path else None)
 
     def action_launch(self) -> None:
         """Start the job, detached; from a form go to Review first: nothing is launched unseen."""
@@ -257,10 +257,6 @@ class PlanScreen(MainScreen):
     def action_write(self) -> None:
         """Write ds_config.json, the command and so on to a folder."""
         self.writing.ask()
-
-    def action_write_script(self) -> None:
-        """The script with DeepSpeed's lines, as a new file that the Plan then trains."""
-        self.writing.write_script()
 
     def action_copy(self) -> None:
         """The chosen file, or ds_config.json."""

@@ -127,9 +127,9 @@ class Review(Horizontal):
         if event.key == LAUNCH:
             await self.run_action("screen.launch")
         elif event.key == WRITE_SCRIPT:
-            await self.run_action("screen.write_script")
+            await self.run_action("screen.complete('')")
         elif str(event.key).startswith(HOLE):
-            await self.run_action(f"screen.fill_hole('{str(event.key).removeprefix(HOLE)}')")
+            await self.run_action(f"screen.complete('{str(event.key).removeprefix(HOLE)}')")
         else:
             self.content.focus()
 
