@@ -215,7 +215,7 @@ class PlanScreen(MainScreen):
         OwnEditor(self.app, self.session).open(self.here.path if self.here is not None else "")
 
     def action_complete(self, hole: str) -> None:
-        """Type what a hole of the Plan stands for; without one, write the script with DeepSpeed's lines, as a new file that the Plan trains."""
+        """Type what a hole of the Plan stands for; without one, write the script with DeepSpeed's lines into a new file."""
         if not hole:
             self.writing.write_script()
             return

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dstui.tui.session.messages import PathChosen
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
 # step, keys from its first row, path, what the Plan holds then
@@ -38,7 +39,7 @@ async def test_lora_and_quantized_weights_have_rows(open_app: Open) -> None:
         store_of = store(pilot)
 
         async def go_to(path: str) -> None:
-            pilot.app.screen.jump(path)
+            pilot.app.screen.jump(PathChosen(path))
             await until(pilot, lambda: pilot.app.screen.here.path == path)
 
         await go_to("model.lora")

@@ -14,6 +14,7 @@ from dstui.jobs.metrics.series import MetricSeries
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.summary import value_text
 from dstui.tui.plot.curves import Picture, PlotLine, View, decades, picture, ticks
+from dstui.tui.session.messages import PathChosen
 from tests.own import owned
 from tests.tui.conftest import Open, attach, screen, text_of, until, value
 
@@ -205,7 +206,7 @@ def test_nothing_that_starts_imports_the_plot() -> None:
 
 async def test_numbers_of_ones_own_are_typed_in_the_form_and_a_bad_pattern_is_refused_there(open_app: Open) -> None:
     async with open_app() as pilot:
-        pilot.app.plan_screen.jump("run.metrics")
+        pilot.app.plan_screen.jump(PathChosen("run.metrics"))
         await pilot.press("enter", *"reward: r[=: ]+([0-9]+), kl: kl (\\S+)", "enter")
         await until(pilot, lambda: value(pilot, "run.metrics") == {"reward": "r[=: ]+([0-9]+)", "kl": "kl (\\S+)"})
         await pilot.press("enter", "end", "backspace")  # the last group has no end now

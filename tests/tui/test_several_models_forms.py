@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dstui.tui.session.messages import PathChosen
 from tests.tui.conftest import Open, screen, store, text_of, until, value
 
 PLAN = """\
@@ -57,7 +58,7 @@ async def test_a_finding_names_its_model_stands_at_its_step_and_leads_there(open
     async with open_app(text) as pilot:
         await until(pilot, lambda: any(f.code == "PL031" for f in store(pilot).state.findings))
         assert "teacher: zero_opt" in text_of(pilot, "#checks")
-        pilot.app.plan_screen.jump("models.teacher.deepspeed.zero_optimization.stage")
+        pilot.app.plan_screen.jump(PathChosen("models.teacher.deepspeed.zero_optimization.stage"))
         await pilot.pause()
         assert "3 · ZeRO stage · teacher" in screen(pilot)
         assert "only stage 3 shards a model" in text_of(pilot, "#form-rows")

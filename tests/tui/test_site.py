@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dstui.tui.session.messages import PathChosen
 from tests.tui.conftest import PLAN, Open, screen, store, until
 
 SITE = """\
@@ -23,7 +24,7 @@ async def test_a_locked_field_says_why_and_takes_no_key(open_app: Open, tmp_path
     async with open_app(size=(120, 40)) as pilot:
         await pilot.press("6")
         await until(pilot, lambda: "2 · locked: all r" in screen(pilot))
-        pilot.app.screen.jump("deepspeed.gradient_accumulation_steps")
+        pilot.app.screen.jump(PathChosen("deepspeed.gradient_accumulation_steps"))
         await until(pilot, lambda: pilot.app.screen.here.path == "deepspeed.gradient_accumulation_steps")
         await until(pilot, lambda: "Not possible now: 2 · locked" in screen(pilot))
         await pilot.press("enter")
