@@ -8,10 +8,12 @@ import pytest
 
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.forms.steps import STEPS, field_of, step_of
-from dstui.tui.kit.keys import FORM, KEYS, PLOT, REVIEW, RUN, TYPING
+from dstui.tui.kit.keys import COMPARE, FORM, KEYS, PLOT, REVIEW, RUN, RUNS, TYPING
 from dstui.tui.kit.tools import Latest
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.plot.plot_screen import Plot
+from dstui.tui.runs.compare_screen import Compared
+from dstui.tui.runs.runs_screen import RunsTable
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 
@@ -108,10 +110,13 @@ def test_a_letter_means_one_thing_wherever_it_is_valid() -> None:
     assert {name: actions for name, actions in meanings.items() if len(actions) > 1} == {}
 
 
+DRAWN_OVER = {PLOT: Plot, RUNS: RunsTable, COMPARE: Compared}
+
+
 async def test_every_action_of_the_table_exists(open_app: Open) -> None:
     async with open_app() as pilot:
         for key in KEYS:
-            places = [pilot.app, Plot if key.where == {PLOT} else Dialog]
+            places = [pilot.app, *(DRAWN_OVER[place] for place in key.where if place in DRAWN_OVER), Dialog]
             places += [pilot.app.plan_screen] if key.where & (FORM | REVIEW | TYPING) else []
             places += pilot.app.run_screen.acting if key.where & RUN else []
             assert not key.name or any(hasattr(place, f"action_{key.name}") for place in places), key.name
