@@ -102,9 +102,10 @@ async def test_a_dialog_longer_than_the_screen_scrolls_and_follows_its_size(open
         assert pilot.app.focused is not None
 
 
-def test_a_letter_means_one_thing_wherever_it_is_valid() -> None:
+def test_a_letter_means_one_thing_on_all_main_screens() -> None:
+    """The tables of runs, which lie over them, have keys of their own: tests/tui/test_keys_page.py."""
     meanings: dict[str, set[str]] = {}
-    for key in KEYS:
+    for key in (key for key in KEYS if not key.where <= {RUNS, COMPARE}):
         for name in filter(None, key.keys.split(",")):
             meanings.setdefault(name, set()).add(key.action)
     assert {name: actions for name, actions in meanings.items() if len(actions) > 1} == {}

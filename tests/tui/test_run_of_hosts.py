@@ -200,7 +200,7 @@ async def test_a_silent_host_stands_first_and_a_line_says_host_and_rank(open_app
         assert first.split()[:3] == ["◐", "worker-1", "silent"]
         assert ranks_of_it.split()[:3] == ["2", "◐", "silent"]
         assert second.split()[:3] == ["●", "worker-0", "running"]
-        await pilot.press("u")
+        await pilot.press("u", "u")
         await until(pilot, lambda: "worker-1    r3 step 7 loss 1.5 of rank 3" in screen(pilot))
 
 
