@@ -33,7 +33,7 @@ class Adapted:
     text: str
     notes: tuple[tuple[int, str], ...]
     needs: Mapping[str, bool | int] = field(default_factory=dict)
-    """What the configuration has to say for it."""
+    """Keys that the configuration needs for the adapted script."""
 
 
 @dataclass

@@ -37,7 +37,7 @@ class Given:
     parallelism: Mapping[str, Any] = field(default_factory=dict)
     """Options that are keys of the section parallelism_config."""
     model: Mapping[str, Any] = field(default_factory=dict)
-    """What the script's options say of the model."""
+    """Facts about the model that the script's options state."""
 
 
 def plan_of_accelerate(

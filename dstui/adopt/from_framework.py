@@ -12,7 +12,7 @@ from dstui.adopt.new_plan import Imported, doubts, plan_text
 
 YAML = (".yaml", ".yml")
 NAMES_CONFIG = re.compile(r"""(?m)^deepspeed(?:_config(?:_file)?)?[ \t]*:[ \t]*(['"]?)(?P<path>[^\s'"#]+)\1[ \t]*(?:\#.*)?$""")
-"""How the YAML of a framework names its DeepSpeed file."""
+"""The keys by which the YAML of a framework names its DeepSpeed file."""
 JSON = (".json", ".hjson")
 
 

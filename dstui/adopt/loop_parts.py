@@ -1,4 +1,4 @@
-"""Where in a plain torch script its training stands: model, optimizer, backward, step, accumulation, data. Pure, by its syntax tree."""
+"""Find the training in a plain torch script: model, optimizer, backward, step, accumulation, data. Pure, by its syntax tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NoPlace(Exception):
 
 @dataclass
 class LoopParts:
-    """What was found."""
+    """Places of the parts of a training loop."""
 
     tree: ast.Module
     parents: dict[int, ast.AST]

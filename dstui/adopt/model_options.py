@@ -1,4 +1,4 @@
-"""What the options of a training script say of the model: the Plan's `model:` section. Pure.
+"""Read the model from the options of a training script: the Plan's `model:` section. Pure.
 
 The names are those of transformers' TrainingArguments, of TRL, LLaMA-Factory, axolotl, alignment-handbook, LLaVA, FastChat and the many
 scripts that were made after them. A value that holds a hole or shell text is left out.

@@ -270,7 +270,7 @@ class ChangedScript:
     notes: tuple[str, ...]
     """What stays to be done by hand, each with its line."""
     needs: Mapping[str, bool | int] = field(default_factory=dict)
-    """What the configuration has to say for it."""
+    """Keys that the configuration needs for the adapted script."""
 
 
 def changed_script(plan: Plan) -> ChangedScript | None:
