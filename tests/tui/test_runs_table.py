@@ -13,8 +13,9 @@ from tests.tui.conftest import Open, job_view, screen, text_of, until
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Path:
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three runs in the current folder: one that learnt, one that learnt more, one that failed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # the table lists every run of the index: not those of other tests
     runs = tmp_path / "dstui_runs"
     made(runs / "run-a", plan(), log(3.0, 2.5), **at(1))
     made(runs / "run-b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
