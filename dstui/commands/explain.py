@@ -1,4 +1,4 @@
-"""`dstui explain PLAN [KEY]`: what happens at a launch, and where each value comes from; nothing is started."""
+"""`dstui explain PLAN [KEY]`: show what a launch would do and where each value comes from. Nothing is started."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; 0, or 2 with a sentence."""
+    """Print the explanation. Return 0; 2 after an error."""
     from dstui.explain import explain, explain_key, explanation_lines, value_line
     from dstui.headless import find_machine
     from dstui.surroundings import gather
