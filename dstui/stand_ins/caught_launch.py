@@ -189,7 +189,7 @@ def _started(plan: Plan, session: RunSession) -> int:
 
 
 def _show(folder: JobFolder, asked: Callable[[], int | None]) -> None:
-    """Show a job on the Run screen until it ends, the user leaves, or a signal requests its end. Standard output carries the ranks' lines."""
+    """Show a job on the Run screen until it ends, the user leaves, or a signal requests its end. Standard output has the ranks' lines."""
     words = [sys.executable, "-I", "-c", PROGRAM, str(Path(dstui.__file__).parent.parent), "attach", "--until-end", str(folder.path)]
     screen = subprocess.Popen(words, stdout=STANDARD_ERROR)
     while screen.poll() is None:
