@@ -1,6 +1,6 @@
-"""What SLURM says of the user's jobs: one squeue for all of them, ten seconds apart however many runs and terminals are open.
+"""Query SLURM about the user's jobs: one squeue for all of them, at least ten seconds apart for all runs and terminals.
 
-The answer lies in the user's cache, under a lock; whoever looks in between reads it there.
+The answer is in the user's cache, under a lock. Other processes read it there.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dstui.base.text import sanitise
 from dstui.jobs.queue.states import SlurmState, describe_reason, state_of
 
 PAUSE = 10.0
-"""Seconds between two questions."""
+"""Seconds between two queries."""
 ANSWERS = 20.0
-"""Seconds that the controller gets to answer."""
+"""Seconds for the controller to answer."""
 COLUMNS = "%A|%T|%S|%N|%r"
 """Number, state, (estimated) start, nodes, reason."""
 FORGOTTEN = "FORGOTTEN"
-"""The state of a job that SLURM knows no more: it ended minutes ago, and no accounting is kept."""
+"""The state of a job that SLURM does not know any more: it ended minutes ago, and there is no accounting."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """What SLURM says of one job."""
+    """SLURM's facts about one job."""
 
     state: str
     start: str = ""
@@ -42,12 +42,12 @@ class QueuedJob:
 
     @property
     def meaning(self) -> SlurmState:
-        """What its state means."""
+        """The meaning of its state."""
         return state_of(self.state)
 
     @property
     def words(self) -> str:
-        """Where it is in the queue, in words."""
+        """Its position in the queue, in words."""
         if self.meaning.says or self.meaning.means != "queued":
             return self.meaning.says
         estimate = f"; estimated start {self.start.replace('T', ' ')}" if self.start[:1].isdigit() else ""
@@ -55,7 +55,7 @@ class QueuedJob:
 
 
 def look(job: str, *, fresh: bool = False) -> QueuedJob | None:
-    """Return what SLURM says of a job; None where it does not answer. `fresh`: asked now, by whoever must be sure."""
+    """Return SLURM's facts about a job; None if SLURM does not answer. `fresh`: query now, ignoring the cache."""
     found = _jobs(fresh=fresh)
     facts = found.get(job)
     if facts is None and found.get("answered"):
@@ -64,7 +64,7 @@ def look(job: str, *, fresh: bool = False) -> QueuedJob | None:
 
 
 def forget() -> None:
-    """Forget what SLURM said: another job has just been submitted."""
+    """Delete the cached answer, after another job was submitted."""
     with suppress(OSError):
         _file().unlink()
 
@@ -76,7 +76,7 @@ def _file() -> Path:
 
 
 def _jobs(*, fresh: bool) -> Mapping[str, Any]:
-    """Return job -> its facts, at most PAUSE seconds old; one process at a time asks."""
+    """Return job -> its facts, at most PAUSE seconds old. One process at a time queries."""
     file = _file()
     try:
         file.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def _jobs(*, fresh: bool) -> Mapping[str, Any]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if fresh or not file.exists() else fcntl.LOCK_NB))
         except OSError:
-            return _read(file)  # somebody asks just now: what was known before will do
+            return _read(file)  # another process is querying: the previous answer is good enough
         if not fresh and (known := _known(file)):
             return known
         found = _asked()
@@ -102,7 +102,7 @@ def _jobs(*, fresh: bool) -> Mapping[str, Any]:
 
 
 def _known(file: Path) -> Mapping[str, Any]:
-    """Return the answer in the cache; empty where it is too old."""
+    """Return the cached answer; empty if it is too old."""
     asked = read_json(file).get("time")
     return _read(file) if isinstance(asked, float) and 0 <= time.time() - asked < PAUSE else {}
 
@@ -113,7 +113,7 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 
 def _asked() -> dict[str, Any]:
-    """Ask squeue for all jobs of the user; the key "answered" is there where it did."""
+    """Query squeue for all jobs of the user. The key "answered" is present if it answered."""
     words = ["squeue", f"--user={os.geteuid()}", "--states=all", "--noheader", f"--format={COLUMNS}"]
     text = run_slurm(words)
     if text is None:
@@ -123,7 +123,7 @@ def _asked() -> dict[str, Any]:
 
 
 def _accounted(job: str) -> list[str] | None:
-    """Ask the accounting for a job that the controller has forgotten; None where there is none, or where it does not know it."""
+    """Query the accounting for a job that the controller has forgotten; None if there is none or it does not know the job."""
     if shutil.which("sacct") is None:
         return None
     text = run_slurm(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State,Start,NodeList,Reason"])
@@ -132,13 +132,13 @@ def _accounted(job: str) -> list[str] | None:
 
 
 def controller_facts(job: str) -> dict[str, str]:
-    """Return what `scontrol show job` says: JobState, Reason, Restarts, …; empty where it does not answer."""
+    """Return the output of `scontrol show job`: JobState, Reason, Restarts, …; empty if it does not answer."""
     words = (run_slurm(["scontrol", "--oneliner", "show", "job", job]) or "").split()
     return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
 
 
 def cancel(job: str) -> str:
-    """Cancel a job; why that was not possible, "" where it was."""
+    """Cancel a job. Return why that failed; "" if it did not."""
     try:
         ran = subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -147,7 +147,7 @@ def cancel(job: str) -> str:
 
 
 def run_slurm(words: list[str]) -> str | None:
-    """Return the output of one of SLURM's commands; None where it failed, is not there or gives no answer."""
+    """Return the output of a SLURM command; None if it failed, does not exist or gives no answer."""
     try:
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired):
