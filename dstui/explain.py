@@ -1,13 +1,13 @@
 """What happens when a Plan is launched, without a launch: every value and its origin, and who gets what, in the order of time.
 
-It says what `render`, `check` and the layers work out for a launch, and adds no rule of its own. `explain_run` does the same for a run, by what its
-engines reported.
+It says what `render`, `check` and the layers work out for a launch, and adds no rule of its own. `explain_run` explains a run by what
+its engines reported.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -267,6 +267,15 @@ def explain_run(folder: JobFolder) -> list[EngineExplained]:
         found = _findings(resolved.made.config or {}, ranks, version) if resolved.different else []
         explained.append(EngineExplained(resolved, tuple(finding for finding in found if _key(finding) not in known)))
     return explained
+
+
+def run_lines(engines: Sequence[EngineExplained], name: str) -> Iterator[str]:
+    """Yield the engines of a run for a person; a sentence where no rank has reported one. `name`: the run's."""
+    for number, engine in enumerate(engines):
+        yield from [""] if number else []
+        yield from engine.lines()
+    if not engines:
+        yield f"no rank of {name} has reported an engine: deepspeed.initialize was not reached, or the run was not observed"
 
 
 def _key(finding: Finding) -> tuple[str, str]:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(name: str, *, as_json: bool) -> int:
-    from dstui.explain import explain_run
+    from dstui.explain import explain_run, run_lines
 
     try:
         folder = find(name)
@@ -71,8 +71,6 @@ def _run(name: str, *, as_json: bool) -> int:
     engines = explain_run(folder)
     if as_json:
         tell(json.dumps({"version": 1, "run": folder.name, "engines": [engine.as_json() for engine in engines]}, indent=1))
-    elif engines:
-        tell("\n\n".join("\n".join(engine.lines()) for engine in engines))
     else:
-        say(f"no rank of {folder.name} has reported an engine: deepspeed.initialize was not reached, or the run was not observed")
+        (tell if engines else say)("\n".join(run_lines(engines, folder.name)))
     return 0 if engines else 1
