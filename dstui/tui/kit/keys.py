@@ -35,7 +35,7 @@ PINNED: Final = 90
 
 
 class KeyHint(NamedTuple):
-    """One key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys the footer leaves out."""
+    """A key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys that the footer omits."""
 
     keys: str
     action: str
@@ -50,12 +50,12 @@ class KeyHint(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The action without what it is given; "" where Textual itself does what the key does."""
+        """Return the action without arguments; "" if Textual itself handles the key."""
         return self.action.partition("(")[0]
 
     @property
     def shown(self) -> str:
-        """The key as the footer names it."""
+        """Return the key as the footer shows it."""
         return self.display or self.keys.partition(",")[0]
 
 
@@ -199,17 +199,17 @@ OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter",
 
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
-    """Return what the table says of these panes, as a screen's bindings."""
+    """Return the bindings of a screen with these panes."""
     return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
 
 
 def log_bindings() -> list[Binding]:
-    """Return what it says of the log of a job."""
+    """Return the bindings of a job's log."""
     return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
 
 
 def app_bindings() -> list[Binding]:
-    """Return what it says of the app itself."""
+    """Return the bindings of the app."""
     return _bindings(key for key in KEYS if key.name in OF_THE_APP)
 
 
@@ -224,6 +224,6 @@ def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
 
 
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
-    """Return the keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
+    """Return the keys for the footer of a pane, in order; `possible` are the actions that are enabled now."""
     here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)
