@@ -71,12 +71,12 @@ class JobHost:
 
     @property
     def done(self) -> bool:
-        """Whether nothing of the job is left there."""
+        """Return whether nothing of the job is left there."""
         return self.status.state == "ended"
 
     @property
     def reached(self) -> bool:
-        """Whether its agent can receive orders."""
+        """Return whether its agent can receive orders."""
         return self.connection is not None and self.greeted
 
     def unreachable_for(self, now: float) -> float:

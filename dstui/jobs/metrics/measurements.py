@@ -106,7 +106,7 @@ class Measure:
 
     @property
     def wanted(self) -> LineSearch | None:
-        """What a line must contain to have a metric; None if the Plan's own patterns make that unknown."""
+        """Return what a line must contain to have a metric; None if the Plan's own patterns make that unknown."""
         return None if self._own else LineSearch(tuple(hint.encode() for hint in HINTS), ignore_case=True)
 
     @property

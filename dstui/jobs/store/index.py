@@ -45,7 +45,7 @@ class KnownRun:
 
     @property
     def is_here(self) -> bool:
-        """Whether it was started in the current folder."""
+        """Return whether it was started in the current folder."""
         return os.path.realpath(self.begun_in) == os.path.realpath(Path.cwd())
 
 

@@ -42,7 +42,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs (a zombie does not)."""
+        """Return whether it still runs (a zombie does not)."""
         return find(self.pid) == self
 
     def send(self, number: int) -> None:

@@ -44,7 +44,7 @@ class Rank:
 
     @property
     def over(self) -> bool:
-        """Whether its state is final."""
+        """Return whether its state is final."""
         return self.state in ("ended", "lost")
 
     def status(self) -> RankStatus:
@@ -163,7 +163,7 @@ class Ranks:
 
     @property
     def over(self) -> bool:
-        """Whether every rank has started and ended."""
+        """Return whether every rank has started and ended."""
         return bool(self.ranks) and all(rank.over for rank in self.ranks.values())
 
     @property

@@ -188,7 +188,7 @@ class JobStatus:
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended."""
+        """Return whether the job has ended."""
         return self.state in FINAL
 
     @classmethod
@@ -284,7 +284,7 @@ class ClusterRecord:
 
     @property
     def each_host_starts(self) -> bool:
-        """Whether each host has a launcher of its own."""
+        """Return whether each host has a launcher of its own."""
         return all(host.command is not None for host in self.hosts.values())
 
     @classmethod
@@ -296,7 +296,7 @@ class ClusterRecord:
 
     @property
     def makes_allocations(self) -> bool:
-        """Whether the connections to its hosts make SLURM allocations, which must be released."""
+        """Return whether the connections to its hosts make SLURM allocations, which must be released."""
         return self.reach == "srun" and not self.allocation
 
 

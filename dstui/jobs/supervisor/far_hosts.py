@@ -49,7 +49,7 @@ class FarHosts(ThisHost):
 
     @property
     def fresh(self) -> bool:
-        """Whether a start is safe. It always is if the agents start the launchers, because each agent does it only once per attempt."""
+        """Return whether a start is safe. It always is if the agents start the launchers, because each agent does it only once per attempt."""
         return self.plan.each_host_starts or super().fresh
 
     def launch(self, more: Sequence[str] = ()) -> None:
@@ -112,7 +112,7 @@ class FarHosts(ThisHost):
 
     @property
     def launcher_gone(self) -> bool:
-        """Whether no launcher is left on any host that could start ranks."""
+        """Return whether no launcher is left on any host that could start ranks."""
         if not self._started:
             return False
         return all(host.code is not None for host in self.cluster.hosts.values()) if self.plan.each_host_starts else self.job.launcher_gone
@@ -162,7 +162,7 @@ class FarHosts(ThisHost):
 
     @property
     def may_restart(self) -> bool:
-        """Whether a further attempt can be started, which requires every host."""
+        """Return whether a further attempt can be started, which requires every host."""
         return not self._refused and all(host.left == () for host in self.cluster.hosts.values())
 
     def close(self, turn: Callable[[], None]) -> None:

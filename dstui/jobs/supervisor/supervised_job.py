@@ -44,7 +44,7 @@ class SupervisedJob:
 
     @property
     def launcher_gone(self) -> bool:
-        """Whether no launcher is left that could start ranks."""
+        """Return whether no launcher is left that could start ranks."""
         return self.launcher is None or not self.launcher.alive
 
     def start_launcher(self, more: Sequence[str] = ()) -> None:

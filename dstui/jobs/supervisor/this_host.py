@@ -20,12 +20,12 @@ class ThisHost:
 
     @property
     def may_restart(self) -> bool:
-        """Whether a further attempt can be started."""
+        """Return whether a further attempt can be started."""
         return True
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing has been started yet."""
+        """Return whether nothing has been started yet."""
         return self.job.status.state == "starting" and not self.job.launcher and not tagged(self.job.tag)
 
     def launch(self, more: Sequence[str] = ()) -> None:
