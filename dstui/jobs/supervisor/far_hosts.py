@@ -49,7 +49,7 @@ class FarHosts(ThisHost):
 
     @property
     def fresh(self) -> bool:
-        """Return whether a start is safe. It always is if the agents start the launchers, because each agent does it only once per attempt."""
+        """Return whether a start is safe. It always is if agents start the launchers, because each agent does it only once per attempt."""
         return self.plan.each_host_starts or super().fresh
 
     def launch(self, more: Sequence[str] = ()) -> None:
