@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dstui.plain.console import NO, YES, Console, number_in
 from dstui.tui.forms.fields import Field, NotThat, Option, default_of, help_for, parsed, shown, why_fixed
 from dstui.tui.forms.form_rows import chosen_option
 from dstui.tui.session.session import Session
 from dstui.tui.session.state import UNSET, State
+
+if TYPE_CHECKING:
+    from dstui.plan.finding import Finding
 
 SEVERITY_WORDS = {"ok": "fits", "warning": "tight", "error": "too big"}
 """How grave the cost of an option is -> the word for it."""
@@ -44,6 +47,12 @@ def value_text(field: Field, state: State) -> str:
     return "not set" if text == EMPTY else " ".join(f"{text}{unit}".split()) + ("" if written else ", by default")
 
 
+def finding_text(finding: Finding) -> str:
+    """Return a finding in words: how grave it is, where, what is wrong and what to do."""
+    named = " ".join(filter(None, (finding.severity, finding.code, finding.path)))
+    return f"{named}: {finding.message}{finding.instruction}"
+
+
 def explain(field: Field, state: State) -> Iterator[str]:
     """Yield what a field means, its default, and the key of the Plan that it writes."""
     yield field.help(state) if field.help else help_for(field.path)
@@ -54,7 +63,7 @@ def explain(field: Field, state: State) -> Iterator[str]:
     if field.kind in HOW:
         yield "A value that would be a command here has = before it: =b is the text b."
     if (finding := state.finding_at(field.path)) is not None:
-        yield f"{finding.severity} {finding.code}: {finding.message}"
+        yield finding_text(finding)
 
 
 def option_text(option: Option, state: State) -> str:

@@ -34,6 +34,7 @@ class Console:
         self._waiting = b""
         self.ended = False
         """Standard input gives nothing more."""
+        self.can_go_back = False
 
     def say(self, *lines: str) -> None:
         """Print lines; whatever is unsafe in them is taken out."""
@@ -57,13 +58,16 @@ class Console:
 
     def ask(self, prompt: str) -> str:
         """Print a prompt as a line of its own, and return the answer. Leave and Back for q and b."""
-        self.say(prompt)
-        answer = self.read() or ""
-        if answer in ("q", "quit"):
-            raise Leave
-        if answer in ("b", "back"):
-            raise Back
-        return answer
+        while True:
+            self.say(prompt)
+            answer = self.read() or ""
+            if answer in ("q", "quit"):
+                raise Leave
+            if answer not in ("b", "back"):
+                return answer
+            if self.can_go_back:
+                raise Back
+            self.say("There is nothing before this.")
 
     def choose(self, question: str, options: Sequence[str], default: int | None = None) -> int:
         """Ask for one of these by its number, and return its index. Enter takes the default, where there is one."""

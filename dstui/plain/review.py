@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dstui.machine.report import format_size
+from dstui.plain.answers import finding_text
 from dstui.plain.console import Back, Console, Leave, number_in
 from dstui.plain.saving import save
 from dstui.tui.forms.memory_rows import NAMES, needed
@@ -90,8 +91,7 @@ def findings(state: State) -> Iterator[str]:
     counted = {name: state.counted(name) for name in ("error", "warning", "info")}
     words = [f"{count} {name}{'s' * (count > 1 and name != 'info')}" for name, count in counted.items() if count]
     yield f"Findings: {', '.join(words) or 'none'}"
-    for finding in state.findings:
-        yield f"{finding.severity} {finding.code} {finding.path}: {finding.message}{finding.instruction}"
+    yield from map(finding_text, state.findings)
 
 
 def forecast(state: State) -> Iterator[str]:

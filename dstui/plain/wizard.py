@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dstui.plain.answers import ask_field, ask_setting, describe, explain
+from dstui.plain.answers import ask_field, ask_setting, describe, explain, finding_text
 from dstui.plain.console import Back, Console, Ended, Leave, number_in
 from dstui.plain.review import Review
 from dstui.plain.saving import keep_draft, leaves, offer_draft
@@ -45,6 +45,7 @@ class Wizard:
         console.say(WELCOME)
         try:
             self._begin(opened, machine, script)
+            console.can_go_back = True
             self._ask_steps()
         except Leave:  # before there was anything to leave
             return 0
@@ -140,7 +141,7 @@ class Wizard:
         self._look()
         for finding in self.session.state.findings:
             if finding.message not in before and finding.severity != "info":
-                self.console.say(f"{finding.severity} {finding.code} {finding.path}: {finding.message}{finding.instruction}")
+                self.console.say(finding_text(finding))
 
     def _list(self, step: Step, at: int) -> None:
         state = self.session.state
@@ -148,7 +149,7 @@ class Wizard:
         self.console.say(*field_lines(step, state))
         for finding in state.findings:
             if step_of(finding.path) is step and finding.severity != "info":
-                self.console.say(f"{finding.severity} {finding.code} {finding.path}: {finding.message}")
+                self.console.say(finding_text(finding))
 
     def _help(self, step: Step) -> tuple[str, ...]:
         """Return what can be typed at a step, and what there is to know of it."""
