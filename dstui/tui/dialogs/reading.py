@@ -14,7 +14,8 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
 
 if TYPE_CHECKING:
-    from dstui.logs.log_rows import LogLine, LogRows
+    from dstui.logs.log_blocks import LogLine
+    from dstui.logs.log_rows import LogRows
 
 WIDTH = 108
 """Cells of text at most."""

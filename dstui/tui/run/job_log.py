@@ -11,8 +11,9 @@ from typing import Any
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs import newlines
 from dstui.logs.line_query import parse_line_query
+from dstui.logs.log_blocks import EmptyLog
 from dstui.logs.log_filter import Filter
-from dstui.logs.log_rows import EmptyLog, LogRows
+from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
 from dstui.tui.kit.tools import label
 from dstui.tui.run.host_lines import short_names

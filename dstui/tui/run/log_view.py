@@ -19,7 +19,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from dstui.logs.levels import ALL, ERROR, level_of
-from dstui.logs.log_rows import EmptyLog, LogLine, LogRows
+from dstui.logs.log_blocks import EmptyLog, LogLine
+from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import Search
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
