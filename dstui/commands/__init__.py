@@ -57,6 +57,7 @@ def session_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-oracle", "--no-reference", action="store_true", help="edit without the installed DeepSpeed's verdict (a child of 250 MB)"
     )
+    parser.add_argument("--plain", action="store_true", help="numbered prompts instead of the screen (also with ACCESSIBLE=1 or TERM=dumb)")
     headless = parser.add_argument_group("without the screen")
     headless.add_argument("--headless", action="store_true", help="check, launch, stream every rank's lines, end with the job's status")
     headless.add_argument("--dry-run", action="store_true", help="print what would be written and run, and start nothing")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
-from dstui.tui.flows.consent import question, reasons
+from dstui.tui.flows.consent import question
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
+from dstui.tui.session.trust import reasons
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder

@@ -24,6 +24,8 @@ TYPING: Final = frozenset({"typing"})
 """While a value is being typed; the keys of other panes are text then, but for those with priority."""
 FILTER: Final = frozenset({"filter"})
 """While a filter of the log is typed."""
+SEARCH: Final = frozenset({"search"})
+"""While a search in the log is typed."""
 CHOOSING: Final = "choosing"
 """A dialog with rows to choose from."""
 LINE: Final = "line"
@@ -84,11 +86,18 @@ KEYS: Final = (
     KeyHint("", "again", "again", "Start the job that is looked at once more, with its Plan as it is now.", RUN, 9, "l"),
     KeyHint("P", "probe", "probe", "Run the ranks up to the end of deepspeed.initialize: what it resolves; nothing is trained.", REVIEW, 7),
     KeyHint("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
-    KeyHint("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=8),
+    KeyHint(
+        "c",
+        "copy",
+        "copy",
+        "Copy what is shown: the file, the command; of a log what is selected, else the line chosen, else those in view.",
+        hint=8,
+    ),
+    KeyHint("Y", "copy_all", "copy all", "Copy every line of the log that is shown, by the filter and the rank chosen.", RUN),
     KeyHint("V", "own_editor", "editor", "The Plan in $VISUAL or $EDITOR, at the line of the field; one step of undo.", FORM | REVIEW),
     KeyHint("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),
     KeyHint("Z,ctrl+y", "redo", "redo", "Make an edit again that was taken back.", FORM | REVIEW, display="Z"),
-    KeyHint("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
+    KeyHint("slash", "find", "find", "Find a setting; on the run, search the log, for a text or an expression.", hint=7, display="/"),
     KeyHint("n", "match(1)", "next match", "The next line that matches.", RUN),
     KeyHint("N", "match(-1)", "match before", "The line before that matches.", RUN),
     KeyHint(
@@ -103,8 +112,14 @@ KEYS: Final = (
     KeyHint("", "", "keep", "Keep the filter, and read on.", FILTER, 1, "Enter"),
     KeyHint("", "", "show all", "Show every line again.", FILTER, 2, "Esc"),
     KeyHint("", "", "earlier filters", "The filters that were typed before.", FILTER, 3, "↑↓"),
+    KeyHint("", "", "go there", "Go to the last match; n and N go on.", SEARCH, 1, "Enter"),
+    KeyHint("", "", "text / expression", "Take what is typed as a text as it is, or as a regular expression.", SEARCH, 2, "Tab"),
+    KeyHint("", "", "end", "End the search.", SEARCH, 3, "Esc"),
+    KeyHint("", "", "earlier searches", "The searches that were typed before.", SEARCH, 4, "↑↓"),
     KeyHint("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
     KeyHint("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
+    KeyHint("w", "warning(1)", "next warning", "The next line that speaks of a warning.", RUN),
+    KeyHint("W", "warning(-1)", "warning before", "The line before that speaks of a warning.", RUN),
     KeyHint("f", "follow", "follow", "Follow the end of the log.", RUN, 4),
     KeyHint(
         "a", "all_ranks", "all", "All ranks: their log, every line of it; in the plot a line for each, or the mean of all.", RUN | {PLOT}, 3
@@ -162,7 +177,7 @@ KEYS: Final = (
         "help",
         "help",
         "What the keys do, and what the field under the cursor means.",
-        ANYWHERE | TYPING | FILTER | OVER | DIALOGS,
+        ANYWHERE | TYPING | FILTER | SEARCH | OVER | DIALOGS,
         hint=PINNED,
         display="F1",
     ),
@@ -194,7 +209,9 @@ OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "chec
 """Actions that are the same in both modes, and over them."""
 
 
-OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard", "wrap", "timestamps"})
+OF_THE_LOG: Final = frozenset(
+    {"all_ranks", "level", "dedup", "match", "filter", "problem", "warning", "follow", "dashboard", "wrap", "timestamps", "copy_all"}
+)
 """Actions of the part of the run that shows a job."""
 
 

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 
-from dstui.logs.log_rows import EmptyLog, LogRows
+from dstui.logs.log_blocks import EmptyLog
+from dstui.logs.log_rows import LogRows
 from dstui.logs.time_parsing import format_clock
 from dstui.tui.run.run_head import clock
 from dstui.tui.session.settings import remembered
