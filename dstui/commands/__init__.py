@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
 COMMANDS = {
+    "tour": "ten minutes in the application, with a real training on this machine: begin here",
     "new": "a Plan from a template of the site or of dstui; without a name, the list of them",
     "site": "the file that sets defaults, locks and templates for everybody here: init, check",
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
