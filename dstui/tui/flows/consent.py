@@ -29,6 +29,7 @@ LINES = 3
 
 def reasons(plan: Plan) -> list[str]:
     """Return why a launch of this Plan is asked about, in sentences. Empty where it is not."""
+    from dstui.documents.trusted_lines import unagreed
     from dstui.documents.trusted_python import about, answer, own
 
     found = []
@@ -36,7 +37,7 @@ def reasons(plan: Plan) -> list[str]:
         found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
     if not own(plan) and answer(plan) is not True:
         found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
-    return found
+    return [*found, *(f"It would run {lines}\nThese are not lines of your Plan." for lines in unagreed(plan))]
 
 
 def foreign_folder(plan: Plan) -> str:
@@ -58,7 +59,7 @@ def foreign_folder(plan: Plan) -> str:
 def question(why: list[str], target: Target) -> Ask:
     """Return the question, with what would be started and where. The first answer, which Enter gives, is no."""
     answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
-    return Ask("Start these programs?", " ".join(why), answers, [*_details(target), BLANK])
+    return Ask("Start these programs?", "\n".join(why), answers, [*_details(target), BLANK])
 
 
 def _details(target: Target) -> list[Row]:

@@ -75,6 +75,7 @@ class Launching:
 
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
         """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
+        from dstui.documents.trusted_lines import agree
         from dstui.documents.trusted_python import own, remember
 
         if not yes:
@@ -82,6 +83,7 @@ class Launching:
             return
         if not own(plan):
             remember(plan, True)
+        agree(plan)
         self._agreed.add((plan.source, plan.text))
         then()
 

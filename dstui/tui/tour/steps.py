@@ -150,11 +150,11 @@ TOUR: tuple[TourStep, ...] = (
     TourStep(
         "micro",
         "Change the Plan",
-        "Enter 32 Enter",
+        "Enter",
         FORM,
-        "With the cursor on Micro-batch per GPU press Enter, type 32 over the 8 and press Enter again. The checks at once say what "
-        "follows; z takes an edit back.",
-        lambda app: micro(app) > LARGEST and not app.main.typing,
+        "With the cursor on Micro-batch per GPU press Enter, Backspace to take the 8 away, type 32 and press Enter. What follows is "
+        "checked at each key; z takes an edit back.",
+        lambda app: LARGEST < micro(app) <= 2 * LARGEST and not app.main.typing,
     ),
     TourStep(
         "fail",
@@ -163,7 +163,7 @@ TOUR: tuple[TourStep, ...] = (
         frozenset({"form", "review"}),
         "l goes to Review, l once more starts it. Nothing there is wrong: only the run itself will tell.",
         _broken,
-        lambda app: micro(app) > LARGEST or _broken(app),
+        lambda app: LARGEST < micro(app) <= 2 * LARGEST or _broken(app),
     ),
     TourStep(
         "why-failed",
