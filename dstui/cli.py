@@ -72,7 +72,7 @@ def _session(words: list[str]) -> int:
         from dstui import headless
 
         return headless.run(args)
-    if used := [name for name in ("dry_run", "json", "detach", "strict", "run_dir", "set") if getattr(args, name)]:
+    if used := [name for name in ("dry_run", "json", "detach", "strict", "trust_site", "run_dir", "set") if getattr(args, name)]:
         return _refuse(f"--{used[0].replace('_', '-')} goes with --headless")
     return _interactive(args)
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
 COMMANDS = {
+    "tour": "ten minutes in the application, with a real training on this machine: begin here",
     "new": "a Plan from a template of the site or of dstui; without a name, the list of them",
     "site": "the file that sets defaults, locks and templates for everybody here: init, check",
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
@@ -64,6 +65,7 @@ def session_parser() -> argparse.ArgumentParser:
     headless.add_argument("--json", action="store_true", help="one JSON event per line instead of text")
     headless.add_argument("--detach", action="store_true", help="print the job folder and leave the job running")
     headless.add_argument("--strict", action="store_true", help="stop a job in which no rank reads the configuration, and end with 1")
+    headless.add_argument("--trust-site", action="store_true", help="agree to the lines that a site or team file runs in the job, once")
     headless.add_argument("--no-preflight", action="store_true", help="do not look at the hosts before a launch to several")
     headless.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="override a key: deepspeed.zero_optimization.stage=2"

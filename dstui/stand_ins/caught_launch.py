@@ -155,13 +155,22 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
 
 
 def _started(plan: Plan, session: RunSession) -> int:
-    """Check and start a launch, and wait for its end. Raises NotStarted."""
+    """Check and start a launch, and wait for its end. Raises NotStarted.
+
+    What the site does not allow is never started: not with --no-check either, and not by the real launcher in dstui's place.
+    """
     from dstui import headless
     from dstui.check import check_plan
     from dstui.jobs.control.start import LaunchError, start
     from dstui.machine.probe import probe
+    from dstui.plan.locks import refusal_of_command
     from dstui.render.target import Target
+    from dstui.site.installed import installed_site
 
+    site = installed_site().site
+    if site is not None and (refused := refusal_of_command(plan, site.beneath)):
+        say(refused)
+        return 1
     target = Target(plan if session.options().observe else plan.set("run.observe", "off"), probe(), None)
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding

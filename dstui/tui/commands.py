@@ -13,6 +13,7 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 
 from dstui.tui.dialogs.dialog import Over
+from dstui.tui.flows.examining import examine_plan
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
@@ -111,6 +112,8 @@ class Commands(Provider):
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
         yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
+        doctor = partial(examine_plan, self.app, app.session.state.plan)
+        yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
         yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         yield Command(
             "Screenshot",

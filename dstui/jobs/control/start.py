@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.documents.trusted_lines import refusal as lines_refusal
 from dstui.jobs.control.launch_record import LaunchError, launch_json, with_address, with_port
 from dstui.jobs.control.take_over import spawn_supervisor
 from dstui.jobs.store.access_time import watch
@@ -56,7 +57,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     """
     target = _without_holes(target)
     plan, machine = target.plan, target.machine
-    if refused := refusal(plan):
+    if refused := refusal(plan) or lines_refusal(plan):
         raise LaunchError(refused)
     if machine.recorded:
         raise LaunchError(

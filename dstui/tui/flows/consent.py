@@ -29,7 +29,7 @@ LINES = 3
 def question(why: list[str], target: Target) -> Ask:
     """Return the question with what would be started and where. The first answer, which Enter gives, is no."""
     answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
-    return Ask("Start these programs?", " ".join(why), answers, [*_details(target), BLANK])
+    return Ask("Start these programs?", "\n".join(why), answers, [*_details(target), BLANK])
 
 
 def _details(target: Target) -> list[Row]:

@@ -75,7 +75,8 @@ class Launching:
             then()
 
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
-        """Remember a yes: permanently for an interpreter, for another user's Plan until it or the session changes."""
+        """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
+        from dstui.documents.trusted_lines import agree
         from dstui.documents.trusted_python import own, remember
 
         if not yes:
@@ -83,6 +84,7 @@ class Launching:
             return
         if not own(plan):
             remember(plan, True)
+        agree(plan)
         self._agreed.add((plan.source, plan.text))
         then()
 
