@@ -245,6 +245,10 @@ LISTED = ("MLFLOW", "PYTHON", "MV2", "UCX")
 """Beginnings of the variables that DeepSpeed's launcher passes on (launcher/runner.py, EXPORT_ENVS); with GPUs also NCCL."""
 
 
+JOB_SCRIPT = "job.sbatch"
+"""The file that is handed to sbatch."""
+
+
 def reads_env_files(launcher: Launcher) -> bool:
     """Return whether ranks on other hosts get the variables of .deepspeed_env from this launcher, or from dstui in its place."""
     return launcher.start != "here" and launcher.name not in ("torchrun", "accelerate")
