@@ -208,6 +208,11 @@ class Cluster:
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
     slurm: Slurm = opt(Slurm(), "What the rendered SLURM script asks for.", kind="section", of=Slurm)
 
+    @property
+    def submits(self) -> bool:
+        """Return whether a launch queues the job with SLURM."""
+        return self.launcher == "sbatch"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
