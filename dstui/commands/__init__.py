@@ -32,6 +32,7 @@ COMMANDS = {
     "checkpoint": "what is in a checkpoint, whole weights from it, whether a Plan can go on from it",
     "docs": "what a key or the code of a finding means",
     "schema": "the JSON Schema of a Plan, for editors",
+    "settings": "your theme, keys and the like: one file, opened in your editor",
     "completion": "a script that completes dstui's commands in bash, zsh or fish",
 }
 """Name -> what it does, in one line. Each lives in the module of that name beside this one."""
