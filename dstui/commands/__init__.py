@@ -33,6 +33,7 @@ COMMANDS = {
     "checkpoint": "what is in a checkpoint, whole weights from it, whether a Plan can go on from it",
     "docs": "what a key or the code of a finding means",
     "schema": "the JSON Schema of a Plan, for editors",
+    "settings": "your theme, keys and the like: one file, opened in your editor",
     "completion": "a script that completes dstui's commands in bash, zsh or fish",
 }
 """Name -> description in one line. Each command is the module of that name in this package."""

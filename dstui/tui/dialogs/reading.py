@@ -12,7 +12,7 @@ from dstui.base.limits import parse_json
 from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Lines, ToRead
 from dstui.tui.forms.fields import Field, help_for
-from dstui.tui.kit.keys import KEYS
+from dstui.tui.kit.keys import table
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
 
@@ -70,7 +70,7 @@ def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:
     if field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
         rows += [*_catalogue_rows(field.path, width), BLANK]
-    shown = [k for k in KEYS if pane in k.where]
+    shown = [k for k in table() if pane in k.where]
     return rows + [line for k in shown for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
 
 

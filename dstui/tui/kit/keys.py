@@ -6,7 +6,7 @@ does as well, since letters are text while something is being typed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from textual.binding import Binding
@@ -36,6 +36,25 @@ DIALOGS: Final = frozenset({CHOOSING, LINE, READING})
 PINNED: Final = 90
 
 
+IDS: Final[Mapping[str, str]] = {
+    "recommend(1)": "hardware",
+    "smooth(1)": "smooth",
+    "smooth(-1)": "smooth-less",
+    "order(1)": "sort",
+    "order(-1)": "sort-back",
+    "command_palette": "palette",
+    "dedup": "fold",
+}
+"""Names of actions in the settings, where they are not simply the action's own."""
+ALWAYS: Final = frozenset({"ctrl+c"})
+
+
+def is_chord(key: str) -> bool:
+    """Return whether a key types nothing: an F-key, or one with ctrl or alt."""
+    *modifiers, last = key.split("+")
+    return "ctrl" in modifiers or "alt" in modifiers or (last.startswith("f") and last[1:].isdigit())
+
+
 class KeyHint(NamedTuple):
     """A key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys that the footer omits."""
 
@@ -54,6 +73,16 @@ class KeyHint(NamedTuple):
     def name(self) -> str:
         """Return the action without arguments; "" if Textual itself handles the key."""
         return self.action.partition("(")[0]
+
+    @property
+    def id(self) -> str:
+        """The action's name in the settings."""
+        direction = "next-" if "(1" in self.action else "previous-" if "(-1" in self.action else ""
+        return IDS.get(self.action) or direction + self.name.replace("_", "-")
+
+    def binding_id(self, key: str) -> str:
+        """Return the id of the binding of a key; a keymap has other keys for it. ctrl+c has none: it always leaves."""
+        return "" if key in ALWAYS else f"dstui.{self.id}.{'chord' if is_chord(key) else 'letter'}"
 
     @property
     def shown(self) -> str:
@@ -235,12 +264,33 @@ def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
     for key in keys:
         for name in filter(None, key.keys.split(",")):
             action = f"digit({name})" if key.action == "digit" else key.action
-            chord = name != "ctrl+c" and (name.startswith("ctrl+") or (name.startswith("f") and len(name) > 1))
-            made.append(Binding(name, action, key.help, show=False, priority=key.priority or chord, id=f"dstui.{key.action}.{name}"))
+            priority = key.priority or (name not in ALWAYS and is_chord(name))
+            made.append(Binding(name, action, key.help, show=False, priority=priority, id=key.binding_id(name) or None))
     return made
 
 
+class _Table:
+    """The keys as they are now: those of KEYS, or the user's own."""
+
+    hints: Sequence[KeyHint] = KEYS
+
+
+def table() -> Sequence[KeyHint]:
+    """Return the keys as they are now, for all that shows them."""
+    return _Table.hints
+
+
+def show_table(hints: Sequence[KeyHint]) -> None:
+    """Show these keys from now on. The bindings are Textual's matter (`App.set_keymap`)."""
+    _Table.hints = hints
+
+
+def key_of(action: str) -> str:
+    """Return the key of an action as people write it, for a sentence; the action is named as in the settings."""
+    return next((key.shown for key in _Table.hints if key.id == action and key.keys), action)
+
+
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
-    """Return the keys for the footer of a pane, in order; `possible` are the actions that are enabled now."""
-    here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
+    """Return the keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
+    here = [k for k in _Table.hints if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)

@@ -36,7 +36,7 @@ from dstui.tui.run.typed_line import FILTER_EXAMPLE, SearchLine, TypedLine
 from dstui.tui.run.usage_pane import UsagePane
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
-from dstui.tui.session.settings import remember, remembered
+from dstui.tui.session.settings import remember, setting
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -65,7 +65,7 @@ class JobView(Vertical):
         self.filter_line, self.search_line = TypedLine("filter", FILTER_EXAMPLE), SearchLine()
         self.charts, self.usage, self.series = Charts(), UsagePane(), RunSeries()
         self.left, self.body = Vertical(id="run-left"), Horizontal(id="run-body")
-        self._dashboard = remembered().get("dashboard") is not False
+        self._dashboard = setting("dashboard")
         self._charts_drawn = 0.0
         self._show_parts(job=False)
         self.why.display = False
@@ -286,6 +286,14 @@ class JobView(Vertical):
         """Change how lines are folded: by shape, identical lines only, or not at all."""
         fold = self.job_log.filter.next_fold(self.job_log.hosts)
         self.choose(dedup=fold.dedup, shape=fold.shape)
+
+    def take_settings(self) -> None:
+        """Draw the job as the settings are now."""
+        self._dashboard, self.log_view.wrapping.on = setting("dashboard"), setting("wrap")
+        self.log_view.stamps.kind = setting("timestamps")
+        self.log_view.sync()
+        self.log_view.refresh()
+        self.draw()
 
     def action_wrap(self) -> None:
         """Toggle wrapping of long lines; the choice is remembered."""
