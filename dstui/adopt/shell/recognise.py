@@ -21,6 +21,9 @@ MODULES: Mapping[str, str] = {
     "deepspeed": "deepspeed",
 }
 """What `python -m` starts -> the launcher that it is."""
+LAUNCH = "torch.distributed.launch"
+PASS_LOCAL_RANK = "--pass_local_rank"
+"""Stands for what torch.distributed.launch does without --use_env: the script gets --local-rank=N. No option of torchrun's."""
 FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "llamafactory-cli": ("train",),
     "axolotl": ("train",),
@@ -47,8 +50,13 @@ TRANSPARENT = (
     "pipenv",
     "conda",
     "ionice",
+    "sbatch",
 )
 """They start the command after them and change nothing of it that a Plan would have to say."""
+ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "pdsh", "composer", "ray", "tmux", "screen")
+"""They start what their words name in a container or on another host, or are launchers that no Plan can say."""
+SCRIPT = re.compile(r".+\.(?:sh|bash|slurm|sbatch)")
+STARTS = re.compile(r"(?:^|[\s/])(?:deepspeed|torchrun|accelerate(?:-|\s+)launch|python[\d.]*|[\w-]+\.(?:py|sh))(?:$|\s)")
 WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "ncu", "numactl", "taskset", "py-spy", "singularity", "apptainer")
 """They start the command after them, and are told of."""
 NOT_TRAINING = re.compile(
@@ -72,7 +80,10 @@ class Recognised:
 
 
 def recognise(words: Sequence[str]) -> Recognised | None:
-    """Return the launch that these words start; None where they start none. `shell` is the launcher of `bash -c TEXT`."""
+    """Return the launch that these words start; None where they start none.
+
+    `shell` is the launcher of `bash -c TEXT`, `script` that of `bash FILE ARGUMENTS`.
+    """
     rest, env, wrappers = list(words), dict[str, str](), list[str]()
     while rest:
         while rest and ((match := ASSIGNMENT.fullmatch(rest[0])) or (env and UNSET.fullmatch(rest[0]))):
@@ -104,6 +115,11 @@ def rank(launcher: str, words: Sequence[str]) -> int:
     return 0 if launcher in ("deepspeed", "accelerate", "torchrun") else 1
 
 
+def starts_elsewhere(words: Sequence[str]) -> bool:
+    """Return whether a command starts a launch where no Plan reaches it."""
+    return _name(words[0]) in ELSEWHERE and STARTS.search(" ".join(words[1:])) is not None
+
+
 def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
@@ -122,13 +138,25 @@ def _launcher(words: Sequence[str]) -> tuple[str, list[str]] | None:
     first, rest = _name(words[0]), list(words[1:])
     if first == "accelerate":
         return ("accelerate", rest[1:]) if rest[:1] == ["launch"] else None
+    if first == "accelerate-launch":
+        return "accelerate", rest
     if first in ("deepspeed", "torchrun", "ds"):
         return ("torchrun" if first == "torchrun" else "deepspeed", rest) if rest else None
     if first in SHELLS and (text := _shell_text(rest)) is not None:
         return "shell", [text]
     if first in FRAMEWORKS and (not FRAMEWORKS[first] or (rest[:1] and rest[0] in FRAMEWORKS[first])):
         return first, rest
+    if "--" not in rest and (script := _script(first, words)):
+        return "script", script
     return _python(rest) if PYTHON.fullmatch(first) else None
+
+
+def _script(first: str, words: Sequence[str]) -> list[str]:
+    """Return the file and the arguments of `bash FILE …` or `./FILE.sh …`; empty where it is neither."""
+    if first in SHELLS:
+        at = next((at for at in range(1, len(words)) if words[at][:1] not in ("-", "+")), len(words))
+        return list(words[at:])
+    return list(words) if SCRIPT.fullmatch(words[0]) else []
 
 
 def _shell_text(rest: list[str]) -> str | None:
@@ -145,6 +173,9 @@ def _python(rest: list[str]) -> tuple[str, list[str]] | None:
     """Return what python starts; None for -c, a prompt, or standard input."""
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
         rest = rest[2:] if rest[0] in ("-X", "-W") else rest[1:]
+    if rest[:2] == ["-m", LAUNCH]:
+        own = [] if {"--use_env", "--use-env"} & set(rest) else [PASS_LOCAL_RANK]
+        return "torchrun", [*own, *rest[2:]]
     if rest[:1] == ["-m"] and len(rest) > 1:
         return (MODULES[rest[1]], rest[2:]) if rest[1] in MODULES else ("python", rest)
     if rest and (rest[0].endswith(".py")):

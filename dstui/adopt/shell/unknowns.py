@@ -24,6 +24,8 @@ class Unknowns:
         self.assumptions: list[str] = []
         self.sources: dict[str, str] = {}
         """Hole -> what it stands for in the text, with its line."""
+        self.unseen: list[str] = []
+        """Commands that may start a launch which nobody sees from here, as sentences."""
         self.assigned = ""
         """The variable whose value is being read: it names what a program would print."""
 
@@ -55,8 +57,10 @@ class Unknowns:
             return OWN[name]
         if name in PATH_LISTS:
             return self.around.environment.get(name, "")
-        if name == "#" and self.arguments_are_open:
-            raise Undecidable
+        if name == "#":
+            if self.arguments_are_open:
+                raise Undecidable
+            return "0"
         if name.isdigit():
             self.sources.setdefault(f"ARG_{name}", f"${name}, the script's argument {name}")
             return hole("unset", f"ARG_{name}")
