@@ -1,22 +1,28 @@
 """What happens when a Plan is launched, without a launch: every value and its origin, and who gets what, in the order of time.
 
-Pure: it says what `render`, `check` and the layers work out for a launch, and adds no rule of its own.
+It says what `render`, `check` and the layers work out for a launch, and adds no rule of its own. `explain_run` explains a run by what
+its engines reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dstui.adopt.script import NoScript, ScriptFacts
 from dstui.adopt.script_options import options_of
+from dstui.check import check_plan
 from dstui.check.auto_values import AUTO, FILLED, fill_auto, hidden_size_of, value_of
 from dstui.check.context import flatten
 from dstui.check.rules.batch import KEYS as BATCH
 from dstui.check.rules.batch import PARTS, Triple, complete_batch
-from dstui.plan import Plan
+from dstui.jobs.engine.resolved import Resolved, lines, read_resolved
+from dstui.jobs.store.folder import JobFolder
+from dstui.plan import Plan, load
 from dstui.plan.catalogue import lookup
+from dstui.plan.finding import Finding
 from dstui.plan.layered import origin_of
 from dstui.plan.layers import Origin
 from dstui.plan.parallelism import sp_size
@@ -228,3 +234,55 @@ def value_line(value: Value) -> str:
     written = getattr(value.value, "spelling", value.value)
     shown = {True: "true", False: "false"}.get(written, written) if isinstance(written, bool) else "null" if written is None else written
     return f"   {value.path} = {shown}{became}{by}   [{value.origin}]"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineExplained:
+    """An engine of a run, and what the checks say of the configuration that it had."""
+
+    resolved: Resolved
+    findings: tuple[Finding, ...]
+    """Errors and warnings that the Plan's own configuration does not have."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `dstui explain --run --json` documents."""
+        return {**self.resolved.as_json(), "findings": [finding.as_json() for finding in self.findings]}
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for a person."""
+        yield from lines(self.resolved)
+        yield from (
+            f"{finding.severity} {finding.code} {finding.path}: {finding.message}{finding.instruction}" for finding in self.findings
+        )
+
+
+def explain_run(folder: JobFolder) -> list[EngineExplained]:
+    """Explain what the engines of a run resolved; empty where no rank reported an engine."""
+    status = folder.read_status()
+    ranks = len(status.ranks) if status and status.ranks else None
+    explained = []
+    for resolved in read_resolved(folder):
+        version = resolved.made.versions.get("deepspeed")
+        known = {_key(finding) for finding in _findings(resolved.planned, ranks, version)}
+        found = _findings(resolved.made.config or {}, ranks, version) if resolved.different else []
+        explained.append(EngineExplained(resolved, tuple(finding for finding in found if _key(finding) not in known)))
+    return explained
+
+
+def run_lines(engines: Sequence[EngineExplained], name: str) -> Iterator[str]:
+    """Yield the engines of a run for a person; a sentence where no rank has reported one. `name`: the run's."""
+    for number, engine in enumerate(engines):
+        yield from [""] if number else []
+        yield from engine.lines()
+    if not engines:
+        yield f"no rank of {name} has reported an engine: deepspeed.initialize was not reached, or the run was not observed"
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.code, finding.path
+
+
+def _findings(config: Mapping[str, Any], ranks: int | None, version: str | None) -> list[Finding]:
+    """Return the errors and warnings of a configuration by itself."""
+    plan = load(json.dumps({"version": 1, "deepspeed": config}), "the run's configuration")
+    return [finding for finding in check_plan(plan, world_size=ranks, deepspeed_version=version) if finding.severity != "info"]

@@ -25,7 +25,7 @@ from dstui.tui.run.diagnosis_pane import WHOLE
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.run_head import JobTitle
 from dstui.tui.run.watched_job import WatchedJob
-from dstui.tui.session.messages import JobStateChanged, StacksRead
+from dstui.tui.session.messages import JobStateChanged
 from dstui.tui.session.session import Session
 
 OF_A_JOB = (
@@ -60,11 +60,12 @@ class RunScreen(MainScreen):
         """`back`: to the form that was seen before."""
         super().__init__(session, go)
         self.step = RUN
-        self.launching, self.reporting, self._back = launching, Reporting(self, session), back
+        self.launching, self._back = launching, back
         self.view = JobView()
         self.title_bar = JobTitle(lambda: self.view.job)
         self.acting = (self, self.view)
         self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
+        self.reporting = Reporting(self.explaining, session)
         self.view.charts.pick = lambda name: self._of_job(partial(self.plotting.show, name=name))
         self._wanted: JobFolder | None = None
         """The job that is looked at."""
@@ -144,14 +145,6 @@ class RunScreen(MainScreen):
         else:
             self.explaining.show_evidence(event.key)
 
-    @on(StacksRead)
-    def _stacks_read(self, event: StacksRead) -> None:
-        self.app.clear_notifications()
-        if not event.stacks:
-            say(self.app, "No rank runs now.")
-        elif self.view.job is not None and self.view.job.folder == event.folder:
-            self.explaining.show_stacks(event.stacks)
-
     # Which lines of the log
 
     def action_digit(self, number: int) -> None:
@@ -218,6 +211,10 @@ class RunScreen(MainScreen):
     def action_stacks(self) -> None:
         """Show where each rank is in its code."""
         self._of_job(self.reporting.read_stacks)
+
+    def action_probe(self) -> None:
+        """Show the configuration that DeepSpeed had in this run."""
+        self._of_job(self.reporting.show_resolved)
 
     def action_bundle(self) -> None:
         """Write a zip for a bug report into the current folder."""

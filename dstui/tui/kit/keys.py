@@ -135,6 +135,7 @@ KEYS: Final = (
         "d", "reason", "why", "The whole diagnosis: every line that shows it, what would confirm it, other causes, what to do.", RUN, 3
     ),
     KeyHint("p", "stacks", "stacks", "Where in its Python code each rank is, and who waits for whom; the job goes on.", RUN, 6),
+    KeyHint("P", "probe", "resolved", "The configuration that DeepSpeed had in this run, and how it differs from the Plan.", RUN),
     KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
     KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
     KeyHint("J", "jobs", "runs", "The table of all runs: to look at another one, sort, filter, compare.", RUN, 9),

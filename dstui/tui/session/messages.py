@@ -11,7 +11,6 @@ from textual.message import Message
 if TYPE_CHECKING:
     from dstui.check.reference import ReferenceVerdict
     from dstui.jobs.store.folder import JobFolder
-    from dstui.jobs.watch.stacks import Stack
     from dstui.machine.live import GpuState
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
@@ -94,11 +93,3 @@ class FixApplied(Message):
     """The Plan of a job that failed was repaired: what was done, in a sentence without its full stop."""
 
     text: str
-
-
-@dataclass(eq=False)
-class StacksRead(Message):
-    """The stacks of a job's ranks were read; empty where none runs."""
-
-    folder: JobFolder
-    stacks: list[Stack]
