@@ -102,6 +102,8 @@ class ShellReader:
         given = streams.given if given is None else given
         if target:
             status = self.decided(lambda: self._written(target, follow, command, state, given))
+        elif streams.output is None:
+            status = self.decided(lambda: follow(self, command, state, Streams(given)))
         else:
             status = follow(self, command, state, Streams(given, streams.output))
         return status if not statement.get("Negated") or status is None else not status
