@@ -154,7 +154,7 @@ class RunScreen(MainScreen):
         return "search" if self.focused is self.view.search_line else "filter"
 
     def action_pane(self, by: int) -> None:
-        """The next pane; while a search is typed, another way to read it."""
+        """Move the focus to the next pane; while a search is typed, toggle between text and regular expression."""
         if self.focused is self.view.search_line:
             self.view.search_line.toggle()
         else:
@@ -187,7 +187,7 @@ class RunScreen(MainScreen):
             self.view.begin_search()
 
     def action_copy(self) -> None:
-        """What the mouse selected, else the line that was chosen, else the lines in view."""
+        """Copy the selection, else the chosen line, else the visible lines."""
         selected = self.get_selected_text()
         copy(self.app, *((selected, "the selection") if selected else self.view.job_log.to_copy()))
 

@@ -353,7 +353,7 @@ class JobView(Vertical):
             say(self.app, "No line speaks of an error.")
 
     def action_warning(self, by: int) -> None:
-        """The next line that speaks of a warning."""
+        """Go to the next warning."""
         if not self.job_log.problem(by, WARNING):
             say(self.app, "No line speaks of a warning.")
 
