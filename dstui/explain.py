@@ -1,7 +1,7 @@
 """Explain what a launch of a Plan does, without launching: every value with its origin, and who gets what, in order of time.
 
-It reports the results of `render`, `check` and the layers for a launch, and adds no rule of its own. `explain_run` explains a run from
-the reports of its engines.
+It reports the results of `render`, `check` and the layers, and adds no rule of its own. `explain_run` explains a run by what its engines
+reported.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ FLASH = ("use_flash_attn", "flash_attn", "flash_attention", "use_flash_attention
 ATTENTION: Mapping[str, str] = {
     "eager": "eager",
     "sdpa": "sdpa",
-    "flash_attention_2": "flash",
-    "flash_attention_3": "flash",
-    "fa2": "flash",
+    "flash_attention_2": "flash2",
+    "flash_attention_3": "flash3",
+    "fa2": "flash2",
 }
 FUSED = ("use_liger", "use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 PARTS = re.compile(r"(?:freeze|tune|unfreeze)_\w+|vision_tower|image_tower|video_tower|mm_vision_tower")
@@ -60,6 +60,7 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
         "quantization": _quantization(options, source) if lora else None,
         "attention": _attention(options),
         "fused_loss": _switch(options, FUSED) or None,
+        "compiled": _switch(options, ("torch_compile",)) or None,
     }
     parts = [f"--{name} {value}" for name, value in options.items() if PARTS.fullmatch(name) and value.lower() != "false"]
     notes = [f"{', '.join(parts[:4])}: the forecast counts {source} alone, all of it trained (model.trainable says less)"] if parts else []

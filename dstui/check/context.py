@@ -15,6 +15,7 @@ from dstui.plan.handed_over import ACCELERATE_OPTION, hands_over, named_files
 from dstui.plan.hostfile import HostfileProblem
 
 if TYPE_CHECKING:
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.machine.snapshot import Gpu, Machine
     from dstui.plan import Plan
 
@@ -71,7 +72,9 @@ class Context:
     installed: str | None = None
     """The exact release of DeepSpeed that is installed or requested; `release` may be an older one with a catalogue."""
     env_lines: Sequence[tuple[Severity, str]] = ()
-    """What happens to the .deepspeed_env files that exist, for the Plan as a whole."""
+    """What becomes of the .deepspeed_env files that lie around, for the Plan as a whole."""
+    slurm: SlurmOffers | None = None
+    """What the SLURM cluster here offers; None where there is none, or nobody has asked."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: "auto" as the reader fills it in, and without the key if that is unknown."""
     flat: dict[str, Any] = field(init=False)

@@ -16,6 +16,7 @@ from dstui.tui.flows.checkpointing import Checkpoints
 from dstui.tui.flows.consent import Trusting
 from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan, tell_of
+from dstui.tui.flows.preferences import Preferences
 from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
@@ -25,8 +26,8 @@ from dstui.tui.kit.tools import say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
+from dstui.tui.session.autosave import Autosave
 from dstui.tui.session.background import LiveGpus, Lookups, Probe, Readiness, Service
-from dstui.tui.session.drafts import Autosave
 from dstui.tui.session.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State
@@ -62,6 +63,13 @@ def _leave_with_job(app: DstuiApp) -> None:
 
     if app.job is not None and not app.leaving and has_ended(app.job):
         app.exit(return_code=0 if app.session.state.saved else 1)
+
+
+def _show_settings(app: DstuiApp) -> None:
+    """Draw with the settings as they are now; where no job was looked at yet, there is nothing that was drawn with others."""
+    if app.run_screen.is_mounted:
+        app.run_screen.view.take_settings()
+    app.main.draw()
 
 
 class DstuiApp(TerminalApp):
@@ -104,6 +112,7 @@ class DstuiApp(TerminalApp):
         self.readiness = Readiness(self.session, self.services, self.call_later)
         self.launching = Launching(self, self.session, self.readiness.once_known, lambda: self.show_step(REVIEW))
         self.checkpoints = Checkpoints(self, self.session)
+        self.preferences = Preferences(self, partial(_show_settings, self))
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
         self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script)
@@ -175,7 +184,7 @@ class DstuiApp(TerminalApp):
         """Draw the form; everything else can wait for the second frame."""
         self.add_mode(PLAN_MODE, lambda: self.plan_screen)
         self.add_mode(RUN_MODE, lambda: self.run_screen)
-        self.remember_theme()
+        self.preferences.remember_theme()
         if self.until_end:
             self.set_interval(END_CHECK, partial(_leave_with_job, self))
         self.call_after_refresh(self._second_frame)
@@ -185,6 +194,7 @@ class DstuiApp(TerminalApp):
         gc.freeze()
         gc.set_threshold(*COLLECT)
         gc.enable()
+        self.preferences.tell_mistakes()
         if self.leaving or self.job is not None:
             return
         await self._begin_forms()

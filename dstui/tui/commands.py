@@ -13,9 +13,10 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 
 from dstui.tui.dialogs.dialog import Over
+from dstui.tui.flows.examining import examine_plan
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
+from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KeyHint, table
 from dstui.tui.session.session import Session
 
 LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward")
@@ -105,12 +106,14 @@ class Commands(Provider):
     def _commands(self) -> Iterator[Command]:
         app = cast(Performer, self.app)
         if isinstance(self.screen, Over):
-            yield from actions(self.screen.PANE, [key for key in KEYS if self.screen.PANE in key.where], app.perform)
+            yield from actions(self.screen.PANE, [key for key in table() if self.screen.PANE in key.where], app.perform)
             return
-        yield from actions(app.step.pane, [key for key in KEYS if key.where & ANYWHERE], app.perform)
+        yield from actions(app.step.pane, [key for key in table() if key.where & ANYWHERE], app.perform)
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
         yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
+        doctor = partial(examine_plan, self.app, app.session.state.plan)
+        yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
         yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         yield Command(
             "Screenshot",

@@ -41,8 +41,6 @@ class MainScreen(Screen[None]):
 
     step: Step
     tab = "form"
-    typing_pane = "typing"
-    """What the table of keys calls it while something is typed."""
 
     def __init__(self, session: Session, go: Go) -> None:
         super().__init__()
@@ -89,6 +87,11 @@ class MainScreen(Screen[None]):
     def on_top(self) -> bool:
         """Return whether it is shown, with no dialog on top of it."""
         return self.app.screen_stack[-1:] == [self]
+
+    @property
+    def typing_pane(self) -> str:
+        """What the table of keys calls it while something is typed."""
+        return "typing"
 
     @property
     def typing(self) -> bool:

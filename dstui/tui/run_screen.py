@@ -43,6 +43,8 @@ OF_A_JOB = (
     "match",
     "filter",
     "problem",
+    "warning",
+    "copy_all",
     "bundle",
     "again",
 )
@@ -54,7 +56,6 @@ class RunScreen(MainScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ON_RUN)]
     AUTO_FOCUS = ""
-    typing_pane = "filter"
 
     def __init__(self, session: Session, go: Go, launching: Launching, back: Callable[[], None]) -> None:
         """Create the screen. `back` returns to the form that was shown before."""
@@ -147,6 +148,18 @@ class RunScreen(MainScreen):
 
     # Which lines of the log
 
+    @property
+    def typing_pane(self) -> str:
+        """What the table of keys calls what is typed: a filter of the log, or a search in it."""
+        return "search" if self.focused is self.view.search_line else "filter"
+
+    def action_pane(self, by: int) -> None:
+        """Move the focus to the next pane; while a search is typed, toggle between text and regular expression."""
+        if self.focused is self.view.search_line:
+            self.view.search_line.toggle()
+        else:
+            super().action_pane(by)
+
     def action_digit(self, number: int) -> None:
         """Show the log of the rank with this number, or say why there is none."""
         job = self.view.job
@@ -170,11 +183,13 @@ class RunScreen(MainScreen):
 
     def action_find(self) -> None:
         """Search the log."""
-        self._of_job(self.prompts.text)
+        if self.view.job is not None:
+            self.view.begin_search()
 
     def action_copy(self) -> None:
-        """Copy the visible lines."""
-        copy(self.app, self.view.job_log.visible_text(), "the lines in view")
+        """Copy the selection, else the chosen line, else the visible lines."""
+        selected = self.get_selected_text()
+        copy(self.app, *((selected, "the selection") if selected else self.view.job_log.to_copy()))
 
     def action_escape(self) -> None:
         """End a search, then leave a rank or a host; from the list of jobs return to the form. A job stays in view."""

@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,8 @@ from dstui.base.output import say
 from dstui.base.regular_files import append_regular
 from dstui.tui.kit.drawing import SAFELY, together
 from dstui.tui.kit.driver import LastingDriver
-from dstui.tui.kit.styles import DARK, LIGHT
-from dstui.tui.kit.tools import in_thread
-from dstui.tui.session.settings import remember, remembered
+from dstui.tui.kit.styles import THEMES
+from dstui.tui.session.settings import setting
 
 
 class TerminalApp(App[int]):
@@ -39,10 +37,10 @@ class TerminalApp(App[int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
-        wanted = os.environ.get("TEXTUAL_THEME") or remembered().get("theme")
-        self.theme = wanted if isinstance(wanted, str) and wanted in self.available_themes else DARK.name
+        for theme in THEMES:
+            self.register_theme(theme)
+        wanted = os.environ.get("TEXTUAL_THEME") or setting("theme")
+        self.theme = wanted if wanted in self.available_themes else THEMES[0].name
         self.leaving = False
         self.tracebacks: list[str] = []
         """Of the faults that have ended the session."""
@@ -53,14 +51,6 @@ class TerminalApp(App[int]):
             super().refresh_css(animate)
         else:
             self.stylesheet.set_variables(self.get_css_variables())
-
-    def remember_theme(self) -> None:
-        """Treat changes of the theme as the user's choice from now on."""
-
-        def keep(name: str) -> None:
-            in_thread(self, partial(remember, "theme", name))
-
-        self.watch(self, "theme", keep, init=False)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters and the one that removes control characters."""
@@ -91,6 +81,13 @@ class TerminalApp(App[int]):
             return
         if not (isinstance(event, events.MouseEvent) and _has_gone(self, event)):
             await super().on_event(event)
+
+
+def themes() -> frozenset[str]:
+    """Return the names of the themes that a session offers."""
+    from textual.theme import BUILTIN_THEMES
+
+    return frozenset(BUILTIN_THEMES) | {theme.name for theme in THEMES}
 
 
 def _has_gone(app: TerminalApp, event: events.MouseEvent) -> bool:

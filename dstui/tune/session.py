@@ -16,7 +16,7 @@ from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.plan import Plan
 from dstui.render.target import Target
-from dstui.tune.candidates import Candidate, Problem, best_of, next_candidate
+from dstui.tune.candidates import CLEARLY, Candidate, Problem, best_of, next_candidate
 from dstui.tune.outputs import discard, prepare, redirected
 from dstui.tune.record import Result, TuneFolder
 from dstui.tune.trial import Goal, run_trial
@@ -24,10 +24,7 @@ from dstui.tune.trial import Goal, run_trial
 Asked = Callable[[], int | None]
 """Returns the signal that requests the end; None if there is none yet."""
 SAME = 0.02
-"""Rates that differ by less count as equal."""
-CLEARLY = 0.1
-"""A candidate is dropped after two steps if it is slower than the best by this share, or by the deviation of its steps if that is larger.
-"""
+"""Rates that differ by less are the same."""
 LEAST_TIME = 10.0
 """Seconds of budget below which no further job starts, if no job has shown how long one takes."""
 QUIET = {"WANDB_MODE": "disabled"}
@@ -117,8 +114,9 @@ def _run(  # noqa: PLR0913, PLR0917 - a candidate, and all that it runs in
     place = folder.outputs(job)
     plan = trial_plan(problem.plan.patch(candidate.patch), place, options.script_options)
     prepare(place, plan.job.args)
-    least = 0.0 if options.only else _least(best_of(folder.results))
-    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=least)
+    best = None if options.only else best_of(folder.results)
+    close = best.rate if best is not None and best.rate else 0.0
+    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=_least(best), best=close)
     folder.keep(result)
     try:
         found = run_trial(replace(target, plan=plan), result, folder.path / job, goal, asked)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import on
 
+from dstui.base.limits import parse_json
+from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Lines, ToRead
 from dstui.tui.forms.fields import Field, help_for
-from dstui.tui.kit.keys import KEYS
+from dstui.tui.kit.keys import table
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
 
 if TYPE_CHECKING:
-    from dstui.logs.log_rows import LogLine, LogRows
+    from dstui.logs.log_blocks import LogLine
+    from dstui.logs.log_rows import LogRows
 
 WIDTH = 108
 """Cells of text at most."""
@@ -66,7 +70,7 @@ def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:
     if field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
         rows += [*_catalogue_rows(field.path, width), BLANK]
-    shown = [k for k in KEYS if pane in k.where]
+    shown = [k for k in table() if pane in k.where]
     return rows + [line for k in shown for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
 
 
@@ -87,6 +91,21 @@ def _catalogue_rows(path: str, width: int) -> list[Row]:
     }
     named = [*facts.items(), *(("explained", page) for page in key.pages)]
     return [line for name, text in named if text for line in paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left)]
+
+
+def json_lines(line: str) -> list[str]:
+    """Return a line that ends in a JSON object with that object spread over lines; any other line as it is."""
+    head, brace, _ = line.partition("{")
+    if not brace or not line.rstrip().endswith("}"):
+        return [line]
+    try:
+        found = parse_json(line[len(head) :])
+    except (ValueError, RecursionError):
+        return [line]
+    if not isinstance(found, dict) or not found:
+        return [line]
+    spread = json.dumps(found, indent=2, ensure_ascii=False).split("\n")
+    return [*([head] if head.strip() else []), *map(sanitise, spread)]
 
 
 BEFORE, AFTER = 8, 40
@@ -124,7 +143,8 @@ class WholeLine(ToRead):
         at, view = -1, self.rows
         for number, line in self.near:
             at = len(rows) if number == self.number and at < 0 else at
-            rows += paragraph(line.text, view.size.width - 4, "title" if number == self.number else "dim")
+            texts, style = (json_lines(line.text), "title") if number == self.number else ([line.text], "dim")
+            rows += [piece for text in texts for piece in paragraph(text, view.size.width - 4, style)]
         view.show_rows(rows)
         view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)
 

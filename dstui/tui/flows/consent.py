@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import App
@@ -27,38 +26,10 @@ LINES = 3
 """Lines of one fact at most."""
 
 
-def reasons(plan: Plan) -> list[str]:
-    """Return why launching this Plan needs a question, in sentences; empty if it needs none."""
-    from dstui.documents.trusted_python import about, answer, own
-
-    found = []
-    if foreign := foreign_folder(plan):
-        found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
-    if not own(plan) and answer(plan) is not True:
-        found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
-    return found
-
-
-def foreign_folder(plan: Plan) -> str:
-    """Return why the job folder of a Plan is not the user's own; "" if it is, or if the Plan is not from a job folder."""
-    from dstui.jobs.store.folder import JobFolder
-    from dstui.jobs.store.index import is_job
-    from dstui.jobs.store.ownership import NotOwn, own_tag
-
-    folder = JobFolder(Path(plan.source).parent)
-    if not is_job(folder):
-        return ""
-    try:
-        own_tag(folder, folder.read_status())
-    except NotOwn as why:
-        return f"{folder.name} {why}"
-    return ""
-
-
 def question(why: list[str], target: Target) -> Ask:
     """Return the question with what would be started and where. The first answer, which Enter gives, is no."""
     answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
-    return Ask("Start these programs?", " ".join(why), answers, [*_details(target), BLANK])
+    return Ask("Start these programs?", "\n".join(why), answers, [*_details(target), BLANK])
 
 
 def _details(target: Target) -> list[Row]:

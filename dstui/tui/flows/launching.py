@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
-from dstui.tui.flows.consent import question, reasons
+from dstui.tui.flows.consent import question
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
+from dstui.tui.session.trust import reasons
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -74,7 +75,8 @@ class Launching:
             then()
 
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
-        """Remember a yes: permanently for an interpreter, for another user's Plan until it or the session changes."""
+        """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
+        from dstui.documents.trusted_lines import agree
         from dstui.documents.trusted_python import own, remember
 
         if not yes:
@@ -82,6 +84,7 @@ class Launching:
             return
         if not own(plan):
             remember(plan, True)
+        agree(plan)
         self._agreed.add((plan.source, plan.text))
         then()
 
@@ -184,6 +187,9 @@ class Launching:
             return
         text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
         text += "and after 5 s more SIGKILL ends what is left."
+        if (status := job.folder.read_status()) and status.slurm_job:
+            cancelled = f"SLURM job {status.slurm_job} is cancelled (scancel), and not queued again."
+            text = cancelled if status.state == "queued" else f"{cancelled} {text}"
         answers = [Answer("n", "let it run", False), Answer("y", "stop it", True)]
         self._app.push_screen(Ask(f"Stop {job.name}?", text, answers), partial(self._stop, job))
 
@@ -213,14 +219,14 @@ def job_lines(folder: JobFolder) -> list[str]:
 
 
 def far_hosts(target: Target) -> tuple[str, ...]:
-    """Return the other hosts of a launch; empty if it is local or has no command (the launch says why)."""
-    from dstui.render.launch import RenderError, submits
+    """Return the hosts of a launch on other hosts; none where it stays here, or has no command (the launch says why)."""
+    from dstui.render.launch import RenderError
 
     try:
         spec = target.launch
     except RenderError:
         return ()
-    return () if spec.only_here or submits(target.plan) or not spec.named or spec.launcher == "nossh" else spec.hosts
+    return () if spec.only_here or target.plan.cluster.submits or not spec.named or spec.launcher == "nossh" else spec.hosts
 
 
 def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:

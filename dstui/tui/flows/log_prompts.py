@@ -58,23 +58,6 @@ class LogPrompts:
         prompt = Prompt("Rank", "Its number:", "", lambda text: no_rank(job.follower.ranks, text))
         self._view.app.push_screen(prompt, lambda text: self._view.show_rank(int(text)) if text else None)
 
-    def text(self, _job: WatchedJob) -> None:
-        """Ask for the text to search for."""
-        from dstui.logs.query import query_problem
-
-        ask = "A text, in which capital letters matter only if you type one; or /a regular expression/ between slashes:"
-        self._view.app.push_screen(Prompt("Search the log", ask, "", query_problem), self._search)
-
-    def _search(self, text: str | None) -> None:
-        from dstui.logs.query import parse_query
-
-        if text:
-            wanted = parse_query(text)
-            self._view.job_log.find(wanted.pattern, regex=wanted.regex, name=text if wanted.regex else "")
-            search = self._view.log_view.search
-            if search is not None and not search.found:
-                say(self._view.app, f"{text}: not found so far; its last match is shown as soon as there is one.")
-
 
 def no_time(text: str, latest: float) -> str:
     """Return why a text is neither a time nor a step, or "". `latest`: the time (seconds since the epoch) that "5m" counts back from."""

@@ -13,7 +13,7 @@ from textual.app import App
 
 from dstui.base.files import FileProblem
 from dstui.documents.layers import load_layered
-from dstui.documents.plan_files import find_plan, read_plan
+from dstui.documents.plan_files import BLANK_PLAN, find_plan, read_plan
 from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
@@ -34,15 +34,6 @@ LINES = 12
 """Changed lines that are shown of a draft."""
 NOTES = 4
 """So many remarks on what was changed in the file that was opened are shown."""
-BLANK_PLAN = """\
-version: 1
-name: training
-job:
-  script: train.py
-deepspeed:
-  train_micro_batch_size_per_gpu: 1
-  gradient_accumulation_steps: 1
-"""
 
 
 def starting_plan() -> Plan:

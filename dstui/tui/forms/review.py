@@ -15,6 +15,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.tui.forms.side_panes import tokens
 from dstui.tui.forms.steps.review_run import nameless
 from dstui.tui.kit.row_list import RowList
@@ -101,7 +102,7 @@ class Review(Horizontal):
         except RenderError as error:
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
-        self.texts[LAUNCH] = self.texts.get("launch.sh", "")
+        self.texts[LAUNCH] = self.texts.get("launch.sh") or self.texts.get(JOB_SCRIPT, "")
         changed = changed_script(state.plan)
         self.texts[LINES] = self.texts[WRITE_SCRIPT] = _script_lines(state.plan, changed)
         opened = self.names.cursor is None
@@ -167,12 +168,13 @@ def headless_line(path: Path | None) -> str:
 
 def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
     there = state.lookups.get(WrittenIn.of(state.plan))
-    rows = [row(("→ ", "accent"), "launch it", right=[("Enter", "dim")], key=LAUNCH), *_hole_rows(state.plan), row(("Files", "accent"))]
+    does = "queue it" if state.plan.cluster.submits else "launch it"
+    rows = [row(("→ ", "accent"), does, right=[("Enter", "dim")], key=LAUNCH), *_hole_rows(state.plan), row(("Files", "accent"))]
     rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
     rows += [BLANK, row(("Command", "accent"))]
-    if made:
+    if any(a.name == "launch.sh" for a in made):
         rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
     rows.append(row("the same without this screen", key=HEADLESS))
     name = (state.plan.job.script or state.plan.job.module or "the script").rpartition("/")[2]
@@ -243,7 +245,8 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     elif nameless(state):
         last = paragraph(f"Nothing is started from here: {HAND_OVER}", width, "warning")
     else:
-        last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
+        does = "queues it with SLURM" if state.plan.cluster.submits else "launches it"
+        last = paragraph(f"{does}. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
     return [*rows, *([BLANK] if rows else [row((GLYPHS["ok"], "ok"), " no errors, no warnings"), BLANK]), *last]
 
 

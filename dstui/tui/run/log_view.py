@@ -19,11 +19,13 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from dstui.logs.levels import ALL, ERROR, level_of
-from dstui.logs.log_rows import EmptyLog, LogLine, LogRows
+from dstui.logs.log_blocks import EmptyLog, LogLine
+from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import Search
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
 from dstui.tui.run.line_layout import WHO, Stamps, Wrapping
+from dstui.tui.run.log_marks import LogMarks, marked_bar
 from dstui.tui.run.log_paint import highlighted, painted
 
 AHEAD = 4
@@ -52,13 +54,23 @@ class LogView(RowList):
         self._home = False  # the beginning is being looked for
         self._hosts: Mapping[int, str] = {}
         self.host_width = 0
-        self.stamps, self.wrapping = Stamps(), Wrapping(self)
+        self.stamps, self.wrapping, self.marks = Stamps(), Wrapping(self), LogMarks()
+
+    def on_mount(self) -> None:
+        """Draw marks on the scroll bar."""
+        bar = self.vertical_scrollbar
+        bar.thickness = 1  # it is made here, before the styles say so
+        bar.renderer = marked_bar(self._marked_cells, self.style_named)  # type: ignore[misc]
+
+    def _marked_cells(self, height: int) -> dict[int, str]:
+        return self.marks.cells(self.lines.first, self.lines.end, height, self.search)
 
     # What is shown
 
     def show_lines(self, lines: LogRows) -> None:
         """Show another log, from its end."""
         self.lines, self.follow, self.at, self._first, self._width, self._home = lines, True, None, lines.first, 0, False
+        self.marks.begin(lines)
         self.sync()
         self.refresh()
 

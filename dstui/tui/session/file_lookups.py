@@ -19,12 +19,14 @@ from dstui.jobs.store.op_locks import folder_of, stale_locks
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.render.config_files import config_name
 from dstui.tui.session.host_sources import SurroundingsOf
 from dstui.tui.session.model_lookup import FactsOf, MeasuredOf, ModelConfigsOf
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.plan import Plan
 
 
@@ -102,8 +104,14 @@ class WrittenIn:
         return cls(plan.base, tuple(plan.models))
 
     def resolve(self) -> dict[str, str]:
-        """Return name -> text of the files that exist; "" for one that cannot be read."""
-        names = [config_name(model) for model in ("", *self.models)] + ["accelerate.yaml", "hostfile", ".deepspeed_env", "bind.sh"]
+        """Name -> text of those that are there; "" for one that cannot be read."""
+        names = [config_name(model) for model in ("", *self.models)] + [
+            "accelerate.yaml",
+            "hostfile",
+            ".deepspeed_env",
+            "bind.sh",
+            JOB_SCRIPT,
+        ]
         return {name: _text(Path(self.folder) / name) for name in names if Path(self.folder, name).exists()}
 
 
@@ -130,6 +138,26 @@ class StaleLocksIn:
         return stale_locks(Path(self.folder))
 
 
+@dataclass(frozen=True, slots=True)
+class SlurmOffersOf:
+    """What the SLURM cluster here offers, for a Plan that is to be queued; nothing is asked for any other."""
+
+    queued: bool
+
+    @classmethod
+    def of(cls, plan: Plan) -> SlurmOffersOf:
+        """Return the look for this Plan."""
+        return cls(plan.cluster.submits)
+
+    def resolve(self) -> SlurmOffers | None:
+        """Return the offers; they are asked for at most every five minutes."""
+        if not self.queued:
+            return None
+        from dstui.jobs.queue.offers import slurm_offers
+
+        return slurm_offers()
+
+
 def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
     """Return the results of the last look-ups as `Facts` for `dstui.assess`."""
     asked = FactsOf.of(plan)
@@ -141,10 +169,11 @@ def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
         pool=lookups.get(PoolOf.of(plan)),
         measured=lookups.get(MeasuredOf.of(plan)) if lookups else None,
         locks=lookups.get(StaleLocksIn.of(plan), ()) if lookups else (),
+        slurm=lookups.get(SlurmOffersOf.of(plan)),
     )
 
 
-LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, EnvFilesOf, WrittenIn, StaleLocksIn, SurroundingsOf)
+LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, EnvFilesOf, WrittenIn, StaleLocksIn, SurroundingsOf, SlurmOffersOf)
 
 
 def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:

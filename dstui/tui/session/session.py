@@ -91,7 +91,10 @@ class Session:
         return self._take(plan, live=live)
 
     def apply(self, fix: Fix) -> bool:
-        """Apply a fix's patch as one undo step. Returns False if it has none, or the Plan refused it."""
+        """Apply a fix as one step of undo. False where no key press can, or the Plan refused it."""
+        if fix.drops and fix.drops in self.state.plan.text:
+            self.replace(self.state.plan.text.replace(fix.drops, "", 1))
+            return True
         if fix.patch is None:
             return False
         try:
