@@ -102,7 +102,6 @@ def _short(file: str) -> str:
 
 def named(one: str) -> str:
     """Return a cause by its id and in words."""
-    """A cause by its id and in words."""
     return f"{one}: {BY_ID[one].title}" if one in BY_ID else one
 
 
