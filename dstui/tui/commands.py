@@ -35,7 +35,7 @@ class Performer(Protocol):
 
 
 class Command(NamedTuple):
-    """A name, a sentence that says what it does, and the function that does it."""
+    """A name, a description, and the function that runs it."""
 
     name: str
     help: str
@@ -70,7 +70,7 @@ class Palette(CommandPalette, Over[None]):
         if self not in self.app.screen_stack:
             return None
         worker = super()._gather_commands(search_value)
-        worker.exit_on_error = False  # its list may be taken away before it has filled it
+        worker.exit_on_error = False  # its list may be removed before it was filled
         return worker
 
     def _action_command_list(self, action: str) -> None:
@@ -80,7 +80,7 @@ class Palette(CommandPalette, Over[None]):
 
 
 class Commands(Provider):
-    """The provider of commands. Each palette runs one command only: Enter may arrive twice in one read."""
+    """The provider of commands. Each palette runs only one command: Enter may arrive twice in one read."""
 
     _done = False
 
