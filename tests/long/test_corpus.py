@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from corpus_score import Score, cases, diagnosed
+from corpus_score import Score, cases, diagnosed, made
 
 TEXTS = os.environ.get("DSTUI_CORPUS", "")
 AT_LEAST = {
@@ -65,5 +65,12 @@ def test_no_success_is_told_of_a_failure_and_no_failure_of_a_good_run(number: in
     )
     if os.environ.get("DSTUI_MISSES"):
         print(score.misses())
+    assert not score.false_successes(), score.misses()
+    assert not score.false_failures(), score.misses()
+
+
+def test_what_was_made_to_fail_is_told_right() -> None:
+    score = Score(list(made()))
+    print(f"\nmade, {len(score.results)} texts\n{score.table()}\n{score.misses() if os.environ.get('DSTUI_MISSES') else ''}")
     assert not score.false_successes(), score.misses()
     assert not score.false_failures(), score.misses()
