@@ -157,7 +157,7 @@ def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Ite
 def _by_steps(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
     """Yield what differs from the best so far by a step, where no forecast tells what is fast; first what mostly is the fastest."""
     best = best_of(results)
-    setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was), *_around(problem, best, results)]
+    setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was, results[0]), *_around(problem, best, results)]
     for setup in setups:
         made = candidate_of(problem.plan, setup, was)
         if made is not None and problem.expected(made).fits is not False:
@@ -174,15 +174,25 @@ def _smaller(problem: Problem, last: Result) -> list[Setup]:
     return [choice.of(setup) for choice in more if choice.possible(setup, room)] + ([half] if half else [])
 
 
-def _leap(problem: Problem, was: Setup) -> list[Setup]:
+def _leap(problem: Problem, was: Setup, own: Result) -> list[Setup]:
     """Return the lowest stage with the largest micro-batch that surely fit: mostly the fastest, and far from a careful Plan."""
     micros = [_scaled(problem.plan, was, 2.0**n) for n in range(LARGEST, -1, -1)]
     for stage, micro in product(range(4), micros):
         setup = Choice(stage).of(micro) if micro else None
         made = candidate_of(problem.plan, setup, was) if setup else None
-        if setup and made and problem.expected(made).fits:
+        if setup and made and _surely_fits(problem, made, was, own):
             return [setup]
     return []
+
+
+def _surely_fits(problem: Problem, made: Candidate, was: Setup, own: Result) -> bool:
+    """Return whether the forecast says so; of an unknown model, whether all that the Plan took may grow as much as a part of it can."""
+    fits = problem.expected(made).fits
+    if fits is not None or own.memory is None:
+        return fits is True
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    free = room.host if room.on_cpu else room.gpu
+    return free is not None and own.memory * room.ranks * made.setup.micro_batch / was.micro_batch < free
 
 
 def _around(problem: Problem, best: Result, results: Sequence[Result]) -> Iterator[Setup]:
