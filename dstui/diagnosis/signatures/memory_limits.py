@@ -183,6 +183,7 @@ SIGNATURES = (
         ),
         (
             Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
+            Remedy("Ranks on CPUs: halve the micro-batch and double the accumulation", patches.halve_micro_batch),
             "Compare the size in the message with the memory of the host: a number too large is a mistake of the script or its data",
             "ulimit -v unlimited, where the job is started from",
         ),
