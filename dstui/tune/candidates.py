@@ -34,6 +34,8 @@ LARGEST = 10
 """Doublings of the Plan's micro-batch that are tried at most."""
 HOPELESS = 0.75
 """A candidate whose forecast, corrected by what was measured, is below this share of the best is not tried."""
+SAME = 0.02
+"""Rates that differ by less are the same."""
 CLEARLY = 0.1
 """What is slower than the best by this share is so in truth; less may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
@@ -116,6 +118,19 @@ def best_of(results: Sequence[Result]) -> Result | None:
     return max((one for one in results if one.state == "measured" and one.rate), key=lambda one: one.rate or 0.0, default=None)
 
 
+def preferred(results: Sequence[Result]) -> Result | None:
+    """Return the first that is as fast as the fastest but for noise: what is tried first is the Plan, then what mostly is the fastest."""
+    best = best_of(results)
+    if best is None:
+        return None
+
+    def noise(one: Result) -> float:
+        return min(max(SAME, (best.spread or 0.0) + (one.spread or 0.0)), CLEARLY)
+
+    measured = (one for one in results if one.state == "measured" and one.rate)
+    return next((one for one in measured if (best.rate or 0.0) < (one.rate or 0.0) * (1 + noise(one))), best)
+
+
 def regret_of(problem: Problem, results: Sequence[Result]) -> float | None:
     """Return by what share the choice of the forecast alone, without what was measured, is slower than the best; None without one."""
     alone = replace(problem, measured={})
@@ -156,7 +171,7 @@ def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Ite
 
 def _by_steps(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
     """Yield what differs from the best so far by a step, where no forecast tells what is fast; first what mostly is the fastest."""
-    best = best_of(results)
+    best = preferred(results)
     setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was, results[0]), *_around(problem, best, results)]
     for setup in setups:
         made = candidate_of(problem.plan, setup, was)
