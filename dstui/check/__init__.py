@@ -13,6 +13,7 @@ from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
     from dstui.plan.env_file import EnvFiles
@@ -34,12 +35,14 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
     models: Mapping[str, Mapping[str, Any] | None] | None = None,
     pool: Mapping[str, int] | HostfileProblem | None = None,
     env_files: EnvFiles | None = None,
+    slurm: SlurmOffers | None = None,
 ) -> list[Finding]:
     """Return the findings on a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
     `script` is what a look into the Plan's script has found (`dstui.documents.open.script_facts_of`); `model` what stands in the model's
     config.json, `models` the same for each of several (`dstui.facts.model_files.read_model_configs`); `pool` what stands in its hostfile
-    (`hostfile_of` of `dstui.documents.plan_files`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`env_files_of` there).
+    (`hostfile_of` of `dstui.documents.plan_files`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`env_files_of` there),
+    `slurm` what the SLURM cluster here offers.
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context
@@ -63,7 +66,7 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
         trained = plan.trains(name)
         architecture = (models or {}).get(name, model)
         lines = env_file_lines(target) if whole is not None else ()
-        around = (script, architecture, trained, pool, installed, lines)
+        around = (script, architecture, trained, pool, installed, lines, slurm)
         found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, *around))
     found += _no_command(target, found)
     if plan.accelerate and reader == "accelerate":

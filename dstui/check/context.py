@@ -15,6 +15,7 @@ from dstui.plan.handed_over import ACCELERATE_OPTION, hands_over, named_files
 from dstui.plan.hostfile import HostfileProblem
 
 if TYPE_CHECKING:
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.machine.snapshot import Gpu, Machine
     from dstui.plan import Plan
 
@@ -72,6 +73,8 @@ class Context:
     """The exact release of DeepSpeed that is installed, or was asked about; `release` may be an older one with a catalogue."""
     env_lines: Sequence[tuple[Severity, str]] = ()
     """What becomes of the .deepspeed_env files that lie around, for the Plan as a whole."""
+    slurm: SlurmOffers | None = None
+    """What the SLURM cluster here offers; None where there is none, or nobody has asked."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: "auto" as the reader fills it, and without the key where that is not known before."""
     flat: dict[str, Any] = field(init=False)

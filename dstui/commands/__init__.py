@@ -1,10 +1,10 @@
-"""What dstui can be asked for, one module per command: its arguments and its run."""
+"""The subcommands of dstui, one module each: its arguments and its run."""
 
 from __future__ import annotations
 
 from dstui import __version__
 
-TYPE_CHECKING = False  # typing's own would cost as much as all the rest of `dstui --version`
+TYPE_CHECKING = False  # importing typing would cost as much as the rest of `dstui --version`
 if TYPE_CHECKING:
     import argparse
 
@@ -33,13 +33,14 @@ COMMANDS = {
     "checkpoint": "what is in a checkpoint, whole weights from it, whether a Plan can go on from it",
     "docs": "what a key or the code of a finding means",
     "schema": "the JSON Schema of a Plan, for editors",
+    "settings": "your theme, keys and the like: one file, opened in your editor",
     "completion": "a script that completes dstui's commands in bash, zsh or fish",
 }
-"""Name -> what it does, in one line. Each lives in the module of that name beside this one."""
+"""Name -> description in one line. Each command is the module of that name in this package."""
 
 
 def session_parser() -> argparse.ArgumentParser:
-    """Return the arguments of dstui without a command: the TUI, and --headless."""
+    """Return the parser of dstui without a command: for the TUI and --headless."""
     from argparse import RawDescriptionHelpFormatter
 
     from dstui.base.arguments import Parser
@@ -58,6 +59,7 @@ def session_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-oracle", "--no-reference", action="store_true", help="edit without the installed DeepSpeed's verdict (a child of 250 MB)"
     )
+    parser.add_argument("--plain", action="store_true", help="numbered prompts instead of the screen (also with ACCESSIBLE=1 or TERM=dumb)")
     headless = parser.add_argument_group("without the screen")
     headless.add_argument("--headless", action="store_true", help="check, launch, stream every rank's lines, end with the job's status")
     headless.add_argument("--dry-run", action="store_true", help="print what would be written and run, and start nothing")

@@ -20,7 +20,6 @@ from dstui.base.text import sanitise
 from dstui.plan import Plan
 from dstui.plan.holes import fill_text
 from dstui.plan.layers import Origin
-from dstui.render.launch import submits
 
 OPTION = "--trust-site"
 """What a command without dialogs takes for a yes."""
@@ -59,7 +58,7 @@ def unagreed(plan: Plan) -> list[Borrowed]:
 
 def borrowed(plan: Plan) -> Iterator[Borrowed]:
     """Yield what a launch of this Plan would run of other files."""
-    for path in (*((SETUP,) if submits(plan) else ()), ON_END):
+    for path in (*((SETUP,) if plan.cluster.submits else ()), ON_END):
         effective = _lines(plan.get(path, None))
         for origin, lines in _said(plan, path):
             # a launch writes values with holes into the Plan: the lines count as the file's also then

@@ -24,6 +24,10 @@ FUSED_LOSS_BYTES = 4.0
 """Bytes for each token and hidden element of a fused loss: the gradient of its input, and a chunk of logits of about that size."""
 FUSED_NORMS, FUSED_MLP = 8.0, 2.0
 """Bytes for each hidden element and each element of a gated MLP that such kernels (Liger) leave out in a layer."""
+MOVES = 5.6
+"""How often the kernels of a layer move a byte that it keeps, in both passes: those of MPT in llm-foundry, whose norms are fused."""
+FUSED_MOVES = 3.0
+"""The same where a compiler or Liger fuses all that can be: it is written once, read once, and its gradient is written."""
 SELECTIVE = 0.6
 """Of what layers keep, what is left where only activation functions, norms and attention are recomputed."""
 TILES = 8
@@ -63,7 +67,9 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     `frozen`: the linear layers are not trained; `adapted`: elements per token and layer that LoRA keeps in addition.
     """
     tokens, wide = setup.tokens, setup.precision == "fp32"
-    length = setup.sequence if setup.attention != "flash" else 0  # ALiBi's bias and soft caps are matrices only outside of the kernel
+    length = (
+        setup.sequence if not setup.attention.startswith("flash") else 0
+    )  # ALiBi's bias and soft caps are matrices only outside of the kernel
     element = 4 if wide else 2
     split = setup.tensor_parallel
     if not setup.training:
@@ -94,15 +100,19 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
 
 
-def kept_in_layers(setup: Setup, shape: TensorShape) -> float:
-    """Return the bytes per token that all layers keep without recomputation, whichever of them are trained."""
+def moved_in_layers(setup: Setup, shape: TensorShape, again: float) -> float:
+    """Return the bytes per token that the small kernels of all layers move; `again`: the share of the forward pass that runs twice."""
     family = _families().get(shape.family) or _families()["llama"]
     length = setup.sequence if setup.attention == "eager" else 0
-    keep = _of_layer(family["keep"], shape, length)
-    keep += family["eager"][0] * shape.heads * length if "eager" in family else 0
-    if setup.fused_loss and shape.family in GATED:
-        keep -= FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn
-    return keep * shape.layers * (2 if setup.precision == "fp32" else 1)
+    fused = setup.compiled or (setup.fused_loss and shape.family in GATED)
+    if fused or "forward" not in family:
+        moves = FUSED_MOVES if fused else MOVES
+        forward, backward = (_of_layer(family["keep"], shape, length) * part for part in (moves / 3, moves * 2 / 3))
+    else:
+        forward, backward = (_of_layer(family[way], shape, length) for way in ("forward", "backward"))
+    matrix = shape.heads * length
+    forward, backward = (size + more * matrix for size, more in zip((forward, backward), family.get("eager_moves", (0, 0)), strict=True))
+    return (forward * (1 + again) + backward) * shape.layers * (2 if setup.precision == "fp32" else 1)
 
 
 def loss_moves(setup: Setup, shape: TensorShape) -> float:

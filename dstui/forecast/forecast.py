@@ -28,7 +28,7 @@ from dstui.forecast.memory import (
 from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
-from dstui.forecast.speed import Speed, speed, traffic, work
+from dstui.forecast.speed import Speed, ranged, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
@@ -139,6 +139,7 @@ class Forecast:
             "nvme_capacity_bytes": self.nvme.capacity,
             "step_seconds": s and s.step,
             "tokens_per_second": s and s.tokens,
+            "tokens_per_second_range": s and list(s.range),
             "bound_by": s and s.bound_by,
             "corrected": self.corrected or None,
             "unknown": list(self.unknown),
@@ -175,16 +176,18 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
 def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, measured: Mapping[str, Any] | None) -> Rates:
     """Return how fast the machine computes in the models' precision, with what was measured on it."""
     half = bool(models) and models[0].setup.precision == "fp16"
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes, half=half), measured or {})
-    long = any(one.setup.sequence >= LONG and one.setup.attention != "eager" for one in models)
-    if long and rates.flops and rates.attention < OLD_KERNELS * rates.flops:
-        rates = replace(rates, unknown=(*rates.unknown, NEWER_KERNELS))
-    return rates
+    attention = models[0].setup.attention if models else ""
+    rates = with_measured(rates_of(machine, room.gpus, room.nodes, half=half, attention=attention), measured or {})
+    long = any(one.setup.sequence >= LONG for one in models)
+    if long and rates.newest_attention > MUCH_FASTER * rates.attention > 0:
+        return replace(rates, unknown=(*rates.unknown, NEWER_KERNELS.format(rates.newest_attention / rates.attention)))
+    return replace(rates, newest_attention=0.0)
 
 
-LONG, OLD_KERNELS = 16_384, 0.3
+LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is taken to be as fast as FlashAttention of 2023: FlashAttention-3 does three times that here (--calibrate measures it)"
+    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say which it is "
+    "(model.attention: flash2 or flash3), or measure it (--calibrate)"
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
@@ -243,7 +246,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
     """Return the forecast of models whose setups are known."""
     first, rows, trained, unsure = models[0], list[Needs](), 0, 1.0
-    params = 0
+    params, ends = 0, (0.0, 0.0)
     speeds = list[Speed]()
     for one in models:
         n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
@@ -255,6 +258,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         unsure = max(unsure, one.facts.widening)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
+            ends = speed_ends(one, n, rates)
     whole = together(rows)
     gpu, host = of_gpu(whole.gpu, first.setup, room, unsure), of_host(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
@@ -264,6 +268,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
     disk = sum(of_disk.values())
     nvme = Need(parts=of_disk, bytes=disk or None, range=(disk, int(disk * 1.05)), capacity=room.nvme)
+    found = _slowest(speeds, done.step.scale) or _measured_speed(first.setup, rates)
+    spread = done.spread(done.step, settings) if done.step.scale != 1.0 or settings in done.seconds else None
     return Forecast(
         gpu=gpu,
         host=host,
@@ -272,7 +278,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         trainable=trained,
         checkpoint=int(whole.checkpoint),
         allocated=int(whole.gpu.peak) if not room.on_cpu else None,
-        speed=_slowest(speeds, done.step.scale) or _measured_speed(first.setup, rates),
+        speed=found and ranged(found, spread, ends if len(models) == 1 else (0.0, 0.0), full=gpu.verdict in ("tight", "too big")),
         corrected=str(done),
         setup=first.setup,
         setups={one.name: one.setup for one in models} if len(models) > 1 else {},
@@ -304,6 +310,20 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
     idle = idle_of(one)
     different = max(setup.ranks // (setup.tensor_parallel * setup.sequence_parallel), 1) * setup.sequence_parallel
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
+
+
+def speed_ends(one: Modelled, n: Counts, rates: Rates) -> tuple[float, float]:
+    """Return the tokens in a second with slow CPUs and with the newest kernels, where these are open; 0 where they are not."""
+    low = high = 0.0
+    if one.setup.optimizer_offload != "none" and "cpu_adam" not in rates.measured:
+        low = speed_of(one, n, replace(rates, cpu_adam=rates.cpu_adam / SLOW_CPUS)).tokens
+    if rates.newest_attention:
+        high = speed_of(one, n, replace(rates, attention=rates.newest_attention)).tokens
+    return low, high
+
+
+SLOW_CPUS = 5
+"""How much slower than assumed the CPUs' optimizer was where others published it."""
 
 
 def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:

@@ -25,13 +25,20 @@ class PeakShares(NamedTuple):
 REACH: Mapping[str, PeakShares] = {
     "ampere": PeakShares(0.87, 0.93, 0.325),
     "hopper": PeakShares(0.80, 0.88, 0.18),
-    "blackwell": PeakShares(0.78, 0.83, 0.5),
+    "blackwell": PeakShares(0.78, 0.65, 0.55),
     "ada": PeakShares(0.85, 0.83, 0.3),
     "volta": PeakShares(0.80, 0.83, 0.2),
     "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
 marked for it; the others are those of the nearest generation."""
+KERNELS: Mapping[tuple[str, str], float] = {
+    ("ampere", "flash2"): 0.55,
+    ("hopper", "flash2"): 0.31,
+    ("hopper", "flash3"): 0.55,
+}
+"""The same share by generation and release of FlashAttention, where a Plan names one: arxiv.org/abs/2307.08691 and 2407.08608 (heads of
+128, causal, both passes), and 447 TFLOPS of 6 operations in a step on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
 BY_CAPABILITY: Mapping[int, str] = {10: "B200", 9: "H100-PCIe", 8: "A40", 7: "V100-16"}
 """The stand-in for a chip that the catalogue does not name, by its compute capability; it is said."""
 COLLECTIVE_SHARE = 0.79
@@ -42,9 +49,12 @@ PCIE_COLLECTIVE = 0.4
 """Of that, what collectives reach that share host bridges with each other."""
 C2C_BYTES = 350e9
 """Between Grace and Hopper: 450 GB/s each way at best."""
-CPU_ADAM_OF_CORE, CPU_ADAM_MOST = 0.3e9, 3.0e9
-"""Parameters a second that DeepSpeedCPUAdam updates: on a core (0.79 alone, less beside others), and at most on a node, where RAM is
-the bound: 3.0 implied by the step times of 8 x H200 in stas00/ml-engineering, insights/when-to-upgrade-gpus."""
+CPU_ADAM_OF_CORE = 0.3e9
+"""Parameters a second that DeepSpeedCPUAdam updates on a core (0.79 alone, less beside others)."""
+CPU_ADAM, OLDER_CPU_ADAM = 3.9e9, 2e9
+"""The same at most on a node, where its RAM is the bound, and on one with PCIe 4 or older. The median of five sizes in ZeRO-Offload
+(arxiv.org/abs/2101.06840, table 4) is 3.9; steps on 8 x H200 and 8 x B200 say 4.1 (stas00/ml-engineering), on 2 x A100-40 between 1 and
+1.5 (DeepSpeed #7474), on 8 x A800 only 0.4 (gist.github.com/chenyaofo)."""
 NVME_READ, NVME_WRITE = 3e9, 2e9
 """One consumer drive. deepspeed.ai, DeepNVMe: 10 / 5 GB/s for four of generation 4."""
 NETWORK = 12.5e9
@@ -67,6 +77,8 @@ class Rates:
     """Share of either that the layers of a transformer reach."""
     attention: float = 0.0
     """Operations of fused attention; 0 = as far below the others as on an A100."""
+    newest_attention: float = 0.0
+    """The same with the newest release of FlashAttention, where the Plan names none; 0 = the same."""
     memory: float = 1e12
     """Bytes of a GPU's own memory."""
     inside: float = 10e9
@@ -86,27 +98,33 @@ class Rates:
     """What had to be assumed, in sentences."""
 
 
-def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: bool = False) -> Rates:
-    """Return the rates of a machine for ranks on these of its GPUs, each node being alike; `half`: they compute in fp16, not bf16."""
+def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: bool = False, attention: str = "") -> Rates:
+    """Return the rates of a machine for ranks on these of its GPUs, each node being alike.
+
+    `half`: they compute in fp16, not bf16; `attention`: what the Plan says of it.
+    """
     used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
     if not used:
         return Rates(unknown=("no GPU is known here: the speed is not",))
     reported: list[str] = []
     chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.bf16)
     reach = REACH[chip.generation]
+    peak = chip.fp16 if half else chip.bf16
+    newest = max((share for (chips, _), share in KERNELS.items() if chips == chip.generation), default=reach.attention)
     links = [_host_link(gpu) for gpu in used]
     cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
     drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
     return Rates(
-        flops=(chip.fp16 if half else chip.bf16) * reach.matrix,
+        flops=peak * reach.matrix,
         slow_flops=chip.fp32 * reach.matrix,
         sustained=reach.sustained,
-        attention=(chip.fp16 if half else chip.bf16) * reach.attention,
+        attention=peak * KERNELS.get((chip.generation, attention), reach.attention),
+        newest_attention=0.0 if attention in ("flash2", "flash3", "eager") else peak * newest,
         memory=chip.bandwidth,
         inside=_inside(machine, used, min(links)),
         between=_between(machine, reported) if nodes > 1 else NETWORK,
         host_link=min(links),
-        cpu_adam=min(cores * CPU_ADAM_OF_CORE, CPU_ADAM_MOST),
+        cpu_adam=min(cores * CPU_ADAM_OF_CORE, CPU_ADAM if min(links) > PCIE_BYTES[4] else OLDER_CPU_ADAM),
         nvme_read=NVME_READ * max(drives, 1),
         nvme_write=NVME_WRITE * max(drives, 1),
         unknown=tuple(dict.fromkeys(reported)),

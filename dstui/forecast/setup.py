@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from dstui.check.auto_values import AUTO, value_of
 from dstui.check.context import Context
@@ -15,7 +15,7 @@ from dstui.plan.model import Model
 
 Precision = Literal["fp32", "fp16", "bf16", "autocast"]
 Place = Literal["none", "cpu", "nvme"]
-Attention = Literal["eager", "sdpa", "flash"]
+Attention = Literal["eager", "sdpa", "flash", "flash2", "flash3"]
 
 
 LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 17.0
@@ -85,6 +85,8 @@ class Setup(NamedTuple):
     activation_offload: bool = False
     """With checkpointing: the inputs of the layers wait in RAM."""
     tiled_mlp: bool = False
+    compiled: bool = False
+    """Whether torch.compile fuses the layers' small kernels."""
     small_frozen: bool = False
     """Frozen weights in 8 bits (zero_quantized_nontrainable_weights)."""
     zenflow: float = 0.0
@@ -196,6 +198,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         selective=bool(model and model.recompute == "selective"),
         activation_offload=bool(model and model.activation_offload) or c.on("activation_checkpointing.cpu_checkpointing"),
         tiled_mlp=bool(model and model.tiled_mlp),
+        compiled=bool(model and model.compiled),
         small_frozen=stage == 3 and c.on(f"{ZERO_SECTION}.zero_quantized_nontrainable_weights"),
         zenflow=min(max(c.number(f"{ZERO_SECTION}.zenflow.topk_ratio") or 0.1, 0.0), 1.0) if _has_zenflow(c, place["optimizer"]) else 0.0,
         update_interval=max(int(c.number(f"{ZERO_SECTION}.zenflow.update_interval") or 4), 1),
@@ -286,7 +289,7 @@ def _place(word: str) -> Place:
 
 def _attention(model: Model | None) -> Attention:
     given = model.attention if model else None
-    return "eager" if given == "eager" else "flash" if given == "flash" else "sdpa"
+    return given if given in get_args(Attention) else "sdpa"  # type: ignore[return-value]
 
 
 def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:

@@ -6,10 +6,10 @@ and what ZeRO costs (`Traffic`) are apart, so that a search combines each of one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dstui.forecast.activations import kept_in_layers, loss_moves
+from dstui.forecast.activations import loss_moves, moved_in_layers
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
 from dstui.forecast.rates import HOST_SECONDS, Rates
@@ -20,10 +20,6 @@ START_TOKENS = 700
 """A micro-batch of so many tokens reaches half of what the matrix units do with a large one."""
 MEMORY_SHARE = 0.8
 """Of the data sheet's bandwidth, what kernels that only move bytes reach."""
-MOVES = 5.6
-"""How often a byte that the forward pass keeps is moved in all: norms, activation functions, residuals and their gradients."""
-MOVES_AGAIN = 1 / 3
-"""Of these, what recomputation adds."""
 SELECTIVE_AGAIN = 0.3
 """Of the forward pass, what selective recomputation computes again."""
 ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
@@ -37,6 +33,11 @@ HIDDEN = 0.75
 BOUND = 1.3
 """How much faster the CPUs' optimizer is where each rank has cores of its own: at least as much as the whole step, which took 2383 ms
 instead of 3084 for Qwen2.5-3B on 2 x A100-40 (github.com/deepspeedai/DeepSpeed/pull/7474)."""
+SLOWER, FASTER = 0.75, 1.15
+"""The speed may turn out so much lower or higher for reasons that a Plan does not tell: releases of torch and of the kernels, clocks under
+a limit of power, a busy host. Nine in ten of the rows of tests/forecast/published_speed.csv that were not fitted are within."""
+FULL = 0.85
+"""Of the lower end, what is left where a GPU is nearly full: torch's allocator gives memory back and asks for it again."""
 COLLECTIVE_SECONDS = 40e-6
 """What a collective takes besides its bytes: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
 
@@ -82,6 +83,8 @@ class Speed:
     step: float
     tokens: float
     bound_by: str
+    range: tuple[float, float] = (0.0, 0.0)
+    """Tokens in a second where little goes well, and where all does."""
 
 
 def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -> Work:
@@ -106,7 +109,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         fused = rates.attention or rates.flops * FUSED_ATTENTION
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
-        moved = MOVES * (1 + MOVES_AGAIN * share) * kept_in_layers(setup, shape) * tokens + 2 * loss_moves(setup, shape) * tokens
+        moved = (moved_in_layers(setup, shape, share) + 2 * loss_moves(setup, shape)) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
     seconds = seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)
     waiting = setup.activation_offload and again and not setup.selective
@@ -219,3 +222,15 @@ def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
         "Python between the kernels": accumulation * (t.host if t.host >= running else t.stall),
     }
     return Speed(step, accumulation * w.tokens * different / step if step else 0.0, max(sizes, key=lambda name: sizes[name]))
+
+
+def ranged(found: Speed, spread: float | None, ends: tuple[float, float] = (0.0, 0.0), *, full: bool = False) -> Speed:
+    """Return a speed with its range: by what runs here say (`spread`), else by what published runs do.
+
+    `ends`: the tokens in a second with the slowest and the fastest of what the Plan leaves open, 0 where that is nothing; `full`: the
+    GPU's memory nearly is.
+    """
+    if spread is not None:
+        return replace(found, range=(found.tokens * (1 - min(spread, 0.9)), found.tokens * (1 + spread)))
+    low, high = ends[0] or found.tokens, ends[1] or found.tokens
+    return replace(found, range=(low * SLOWER * (FULL if full else 1), high * FASTER))

@@ -1,4 +1,4 @@
-"""The locks of a site against a Plan: what is refused, and in which words."""
+"""Compare a Plan with the locks of the site, and say what they refuse."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def broken_locks(plan: Plan, locks: Iterable[Lock] | None = None) -> list[tuple[
 
 
 def describe_broken(plan: Plan, lock: Lock, value: Any) -> str:
-    """Return the sentence by which a value is refused, with the reason of the site."""
+    """Return the message about a refused value, with the reason of the site."""
     where = f", from {origin}" if (origin := origin_of(plan, lock.path)) is not None and origin.layer != "Plan" else ""
     when = "".join(f" where {path} is {spell(wanted)}" for path, wanted in lock.when.items())
     is_given = "it is not set" if value is None else f"{spell(value)}{where}"
@@ -30,7 +30,7 @@ def describe_broken(plan: Plan, lock: Lock, value: Any) -> str:
 
 
 def _value(plan: Plan, path: str) -> Any:
-    """Return what a Plan says of a key; the number of nodes also where only hosts are named."""
+    """Return the Plan's value of a key. The number of nodes is also known if only hosts are named."""
     value = plan.get(path)
     if path == "cluster.num_nodes" and value is None and plan.cluster.hosts is not None:
         return len(plan.cluster.hosts)
@@ -61,5 +61,5 @@ def _refusal(plan: Plan, broken: Sequence[tuple[Lock, Any]], contact: str) -> st
 
 
 def lock_of(plan: Plan, path: str) -> Lock | None:
-    """Return the lock that leaves a key one value whatever else the Plan says; None where there is none."""
+    """Return the lock that allows only one value of a key whatever else the Plan says; None if there is none."""
     return next((lock for lock in plan.beneath.locks if lock.path == path and lock.is_fixed), None)

@@ -34,7 +34,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TourFolder:
 @pytest.mark.parametrize("step", TOUR, ids=NAMES)
 def test_a_step_fits_into_the_panel_and_names_keys_that_there_are(step) -> None:
     assert len(text_rows(step, 77)) <= TourPanel.LINES
-    keys = {key for hint in KEYS for key in (hint.shown, *hint.shown.split())} | {":", "doctor", "↓", "Enter", "Esc", "1", "3", "6", "l", "]"}
+    keys = {key for hint in KEYS for key in (hint.shown, *hint.shown.split())} | {
+        ":",
+        "doctor",
+        "↓",
+        "Enter",
+        "Esc",
+        "1",
+        "3",
+        "6",
+        "l",
+        "]",
+    }
     assert set(step.key.split()) <= keys, step.key
 
 

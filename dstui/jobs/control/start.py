@@ -20,11 +20,11 @@ from typing import Any
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
 from dstui.documents.trusted_lines import refusal as lines_refusal
 from dstui.jobs.control.launch_record import LaunchError, launch_json, with_address, with_port
+from dstui.jobs.control.registering import registered
 from dstui.jobs.control.take_over import spawn_supervisor
 from dstui.jobs.store.access_time import watch
 from dstui.jobs.store.create import create
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
-from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.processes import TAG, find
 from dstui.jobs.store.records import LaunchRecord
 from dstui.jobs.store.status import initial
@@ -35,7 +35,7 @@ from dstui.plan.launchers import BY_NAME
 from dstui.plan.layered import without_layers
 from dstui.plan.locks import refusal
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import RenderError, open_holes, submits
+from dstui.render.launch import RenderError, open_holes
 from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
@@ -63,7 +63,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         raise LaunchError(
             f"A job can be started on this machine only, and the given one is recorded ({machine.source}): leave out --machine"
         )
-    queued = submits(plan)
+    queued = plan.cluster.submits
     spec = _spec_of_nodes(target) if queued else ready_spec(target)
     name = plan.name or Path(spec.script[-1]).stem
     runs = Path.cwd() / RUNS_FOLDER
@@ -206,23 +206,11 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
     """Write the first status and start the supervisor, which confirms by putting itself into it."""
     owner = find(owner_pid) if owner_pid is not None else None
     status = initial(tag, spec.ranks, owner, () if spec.local else spec.hosts)
-    lock = folder.lock()
-    if lock is None:
-        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")
-    try:
-        folder.write_status(status)
-        folder.append_event(time.time(), "start", folder=str(folder.path))
-        if problem := remember(folder, name, status.started, tag):
-            text = f"the index of runs cannot be written ({problem}): other dstui commands can only look at this job. A SIGTERM to its "
-            folder.append_event(time.time(), "notice", text=f"{text}supervisor stops it. XDG_STATE_HOME names another place for the index")
-        own_tag(folder, status)
+    with registered(folder, status, name, tag) as (lock, unlisted):
+        if unlisted:
+            text = f"{unlisted}: other dstui commands can only look at this job. A SIGTERM to its supervisor stops it"
+            folder.append_event(time.time(), "notice", text=text)
         supervisor = spawn_supervisor(folder, lock, tag)
-    except NotOwn as why:
-        raise LaunchError(
-            f"The job folder {folder.path} {why}: --run-dir names another place, on a file system that keeps permissions"
-        ) from None
-    finally:
-        os.close(lock)
     deadline = time.monotonic() + UP
     while (found := folder.read_status()) is None or found.supervisor is None:
         if supervisor.poll() is not None or time.monotonic() > deadline:

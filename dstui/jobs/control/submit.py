@@ -12,13 +12,14 @@ from pathlib import Path
 
 from dstui.base.text import sanitise
 from dstui.jobs.control.launch_record import LaunchError
+from dstui.jobs.control.registering import registered
 from dstui.jobs.queue.scheduler import forget
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.records import RankStatus
 from dstui.jobs.store.status import initial
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.render.launch import RenderError
-from dstui.render.sbatch import JOB_SCRIPT, for_cluster
+from dstui.render.sbatch import for_cluster
 from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
@@ -75,23 +76,13 @@ def submit(folder: JobFolder, spec: LaunchSpec, name: str, tag: str) -> None:
     """
     ranks = {number: RankStatus(WAITS) for number in spec.ranks}
     status = replace(initial(tag, {}, None), state="queued", ranks=ranks)
-    lock = folder.lock()
-    if lock is None:
-        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")
-    try:
-        folder.write_status(status)
-        folder.append_event(time.time(), "start", folder=str(folder.path))
-        if problem := remember(folder, name, status.started, tag):
-            raise LaunchError(f"The index of runs cannot be written ({problem}): XDG_STATE_HOME names another place for it")
-        own_tag(folder, status)
+    with registered(folder, status, name, tag) as (_, unlisted):
+        if unlisted:
+            raise LaunchError(f"Nothing was submitted: {unlisted}")  # no command could follow or stop it
         number = _sbatch(folder)
         folder.write_status(replace(status, slurm_job=number))
         folder.append_event(time.time(), "notice", text=f"SLURM job {number} is queued")
         forget()
-    except NotOwn as why:
-        raise LaunchError(f"The job folder {folder.path} {why}: --run-dir names another place") from None
-    finally:
-        os.close(lock)
 
 
 def _sbatch(folder: JobFolder) -> str:
