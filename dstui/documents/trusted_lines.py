@@ -42,7 +42,7 @@ class Borrowed(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Return the hash of the lines that is stored: it depends on their content, not on their file."""
+        """Return the hash of their content, whichever file they are in."""
         return hashlib.sha256(json.dumps([self.path, self.lines]).encode()).hexdigest()
 
     def __str__(self) -> str:

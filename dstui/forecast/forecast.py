@@ -170,7 +170,17 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
-    return assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown])
+    return with_range(assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown]), models, rates)
+
+
+def with_range(found: Forecast, models: Sequence[Modelled], rates: Rates) -> Forecast:
+    """Return a forecast whose speed has its range: by what ran here, or with the slowest and fastest of what the Plan leaves open."""
+    if found.speed is None:
+        return found
+    done, settings = rates.correction, models[0].setup.settings
+    spread = done.spread(done.step, settings) if done.step.scale != 1.0 or settings in done.seconds else None
+    ends = speed_ends(models[0], rates) if spread is None and len(models) == 1 else (0.0, 0.0)
+    return replace(found, speed=ranged(found.speed, spread, ends, full=found.gpu.verdict in ("tight", "too big")))
 
 
 def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, measured: Mapping[str, Any] | None) -> Rates:
@@ -246,7 +256,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
     """Return the forecast of models whose setups are known."""
     first, rows, trained, unsure = models[0], list[Needs](), 0, 1.0
-    params, ends = 0, (0.0, 0.0)
+    params = 0
     speeds = list[Speed]()
     for one in models:
         n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
@@ -258,7 +268,6 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         unsure = max(unsure, one.facts.widening)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
-            ends = speed_ends(one, n, rates)
     whole = together(rows)
     gpu, host = of_gpu(whole.gpu, first.setup, room, unsure), of_host(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
@@ -268,8 +277,6 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
     disk = sum(of_disk.values())
     nvme = Need(parts=of_disk, bytes=disk or None, range=(disk, int(disk * 1.05)), capacity=room.nvme)
-    found = _slowest(speeds, done.step.scale) or _measured_speed(first.setup, rates)
-    spread = done.spread(done.step, settings) if done.step.scale != 1.0 or settings in done.seconds else None
     return Forecast(
         gpu=gpu,
         host=host,
@@ -278,7 +285,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         trainable=trained,
         checkpoint=int(whole.checkpoint),
         allocated=int(whole.gpu.peak) if not room.on_cpu else None,
-        speed=found and ranged(found, spread, ends if len(models) == 1 else (0.0, 0.0), full=gpu.verdict in ("tight", "too big")),
+        speed=_slowest(speeds, done.step.scale) or _measured_speed(first.setup, rates),
         corrected=str(done),
         setup=first.setup,
         setups={one.name: one.setup for one in models} if len(models) > 1 else {},
@@ -312,9 +319,11 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
 
 
-def speed_ends(one: Modelled, n: Counts, rates: Rates) -> tuple[float, float]:
+def speed_ends(one: Modelled, rates: Rates) -> tuple[float, float]:
     """Return the tokens in a second with slow CPUs and with the newest kernels, where these are open; 0 where they are not."""
     low = high = 0.0
+    n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
+    assert n is not None
     if one.setup.optimizer_offload != "none" and "cpu_adam" not in rates.measured:
         low = speed_of(one, n, replace(rates, cpu_adam=rates.cpu_adam / SLOW_CPUS)).tokens
     if rates.newest_attention:

@@ -90,7 +90,7 @@ class MainScreen(Screen[None]):
 
     @property
     def typing_pane(self) -> str:
-        """Return the pane of the key table while something is typed."""
+        """Return the name in the table of keys of what is being typed."""
         return "typing"
 
     @property

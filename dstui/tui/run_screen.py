@@ -150,7 +150,7 @@ class RunScreen(MainScreen):
 
     @property
     def typing_pane(self) -> str:
-        """Return the pane of the key table in which text is typed: a filter of the log, or a search in it."""
+        """Return the name in the table of keys of what is being typed: a filter of the log, or a search in it."""
         return "search" if self.focused is self.view.search_line else "filter"
 
     def action_pane(self, by: int) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.binding import Binding, BindingType
 
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
@@ -84,11 +85,16 @@ SCRIPTS = "model.activation_checkpointing"
 """A key that only describes what the script does."""
 
 
+MEASURE = "measure"
+"""The result that asks for a measurement, and the key of its row."""
+
+
 class Recommended(Lines):
-    """The ranked plans. Result: the Fix that makes the chosen plan, or None."""
+    """The ranked plans. Result: the Fix that makes the chosen plan, MEASURE, or None."""
 
     DEFAULT_CSS = "Recommended > Vertical { width: 114; }"
     ROWS = "recommended"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("T", "dismiss('measure')", "measure", show=False)]
 
     def __init__(self, outlook: Outlook) -> None:
         super().__init__("Which plan is best here")
@@ -128,6 +134,8 @@ class Recommended(Lines):
     @on(RowList.Chosen, "#recommended")
     def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
+        if event.key == MEASURE:
+            self.dismiss(MEASURE)
         if self.found is not None and isinstance(event.key, int) and event.key < len(self.found.rows):
             plan = self.found.rows[event.key]
             self.dismiss(Fix(plan.why.partition(";")[0], plan.patch))
@@ -153,7 +161,7 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
         if number == cursor:
             rows += _changes(outlook, plan, width)
     rows += paragraph(f"Cheaper: {found.cheapest}", width, "dim") if found.cheapest else []
-    return rows
+    return [*rows, row(("T", "accent"), "  measure the best of them here, by short jobs", key=MEASURE)]
 
 
 def _line(figures: str, words: str, verdict: Verdict, width: int, key: int | None = None) -> Row:

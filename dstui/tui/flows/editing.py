@@ -196,8 +196,12 @@ class Forecasting:
 
             self._app.push_screen(Recommended(outlook), self._take)
 
-    def _take(self, fix: Fix | None) -> None:
-        if fix is not None and self._session.apply(fix):
+    def _take(self, fix: Fix | str | None) -> None:
+        if isinstance(fix, str):
+            from dstui.tui.flows.measuring import Measuring
+
+            Measuring(self._app, self._session).ask()
+        elif fix is not None and self._session.apply(fix):
             say(self._app, f"{fix.text} (z takes it back)")
 
     def break_down(self) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
-from dstui.base.files import FileProblem
+from dstui.base.files import FileProblem, read_text
 from dstui.documents.layers import load_layered
 from dstui.documents.plan_files import BLANK_PLAN, find_plan, read_plan
+from dstui.documents.templates import Template
 from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
@@ -72,7 +73,7 @@ class Opening:
         if self._start is not None and self._app.screen is self._start:
             self._start.show(machine)
 
-    def _open(self, chosen: str | Both | Recipe | Draft | None) -> None:
+    def _open(self, chosen: str | Both | Recipe | Draft | Template | None) -> None:
         """Open what was chosen on the start screen; keep the quickstart if nothing was."""
         if chosen is None:
             return
@@ -159,8 +160,8 @@ def tell_of(app: App[int], opened: Opened) -> None:
         say(app, note, "warning")
 
 
-def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
-    """Return what an answer opens: a draft with its origin, a file, a file with its script, a recipe, or a blank Plan."""
+def opened_as(chosen: str | Both | Recipe | Draft | Template) -> Opened:
+    """Return what an answer opens: a draft with its origin, a file, a file with its script, a recipe, a template, or a blank Plan."""
     from dstui.documents.open import Opened, open_document, plan_of_both
     from dstui.tui.dialogs.welcome import Both
 
@@ -169,6 +170,8 @@ def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
             return Opened(load_layered(chosen.began, chosen.source, chosen.base), None)
         case Both():
             return plan_of_both(chosen.config, chosen.script)
+        case Template():
+            return Opened(load_layered(read_text(chosen.path), "plan.yaml", str(Path.cwd())), None)
         case "":
             return Opened(load_layered(BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
         case str():

@@ -13,6 +13,7 @@ from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.open import script_named
+from dstui.documents.templates import Template, site_templates
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
 
 FILES, SHOWN = 300, 8
@@ -32,6 +33,8 @@ class FolderContents:
     configurations: tuple[str, ...]
     """Those that are not Plans and need a script: accelerate YAMLs, and ds_config.json files that none of them names."""
     drafts: tuple[Draft, ...]
+    templates: tuple[Template, ...] = ()
+    """The site's Plans to begin with."""
 
 
 def scan_folder(script: str = "") -> FolderContents:
@@ -44,7 +47,9 @@ def scan_folder(script: str = "") -> FolderContents:
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
     configurations = list(_configurations(documents))
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
-    return FolderContents(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(configurations), tuple(drafts[:1]))
+    return FolderContents(
+        tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(configurations), tuple(drafts[:1]), tuple(site_templates())[:SHOWN]
+    )
 
 
 def _configurations(documents: list[str]) -> Iterator[str]:
