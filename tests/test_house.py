@@ -28,7 +28,7 @@ def test_the_tool_finds_nothing(tool: str) -> None:
 
 
 NOT_YET = tuple(
-    f"dstui.{name}" for name in ("bundle", "commands", "diagnosis", "documents", "facts", "headless", "hosts", "jobs", "stand_ins", "tui")
+    f"dstui.{name}" for name in ("bundle", "commands", "diagnosis", "documents", "facts", "headless", "hosts", "jobs", "stand_ins")
 )
 """Packages whose docstrings are not rewritten yet: take one off when they are, here and in pyproject.toml."""
 QUESTIONS = {"How", "What", "Where", "Whether", "Who", "Whose", "Why"}

@@ -1,10 +1,10 @@
-"""What dstui can be asked for, one module per command: its arguments and its run."""
+"""The subcommands of dstui, one module each: its arguments and its run."""
 
 from __future__ import annotations
 
 from dstui import __version__
 
-TYPE_CHECKING = False  # typing's own would cost as much as all the rest of `dstui --version`
+TYPE_CHECKING = False  # importing typing would cost as much as the rest of `dstui --version`
 if TYPE_CHECKING:
     import argparse
 
@@ -34,11 +34,11 @@ COMMANDS = {
     "schema": "the JSON Schema of a Plan, for editors",
     "completion": "a script that completes dstui's commands in bash, zsh or fish",
 }
-"""Name -> what it does, in one line. Each lives in the module of that name beside this one."""
+"""Name -> description in one line. Each command is the module of that name in this package."""
 
 
 def session_parser() -> argparse.ArgumentParser:
-    """Return the arguments of dstui without a command: the TUI, and --headless."""
+    """Return the parser of dstui without a command: for the TUI and --headless."""
     from argparse import RawDescriptionHelpFormatter
 
     from dstui.base.arguments import Parser

@@ -1,4 +1,4 @@
-"""`dstui new [TEMPLATE]`: the Plans to begin with, of the site and of dstui, and a Plan of one's own from one of them."""
+"""`dstui new [TEMPLATE]`: list the templates of the site and of dstui, or write a Plan from one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the templates, or write one; 0, or 2 with a sentence."""
+    """List the templates, or write one. Return 0; 2 after an error."""
     try:
         if args.template is None:
             return _list(args.machine)
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def all_templates() -> list[Template]:
-    """Return the templates of the site, then those that come with dstui; of one name, the first."""
+    """Return the templates of the site, then those of dstui. Of equal names the first wins."""
     shipped = [Template(name, find_plan(name), purpose) for name, purpose in SHIPPED.items()]
     found: dict[str, Template] = {}
     for template in (*site_templates(), *shipped):
@@ -65,7 +65,7 @@ def _list(recorded: Path | None) -> int:
 
 
 def _fits(template: Template, machine: Machine) -> str:
-    """Return whether a template fits on a machine, in a word; a refusal of the site comes first."""
+    """Return in a word whether a template fits on a machine; a refusal of the site comes first."""
     from dstui.assess import assess
     from dstui.surroundings import gather
 

@@ -1,4 +1,4 @@
-"""What a person types to search a log: a text, or a regular expression between two slashes."""
+"""Parse a log search: a text, or a regular expression between two slashes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dstui.plan.patterns import compile_pattern
 
 
 class Query(NamedTuple):
-    """What to look for, and whether that is a regular expression."""
+    """A text to search for, and whether it is a regular expression."""
 
     pattern: str
     regex: bool = False
 
 
 def parse_query(text: str) -> Query:
-    """Parse a search: `/expr/` is a regular expression, anything else plain text."""
+    """Parse a search: `/expr/` is a regular expression, anything else is plain text."""
     if len(text) > 2 and text[0] == text[-1] == "/":
         return Query(text[1:-1], regex=True)
     return Query(text)
 
 
 def query_problem(text: str) -> str:
-    """Return a sentence on why this cannot be searched for; "" where it can."""
+    """Return why a search is invalid; "" if it is valid."""
     pattern, regex = parse_query(text)
     try:
         if regex:

@@ -1,4 +1,4 @@
-"""The locks of a site against a Plan: what is refused, and in which words."""
+"""Compare a Plan with the locks of the site, and say what they refuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dstui.plan.plan import Plan
 
 
 def broken_locks(plan: Plan) -> list[tuple[Lock, Any]]:
-    """Return the locks of the site that a Plan breaks, each with the value that does."""
+    """Return the locks of the site that a Plan breaks, each with the offending value."""
     found = []
     for lock in plan.beneath.locks:
         value = _value(plan, lock.path)
@@ -20,7 +20,7 @@ def broken_locks(plan: Plan) -> list[tuple[Lock, Any]]:
 
 
 def describe_broken(plan: Plan, lock: Lock, value: Any) -> str:
-    """Return the sentence by which a value is refused, with the reason of the site."""
+    """Return the message about a refused value, with the reason of the site."""
     where = f", from {origin}" if (origin := origin_of(plan, lock.path)) is not None and origin.layer != "Plan" else ""
     when = "".join(f" where {path} is {spell(wanted)}" for path, wanted in lock.when.items())
     is_given = "it is not set" if value is None else f"{spell(value)}{where}"
@@ -29,7 +29,7 @@ def describe_broken(plan: Plan, lock: Lock, value: Any) -> str:
 
 
 def _value(plan: Plan, path: str) -> Any:
-    """Return what a Plan says of a key; the number of nodes also where only hosts are named."""
+    """Return the Plan's value of a key. The number of nodes is also known if only hosts are named."""
     value = plan.get(path)
     if path == "cluster.num_nodes" and value is None and plan.cluster.hosts is not None:
         return len(plan.cluster.hosts)
@@ -37,7 +37,7 @@ def _value(plan: Plan, path: str) -> Any:
 
 
 def refusal(plan: Plan) -> str:
-    """Return why a Plan may not be launched here; empty where it may."""
+    """Return why a Plan may not be launched here; "" if it may."""
     broken = broken_locks(plan)
     if not broken:
         return ""
@@ -47,5 +47,5 @@ def refusal(plan: Plan) -> str:
 
 
 def lock_of(plan: Plan, path: str) -> Lock | None:
-    """Return the lock that leaves a key one value whatever else the Plan says; None where there is none."""
+    """Return the lock that allows only one value of a key whatever else the Plan says; None if there is none."""
     return next((lock for lock in plan.beneath.locks if lock.path == path and lock.is_fixed), None)

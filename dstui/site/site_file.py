@@ -1,6 +1,6 @@
-"""The site file: what one engineer sets for everybody on a machine or a cluster. Pure: text in, a `Site` or its mistakes out.
+"""The site file: what one engineer sets for all users of a machine or cluster. Pure: returns a `Site` or raises its mistakes.
 
-It is data. What it says of a Plan's keys lies beneath every Plan; what it locks is refused with its own words.
+It is data. Its values are beneath every Plan; a Plan that breaks its locks is refused with the site's own reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEYS: Mapping[str, str] = {
     "machines": "Names of recorded machines, each with its file: --machine NAME plans for it.",
     "causes": "Notes of your own for the causes of failures, by their ids.",
 }
-"""The keys of a site file, each with what it is for."""
+"""The keys of a site file, each with its purpose."""
 SETTINGS = ("version", "defaults")
 """The keys of a user's settings, which are read in the same way."""
 OF_A_LOCK = ("value", "min", "max", "choices", "when", "reason")
@@ -41,7 +41,7 @@ LONGEST = 2000
 
 @dataclass(frozen=True)
 class Site:
-    """A site file, read."""
+    """The content of a site file."""
 
     source: str
     name: str = ""
@@ -50,7 +50,7 @@ class Site:
     layer: Layer | None = None
     locks: tuple[Lock, ...] = ()
     templates: str = ""
-    """The folder of its templates; empty where it has none."""
+    """The folder of its templates; empty if it has none."""
     machines: Mapping[str, str] = field(default_factory=dict)
     """Name -> file of a recorded machine."""
     causes: Mapping[str, str] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class Site:
 
 
 def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(KEYS), layer: str = "site") -> Site:
-    """Return the site of a file's text; paths in it start from `folder`. Raises PlanError with every mistake.
+    """Parse a site file; paths in it start from `folder`. Raises PlanError with every mistake.
 
-    `keys`: those that the file may have; `layer`: what its values are called.
+    `keys`: the allowed keys; `layer`: the name of the layer of its values.
     """
     document = Document(text, _reading)
     try:
@@ -108,7 +108,7 @@ def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(K
 
 
 def _reading(path: Path) -> Reading:
-    """Return how plain scalars are read: those that stand for values of a Plan as a Plan reads them."""
+    """Return how plain scalars are read: values of a Plan as in a Plan."""
     if path[:1] == ("defaults",) and len(path) > 1:
         return plan_reading(path[1:])
     if path[:1] == ("locked",) and len(path) in (2, 3) and path[2:] in ((), ("value",)):
@@ -178,7 +178,7 @@ def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
 
 
 def _refuse_own_contradictions(form: Form, site: Site) -> None:
-    """Note where the defaults of a site break its own locks."""
+    """Add a finding if the defaults of a site break its own locks."""
     values: Any = site.layer.values() if site.layer is not None else {}
     for lock in site.locks:
         at: Any = values

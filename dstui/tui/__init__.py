@@ -1,4 +1,4 @@
-"""The Textual face: edit the Plan, see what follows from it, launch it and watch every rank.
+"""The terminal UI: edit the Plan, see what follows from it, launch it and watch every rank.
 
 `run_tui` and `attach_tui` are all that the command line needs; nothing of Textual is imported before one is called.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool = True, script: str = "") -> int:
-    """Edit what was opened (None: ask what to start from), for `machine` (None: look at this one); the exit status.
+    """Run the UI on what was opened (None: ask what to start from) for `machine` (None: probe this one); return the exit status.
 
     `reference`: the installed DeepSpeed judges every edit too. `script`: what to start from is asked for this one.
     """
@@ -22,7 +22,7 @@ def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool =
 
 
 def attach_tui(folder: JobFolder, *, until_end: bool = False) -> int:
-    """Look at a job that was started before, with the Plan that it was started from; the exit status.
+    """Show a job that was started before, with the Plan that started it; return the exit status.
 
     `until_end`: leave by itself when the job has ended.
     """

@@ -1,4 +1,4 @@
-"""What a tune found, for a person and as the object that `dstui tune --json` prints."""
+"""Format the result of a tune: as text, and as the object that `dstui tune --json` prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dstui.plan import Plan
 from dstui.tune.record import Result, TuneFolder
 
 RESTLESS = 0.25
-"""The median deviation of a step, as a share, above which rates are no ground for a choice."""
+"""The median deviation of a step, as a share, above which rates do not allow a choice."""
 WORDS = {
     "done": "nothing is left that the forecast, or a step from the best, would make faster",
     "budget": "the budget is spent",
@@ -21,7 +21,7 @@ WORDS = {
 
 
 def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str) -> Iterator[str]:
-    """Yield the table, what was chosen, and how the Plan changes."""
+    """Yield the table, the choice, and the changes of the Plan."""
     yield f"  {'#':>2}  {'':13}  {'forecast':>19}  {'measured':>25}   candidate"
     for number, result in enumerate(folder.results, 1):
         mark = f"{'*' if result is chosen else ' '} {number:>2}"
@@ -56,7 +56,7 @@ def _measured(result: Result) -> str:
 
 
 def gain(results: Sequence[Result], chosen: Result) -> float | None:
-    """Return the rate of the choice as a multiple of the Plan's own; None where that was not measured."""
+    """Return the rate of the choice divided by the Plan's own; None if that was not measured."""
     own = next((one for one in results if not one.patch), None)
     return chosen.rate / own.rate if own is not None and own.rate and chosen.rate else None
 
@@ -67,7 +67,7 @@ def _gain(results: Sequence[Result], chosen: Result) -> str:
 
 
 def as_json(folder: TuneFolder, chosen: Result | None, why: str) -> dict[str, Any]:
-    """Return what `dstui tune --json` prints."""
+    """Return the object that `dstui tune --json` prints."""
     return {
         "version": 1,
         "ok": chosen is not None,

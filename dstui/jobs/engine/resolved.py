@@ -20,6 +20,8 @@ class Resolved:
     """One engine of a run beside the Plan."""
 
     made: EngineMade
+    planned: Mapping[str, Any]
+    """The configuration that the Plan rendered for it."""
     different: tuple[Difference, ...]
     another: bool
     """Another configuration than the Plan's was read."""
@@ -40,7 +42,7 @@ def resolve(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> Resol
     name = model_name(planned, made)
     config = planned.get(f"ds_config_{name}.json" if name else "ds_config.json", {})
     different = differences(config, made)
-    return Resolved(made, tuple(different), bool(different) and is_another(config, made, different, tuple(planned)))
+    return Resolved(made, config, tuple(different), bool(different) and is_another(config, made, different, tuple(planned)))
 
 
 def model_name(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> str:

@@ -1,4 +1,4 @@
-"""The first minute without a file: what was found here, and three ways on: a recipe for this machine, what is there already, blank."""
+"""The start screen: what was found here, and what to start from: a recipe for this machine, a file of the folder, or blank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Weighed(NamedTuple):
-    """The last recipes and their figures: the screen is drawn often, the machine and the folder stay."""
+    """The last recipes with their forecasts: the screen is drawn often, while machine and folder stay the same."""
 
     recipes: Sequence[Recipe] = ()
     machine: Machine | None = None
@@ -31,7 +31,7 @@ ORDER = ("fits", "tight", "unknown", "too big")
 
 
 def weighed(made: Sequence[Recipe], machine: Machine) -> tuple[Recipe, ...]:
-    """Return the recipes with their figures: those that fit first, and of them the fastest."""
+    """Return the recipes with their forecasts: those that fit first, the fastest of them first."""
     global _last  # noqa: PLW0603 - a memory of one
     if _last.machine is not machine or _last.recipes != made:
         _last = _Weighed(made, machine, tuple(_of_model(made, machine) or _of_any(made, machine)))
@@ -39,7 +39,7 @@ def weighed(made: Sequence[Recipe], machine: Machine) -> tuple[Recipe, ...]:
 
 
 def _of_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
-    """For the model that they name; empty where they name none."""
+    """Return the recipes for the model that the script names; empty if it names none."""
     from dstui.forecast.forecast import forecast
     from dstui.forecast.model import facts_of_config
     from dstui.forecast.presets import preset
@@ -57,7 +57,7 @@ def _of_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
 
 
 def _of_any(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:
-    """For how large a model they are; one that holds no larger one than those before it is no choice."""
+    """Return recipes by the size of model that they can train; one that trains no larger model than those before it is left out."""
     from dstui.forecast.largest import largest
     from dstui.plan import load
 
@@ -76,7 +76,7 @@ QUICKSTART, BLANK_PLAN = "quickstart", ""
 
 
 class Both(NamedTuple):
-    """A ds_config.json or an accelerate YAML, and the script that lies beside it: one choice."""
+    """A ds_config.json or an accelerate YAML together with the script beside it: one choice."""
 
     config: str
     script: str
@@ -89,14 +89,14 @@ CONFIGS = 3
 
 
 class Start(Ask):
-    """The start screen. Recipes are offered as soon as the machine was probed."""
+    """The start screen. Recipes appear as soon as the machine is probed."""
 
     def __init__(self, found: FolderContents, machine: Machine | None) -> None:
         super().__init__("Start from what?", "", ())
         self.found, self.machine = found, machine
 
     def show(self, machine: Machine | None) -> None:
-        """Now this is known of the machine. Who has not moved yet stands on the first answer still, which may be another one now."""
+        """Show what is now known of the machine. A cursor that was not moved stays on the first answer, which may have changed."""
         untouched = self.rows.cursor in (None, *(answer.label for answer in self.answers[:1]))
         self.machine = machine
         self.redraw()
@@ -104,7 +104,7 @@ class Start(Ask):
             self.rows.cursor = self.answers[0].label
 
     def lines(self) -> list[Row]:
-        """Return what was found, and the answers under their titles."""
+        """Return what was found, and the answers grouped under titles."""
         sections = start_sections(self.found, self.machine)
         self.answers = tuple(answer for _, answers in sections for answer in answers)
         rows = found_rows(self.found, self.machine, self.room)
@@ -114,7 +114,7 @@ class Start(Ask):
 
 
 def found_rows(found: FolderContents, machine: Machine | None, width: int) -> list[Row]:
-    """Return the machine in one line, and what is in the folder, `width` cells wide."""
+    """Return the machine in one line, and what the folder contains, for a width in cells."""
     scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
     here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or NOTHING
     rows = [row((summarise(machine), "set")) if machine else row(("This machine is being looked at…", "dim"))]
@@ -122,7 +122,7 @@ def found_rows(found: FolderContents, machine: Machine | None, width: int) -> li
 
 
 def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple[str, list[Answer]]]:
-    """Return the ways on, each under its title; the value is what to open."""
+    """Return the groups of answers with their titles; the value of an answer is what to open."""
     unsaved = [Answer("u", f"of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", draft) for draft in found.drafts]
     script = next(iter(found.scripts), None)
     offered = weighed(recipes(script, machine), machine) if script and machine else ()

@@ -35,7 +35,7 @@ PINNED: Final = 90
 
 
 class KeyHint(NamedTuple):
-    """One key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys the footer leaves out."""
+    """A key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys that the footer omits."""
 
     keys: str
     action: str
@@ -50,12 +50,12 @@ class KeyHint(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The action without what it is given; "" where Textual itself does what the key does."""
+        """Return the action without arguments; "" if Textual itself handles the key."""
         return self.action.partition("(")[0]
 
     @property
     def shown(self) -> str:
-        """The key as the footer names it."""
+        """Return the key as the footer shows it."""
         return self.display or self.keys.partition(",")[0]
 
 
@@ -135,6 +135,7 @@ KEYS: Final = (
         "d", "reason", "why", "The whole diagnosis: every line that shows it, what would confirm it, other causes, what to do.", RUN, 3
     ),
     KeyHint("p", "stacks", "stacks", "Where in its Python code each rank is, and who waits for whom; the job goes on.", RUN, 6),
+    KeyHint("P", "probe", "resolved", "The configuration that DeepSpeed had in this run, and how it differs from the Plan.", RUN),
     KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
     KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
     KeyHint("J", "jobs", "runs", "The table of all runs: to look at another one, sort, filter, compare.", RUN, 9),
@@ -198,17 +199,17 @@ OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter",
 
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
-    """Return what the table says of these panes, as a screen's bindings."""
+    """Return the bindings of a screen with these panes."""
     return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
 
 
 def log_bindings() -> list[Binding]:
-    """Return what it says of the log of a job."""
+    """Return the bindings of a job's log."""
     return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
 
 
 def app_bindings() -> list[Binding]:
-    """Return what it says of the app itself."""
+    """Return the bindings of the app."""
     return _bindings(key for key in KEYS if key.name in OF_THE_APP)
 
 
@@ -223,6 +224,6 @@ def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
 
 
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
-    """Return the keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
+    """Return the keys for the footer of a pane, in order; `possible` are the actions that are enabled now."""
     here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)

@@ -1,4 +1,4 @@
-"""The line under the log in which a filter is typed. It is applied while it is typed; ↑ recalls the earlier ones of the session."""
+"""The input below the log for a filter. It is applied while it is typed; ↑ recalls earlier filters of the session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACEHOLDER = "loss|eval  !step  r0-3  level:warn  host:h2  since:10m"
 
 
 class FilterLine(Input):
-    """One line; hidden while no filter is typed. Posts Edited and Closed."""
+    """The input; hidden while no filter is typed. Posts Edited and Closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "clear", "clear", show=False),
@@ -25,14 +25,14 @@ class FilterLine(Input):
     ]
 
     class Edited(Message):
-        """Another filter is typed."""
+        """The text of the filter has changed."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Closed(Edited):
-        """Typing is over: this filter stays, or none."""
+        """Typing has ended: this filter stays, or none."""
 
     def __init__(self) -> None:
         super().__init__(compact=True, select_on_focus=False, id="filter", placeholder=PLACEHOLDER)
@@ -42,7 +42,7 @@ class FilterLine(Input):
         self._waiting: Timer | None = None
 
     def open(self, text: str) -> None:
-        """Begin to type, with the filter that holds now."""
+        """Start typing, with the current filter."""
         self._recalled = len(self._earlier)
         with self.prevent(Input.Changed):
             self.value = text
@@ -65,11 +65,11 @@ class FilterLine(Input):
         self._close(text)
 
     def action_clear(self) -> None:
-        """Show every line again, and close."""
+        """Remove the filter, and close the input."""
         self._close("")
 
     def action_recall(self, by: int) -> None:
-        """Take an earlier filter; past the last one the line is empty."""
+        """Take an earlier filter; after the latest one, an empty line."""
         self._recalled = min(max(self._recalled + by, 0), len(self._earlier))
         self.value = (*self._earlier, "")[self._recalled]
         self.cursor_position = len(self.value)

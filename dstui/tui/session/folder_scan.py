@@ -1,4 +1,4 @@
-"""What lies in the current folder that a session may start from: training scripts, Plans and configurations, drafts."""
+"""Files of the current folder that a session may start from: training scripts, Plans, configurations, drafts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """The files to start from, the likeliest first."""
+    """The files to start from, the most likely first."""
 
     scripts: tuple[Script, ...]
     documents: tuple[str, ...]
@@ -35,7 +35,7 @@ class FolderContents:
 
 
 def scan_folder(script: str = "") -> FolderContents:
-    """Look around in the current folder; `script` is the one that was chosen already. Blocks as long as the disk does; never raises."""
+    """Scan the current folder; `script`: one that the user has named. Blocks as long as the disk does; never raises."""
     import dstui.forecast.largest  # noqa: F401 - which takes a while: here nobody waits for it
 
     scripts = _chosen(script) or sorted(
@@ -48,7 +48,7 @@ def scan_folder(script: str = "") -> FolderContents:
 
 
 def _configurations(documents: list[str]) -> Iterator[str]:
-    """accelerate YAMLs first; a ds_config.json that one of them names comes with it."""
+    """Return the configurations, accelerate YAMLs first; a ds_config.json that one names is listed with it."""
     texts, kinds = dict[str, str](), dict[str, str]()
     for name in documents[:SHOWN]:
         with suppress(FileProblem):
@@ -74,7 +74,7 @@ def _scripts() -> Iterator[Script]:
 
 
 def _chosen(name: str) -> list[Script]:
-    """Return the script that was named, whatever stands in it."""
+    """Return the script that the user named, whatever it contains."""
     with suppress(FileProblem):
         text = read_text(Path(name)) if name else ""
         return [replace(script_named(name, text), model=_model_in(text))] if name else []
@@ -82,14 +82,14 @@ def _chosen(name: str) -> list[Script]:
 
 
 def _model_in(text: str) -> str:
-    """Return the first model that a script names, of those that dstui knows."""
+    """Return the first model that a script names and dstui knows."""
     from dstui.forecast.presets import preset
 
     return next((name for name in QUOTED.findall(text) if preset(name)), "")
 
 
 def is_like_a_plan(path: Path) -> bool:
-    """Return whether a file is a Plan, a ds_config.json or an accelerate YAML, judged by its text."""
+    """Return whether a file looks like a Plan, a ds_config.json or an accelerate YAML."""
     try:
         text = read_text(path)
     except FileProblem:
