@@ -219,7 +219,7 @@ def job_lines(folder: JobFolder) -> list[str]:
 
 
 def far_hosts(target: Target) -> tuple[str, ...]:
-    """Return the hosts of a launch on other hosts; none where it stays here, or has no command (the launch says why)."""
+    """Return the other hosts of a launch; empty if it is local or has no command (the launch says why)."""
     from dstui.render.launch import RenderError
 
     try:
