@@ -94,6 +94,10 @@ class RunScreen(MainScreen):
         else:
             self.enter()
 
+    def on_unmount(self) -> None:
+        """Let go of the files of the plot that was seen last."""
+        self.plotting.close()
+
     def draw(self) -> None:
         """Everything visible, from the state."""
         super().draw()
