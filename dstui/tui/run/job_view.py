@@ -148,6 +148,10 @@ class JobView(Vertical):
             self.job_log.attach(None)
         self._timer = self.job = None
 
+    def on_unmount(self) -> None:
+        """Let go of the job's files."""
+        self.detach()
+
     # What happens
 
     def tick(self) -> None:
