@@ -217,7 +217,7 @@ class DstuiApp(TerminalApp):
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
-        self.autosave.end(keep=self.return_code != 0)
+        self.autosave.end(keep=self.return_code != 0 or self.saving.keeps_edits)
         self.checkpoints.close()
         for service in self.services:
             service.close()
@@ -231,7 +231,7 @@ class DstuiApp(TerminalApp):
 
     def receipt(self) -> list[str]:
         """Return what was done, for the terminal that is left behind."""
-        kept = self.return_code != 0 and not self.session.state.saved
+        kept = (self.return_code != 0 or self.saving.keeps_edits) and not self.session.state.saved
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 

@@ -14,6 +14,7 @@ from dstui.tui.flows.consent import question, reasons
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
+from dstui.tui.session.settings import setting
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -86,7 +87,7 @@ class Launching:
         then()
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
-        if beside is not None and beside.alive:
+        if beside is not None and beside.alive and setting("confirm_beside"):
             answers = [Answer("n", "no", False), Answer("y", "launch another one beside it", True)]
             self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
         else:
@@ -181,6 +182,9 @@ class Launching:
         """Stop it, after a question."""
         if not job.stoppable:
             say(self._app, "No job is running here.")
+            return
+        if not setting("confirm_stop"):
+            self._stop(job, True)
             return
         text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
         text += "and after 5 s more SIGKILL ends what is left."

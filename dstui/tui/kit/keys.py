@@ -179,6 +179,7 @@ KEYS: Final = (
     KeyHint("less_than_sign", "order(-1)", "sort before", "Sort by the column before.", frozenset({RUNS}), display="<"),
     KeyHint("r", "reverse", "reverse", "Sort the other way round.", frozenset({RUNS}), 8),
     KeyHint("slash", "condition", "filter", "Only the runs that are meant: stage=3 loss<2 failed.", frozenset({RUNS}), 6, "/"),
+    KeyHint("c", "columns", "columns", "Which columns there are, in which order; remembered.", frozenset({RUNS}), 9),
     KeyHint("l", "start_again", "again", "Start the run under the cursor once more, with its Plan as it is now.", frozenset({RUNS}), 7),
     KeyHint("y,c", "copy_markdown", "copy", "Copy the table as Markdown.", frozenset({COMPARE}), 1),
     KeyHint("C", "checkpoints", "checkpoints", "What is in a checkpoint, whether this Plan can go on from it, whole weights from it."),
@@ -195,7 +196,7 @@ KEYS: Final = (
         hint=PINNED,
         display="F1",
     ),
-    KeyHint("colon", "command_palette", "commands", "Every action by name.", ANYWHERE | {PLOT}, display=":"),
+    KeyHint("colon", "command_palette", "commands", "Every action by name.", ANYWHERE | OVER, display=":"),
     KeyHint("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | OVER, hint=11, display="ctrl+p"),
     KeyHint("", "leave", "quit", "Leave dstui from here too.", DIALOGS, 99, "ctrl+q"),
     KeyHint(

@@ -251,13 +251,10 @@ class Session:
             return f"{problem}. It was a Plan when it was read here."
         return f"{self.path} was changed by something else since it was read here." if moved else ""
 
-    def save(self, path: Path, *, replace_other: bool) -> None:
-        """Write the Plan. FileProblem says what stands in the way."""
-        from dstui.base.files import write_atomic
-
-        write_atomic(path, self.state.plan.text, replace=replace_other)
-        self.path, self.on_disk = path, self.state.plan.text
-        self._become(replace(self.state, saved=True))
+    def saved_as(self, path: Path, text: str) -> None:
+        """This text of the Plan is in its file now; it may have been edited meanwhile."""
+        self.path, self.on_disk = path, text
+        self._become(replace(self.state, saved=self.state.plan.text == text))
 
     def draft(self) -> Draft:
         """Return what is open, as it is now, with who edits it."""
