@@ -21,7 +21,7 @@ from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import OF_THE_APP, KeyHint, app_bindings
+from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings
 from dstui.tui.kit.tools import say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
@@ -115,7 +115,7 @@ class DstuiApp(TerminalApp):
         self.preferences = Preferences(self, partial(_show_settings, self))
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
-        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script)
+        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script, lambda: self.show_step(STEPS[0]))
         self._run_screen: RunScreen | None = None
 
     # The screens
@@ -302,7 +302,8 @@ class DstuiApp(TerminalApp):
                 if await self.run_action(key.action, node):
                     return
         elif self.step.pane in key.where:
-            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now.", "warning")
+            why = WHY_NOT.get(key.name, "no job is looked at")
+            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now: {why}.", "warning")
         else:
             self.show_step(REVIEW if "review" in key.where else RUN if "run" in key.where else STEPS[0])
             say(self, f"{key.shown} does it here: {key.help}")
@@ -337,7 +338,7 @@ class DstuiApp(TerminalApp):
         elif isinstance(top, Over):
             self.push_screen(Help(top.PANE, None))
         else:
-            self.push_screen(Help(self.step.pane, self.main.here))
+            self.push_screen(Help(self.step.pane, self.main.here, self.session.origin(self.main.here)))
 
     def action_command_palette(self) -> None:
         """Every action by its name."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.adopt.recipes import Recipe, billions, recipes
+from dstui.base.text import one_line
 from dstui.machine.descriptions import summarise
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
@@ -83,7 +85,7 @@ class Both(NamedTuple):
 
 
 NOTHING = "no training script, no Plan, no ds_config.json, no accelerate YAML"
-LABEL = 25
+LABEL, PATH = 25, 52
 CONFIGS = 3
 """So many configurations are offered with the script; the others can be opened by themselves."""
 
@@ -140,9 +142,17 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
         ("The script and its configuration", both),
         (f"A Plan for {script.name if script else ''} on this machine (estimates)", made),
         ("Open what is here", there),
+        ("Open what was open last, elsewhere", [Answer("", _near_end(name), name) for name in found.recent]),
         ("Or begin with", anyway),
     ]
     return [(title, answers) for title, answers in sections if answers]
+
+
+def _near_end(path: str) -> str:
+    """Return a path as it fits: of a long one the end, where its name is."""
+    home = f"{Path.home()}/"
+    short = f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+    return one_line(short if len(short) <= PATH else f"…{short[1 - PATH :]}")
 
 
 def _labelled(recipe: Recipe, number: int) -> Answer:

@@ -224,6 +224,16 @@ OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "chec
 """Actions that are the same in both modes, and over them."""
 
 
+WHY_NOT: Final[Mapping[str, str]] = {
+    "undo": "nothing was edited",
+    "redo": "nothing was taken back",
+    "fix": "nothing that can be fixed was found",
+    "other_model": "the Plan has one model",
+    "stop": "no job runs here",
+    "stacks": "no rank runs",
+    "reason": "there is no diagnosis",
+}
+"""Why an action has nothing to act on; those that are not here need a job that is looked at."""
 OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard", "wrap", "timestamps"})
 """Actions of the part of the run that shows a job."""
 

@@ -256,6 +256,16 @@ class Session:
         self.path, self.on_disk = path, text
         self._become(replace(self.state, saved=self.state.plan.text == text))
 
+    def origin(self, of: object) -> str:
+        """Return where the value of a field comes from, in words: "" for anything else."""
+        from dstui.plan.layered import origin_of
+
+        path = getattr(of, "path", "")
+        found = origin_of(self.state.plan, path) if path and path != "name" else None
+        if found is None:
+            return ""
+        return f"{found.layer}, line {found.line}" if found.line else found.layer
+
     def draft(self) -> Draft:
         """Return what is open, as it is now, with who edits it."""
         from dstui.tui.session.drafts import Draft, document_of
