@@ -68,7 +68,7 @@ class Command(NamedTuple):
 
     @property
     def about(self) -> str:
-        """What it does, or why not now."""
+        """Return what it does, or why it cannot now."""
         return f"Not now: {self.why_not}." if self.why_not else self.help
 
 
