@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dstui.plan.finding import Finding
 
 NAME = 12
-"""Cells for what a line is about."""
+"""Cells for the label of a line."""
 FP32, UNIVERSAL, OTHER = "fp32", "universal", "tag"
 BAR = 30
 
