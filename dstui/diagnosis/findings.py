@@ -111,6 +111,8 @@ class Findings:
     """What ended the runs before the last, where one file holds several."""
     several_runs: bool = False
     """Whether one file holds more than one run: then nobody is sure which of them is meant."""
+    end_untold: bool = False
+    """Whether the program may have gone on after its last exception, so that nothing shows how it ended."""
     launcher_broke: bool = False
     """Whether the last file ends within a traceback of the launcher itself."""
     closing: int = 0

@@ -25,6 +25,8 @@ STAMP = re.compile(
 """A moment before whatever a program says (ts, kubectl logs, the runners of GitHub), not as a part of a logger's head."""
 HOST = re.compile(r"([A-Za-z][\w.-]*): ")
 """What pdsh and its like put before each line."""
+COLLECTED = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: |\[pod/[\w.-]+/[\w.-]+\] |[\w.-]*\w[-_]\d+ +\| ")
+"""What journald (and syslog), kubectl logs --prefix and docker compose put before every line; no program begins its own so."""
 ENOUGH, MOSTLY = 6, 0.8
 """Lines at the beginning of a file of which so many begin alike that all do."""
 BARE = 0.4
@@ -63,6 +65,7 @@ class Prefixes:
         return line[found.end() :], found[1]
 
     def _unstamped(self, line: str) -> str:
+        line = COLLECTED.sub("", line, count=1) if COLLECTED.match(line) else line
         return STAMP.sub("", line, count=1) if self._stamped and STAMP.match(line) else line
 
     def without(self, text: str) -> str:

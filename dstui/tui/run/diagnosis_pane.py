@@ -202,9 +202,10 @@ class DiagnosisPane(RowList):
     def _diagnose(self, folder: JobFolder, moment: Moment) -> None:
         from dstui.base.files import FileProblem
         from dstui.diagnosis import diagnose_job
+        from dstui.diagnosis.recurrence import with_history
 
         try:
-            self.post_message(self.Diagnosed(folder, moment, diagnose_job(folder)))
+            self.post_message(self.Diagnosed(folder, moment, with_history(diagnose_job(folder), folder)))
         except FileProblem:  # its logs are gone: there is nothing to say
             return
 
