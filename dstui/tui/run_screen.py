@@ -95,6 +95,10 @@ class RunScreen(MainScreen):
         else:
             self.enter()
 
+    def on_unmount(self) -> None:
+        """Let go of the files of the plot that was seen last."""
+        self.plotting.close()
+
     def draw(self) -> None:
         """Draw everything visible from the state."""
         super().draw()
@@ -150,7 +154,7 @@ class RunScreen(MainScreen):
 
     @property
     def typing_pane(self) -> str:
-        """What the table of keys calls what is typed: a filter of the log, or a search in it."""
+        """Return the name in the table of keys of what is being typed: a filter of the log, or a search in it."""
         return "search" if self.focused is self.view.search_line else "filter"
 
     def action_pane(self, by: int) -> None:

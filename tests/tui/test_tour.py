@@ -78,7 +78,7 @@ async def test_it_waits_for_the_key_and_goes_on_where_it_was_left(folder: TourFo
         await pilot.press("l")
         await until(pilot, lambda: "The launch" in screen(pilot) and "press l" in screen(pilot))
         guide.go(NAMES.index("fail") - guide.number)  # which needs another Plan than this: back to the step that makes it
-        await until(pilot, lambda: guide.step.name == "micro" and "first [, then Enter" in screen(pilot))
+        await until(pilot, lambda: guide.step.name == "micro" and "first 6, then Enter" in screen(pilot))
 
 
 def test_a_folder_that_came_from_elsewhere_is_no_tour(folder: TourFolder, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dstui.tui.flows.consent import question
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
+from dstui.tui.session.settings import setting
 from dstui.tui.session.trust import reasons
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Launching:
         then()
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
-        if beside is not None and beside.alive:
+        if beside is not None and beside.alive and setting("confirm_beside"):
             answers = [Answer("n", "no", False), Answer("y", "launch another one beside it", True)]
             self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
         else:
@@ -185,6 +186,9 @@ class Launching:
         if not job.stoppable:
             say(self._app, "No job is running here.")
             return
+        if not setting("confirm_stop"):
+            self._stop(job, True)
+            return
         text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
         text += "and after 5 s more SIGKILL ends what is left."
         if (status := job.folder.read_status()) and status.slurm_job:
@@ -219,7 +223,7 @@ def job_lines(folder: JobFolder) -> list[str]:
 
 
 def far_hosts(target: Target) -> tuple[str, ...]:
-    """Return the hosts of a launch on other hosts; none where it stays here, or has no command (the launch says why)."""
+    """Return the other hosts of a launch; empty if it is local or has no command (the launch says why)."""
     from dstui.render.launch import RenderError
 
     try:

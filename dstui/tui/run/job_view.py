@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Collection, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +18,7 @@ from textual.timer import Timer
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
 from dstui.logs.line_query import LineQuery, as_word
+from dstui.logs.log_folder import FINAL
 from dstui.logs.log_search import WARNING
 from dstui.tui.kit.breakpoints import DASHBOARD, ROOMY, WIDE
 from dstui.tui.kit.keys import log_bindings
@@ -48,6 +50,8 @@ RANKS_EVERY = 1 / 4
 """Seconds between two drawings of more than MANY ranks; what somebody asks for is drawn at once."""
 CHARTS_EVERY = 1.0
 """Seconds between two drawings of plots and of what the GPUs use."""
+QUIET: Mapping[str, Collection[str]] = {"off": FINAL, "failed": ("succeeded", "stopped"), "on": ()}
+"""Ends for which the bell does not ring."""
 NOTICE_SECONDS = 30.0
 """How long a notice stands in the head, unless it is about what lasts; it stays in the log."""
 
@@ -148,6 +152,10 @@ class JobView(Vertical):
             self.job_log.attach(None)
         self._timer = self.job = None
 
+    def on_unmount(self) -> None:
+        """Let go of the job's files."""
+        self.detach()
+
     # What happens
 
     def tick(self) -> None:
@@ -160,6 +168,8 @@ class JobView(Vertical):
             self._notice, self._noticed = news, monotonic()
             self.job_log.add_notice(time.time(), news)
         if self.job.state != self._reported:
+            if self._reported and self.job.state in FINAL and self.job.state not in QUIET[setting("bell")]:
+                self.app.bell()
             self._reported = self.job.state
             self.post_message(JobStateChanged(self._reported))
         self.why.update(self.job.follower, self.job.hang)

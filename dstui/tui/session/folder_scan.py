@@ -13,10 +13,12 @@ from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.open import script_named
+from dstui.documents.templates import Template, site_templates
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
+from dstui.tui.session.recent import recent_plans
 
-FILES, SHOWN = 300, 8
-"""How many files are looked into, and how many of a kind are offered."""
+FILES, SHOWN, RECENT = 300, 8, 4
+"""How many files are looked into, how many of a kind are offered, and how many Plans that lie elsewhere."""
 NAMED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
 """Keys of which a ds_config.json has at least one: many other files in a folder are JSON too."""
 QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
@@ -32,6 +34,10 @@ class FolderContents:
     configurations: tuple[str, ...]
     """Of these, what is no Plan yet and wants a script: accelerate YAMLs, and ds_config.json that none of them names."""
     drafts: tuple[Draft, ...]
+    templates: tuple[Template, ...] = ()
+    """The site's Plans to begin with."""
+    recent: tuple[str, ...] = ()
+    """Plans elsewhere that were open last."""
 
 
 def scan_folder(script: str = "") -> FolderContents:
@@ -44,7 +50,19 @@ def scan_folder(script: str = "") -> FolderContents:
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
     configurations = list(_configurations(documents))
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
-    return FolderContents(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(configurations), tuple(drafts[:1]))
+    return FolderContents(
+        tuple(scripts[:SHOWN]),
+        tuple(documents[:SHOWN]),
+        tuple(configurations),
+        tuple(drafts[:1]),
+        tuple(site_templates())[:SHOWN],
+        tuple(_recent()),
+    )
+
+
+def _recent() -> list[str]:
+    here = Path.cwd()
+    return [str(path) for path in recent_plans() if path.parent != here][:RECENT]
 
 
 def _configurations(documents: list[str]) -> Iterator[str]:

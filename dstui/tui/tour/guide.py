@@ -31,6 +31,12 @@ WAYS = {
     ("review", "runs"): "J",
     ("run", "runs"): "J",
     ("run", "plot"): "m",
+    ("form", "zero"): "3",
+    ("review", "zero"): "3",
+    ("run", "zero"): "[ 3",
+    ("form", "batch"): "6",
+    ("review", "batch"): "6",
+    ("run", "batch"): "[ 6",
 }
 """Where the user is, where the key of the step works -> the keys that lead there."""
 
@@ -109,7 +115,7 @@ class Guide:
     def _way(self) -> str:
         """Return the keys that lead to where the step's key works; "" where that is here."""
         here, wanted = place(self._app), self.step.at
-        if here in wanted:
+        if here in wanted or (here == "form" and self._app.step.id in wanted):
             return ""
         return next((WAYS[here, there] for there in sorted(wanted) if (here, there) in WAYS), "") if here in MAIN else "Esc"
 

@@ -29,7 +29,7 @@ class TourStep(NamedTuple):
     title: str
     key: str
     at: frozenset[str]
-    """The places where the key works: elsewhere the panel says first how to get there."""
+    """The places where the key works, or the form: elsewhere the panel says first how to get there."""
     text: str
     done: Seen
     needs: Seen = lambda _app: True
@@ -77,7 +77,7 @@ TOUR: tuple[TourStep, ...] = (
         "why",
         "Why stage 2",
         "F1",
-        FORM,
+        frozenset({ZERO.id}),
         "Stage 2 splits optimizer states and gradients over the ranks: as fast as stage 0, and less memory in each. Stage 3 splits the "
         "weights too, for half as much traffic again. F1 says more about the field under the cursor.",
         lambda app: opened(app, "Help"),
@@ -151,7 +151,7 @@ TOUR: tuple[TourStep, ...] = (
         "micro",
         "Change the Plan",
         "Enter",
-        FORM,
+        frozenset({BATCH.id}),
         "With the cursor on Micro-batch per GPU press Enter, Backspace to take the 8 away, type 32 and press Enter. What follows is "
         "checked at each key; z takes an edit back.",
         lambda app: LARGEST < micro(app) <= 2 * LARGEST and not app.main.typing,
