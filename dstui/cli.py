@@ -1,6 +1,6 @@
 """The command line: arguments and dispatch.
 
-Nothing heavier than argparse is imported before it is known what is asked for, and not even that for `--version`.
+Before it is known what to run, nothing heavier than argparse is imported; for `--version` not even that.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import sys
 from dstui import __version__
 from dstui.commands import COMMANDS, session_parser
 
-TYPE_CHECKING = False  # typing's own would cost as much as all the rest
+TYPE_CHECKING = False  # importing typing would cost as much as everything else
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
 
 TAKE_A_COMMAND = ("import", "run")
-"""Commands whose words after `--` are a command of the user's."""
+"""Commands for which the words after `--` are a command of the user's."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run dstui; the exit status."""
+    """Run dstui and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
         print(f"dstui {__version__}")  # noqa: T201 - nothing else is to be imported for it
@@ -72,7 +72,7 @@ def _session(words: list[str]) -> int:
         from dstui import headless
 
         return headless.run(args)
-    if used := [name for name in ("dry_run", "json", "detach", "strict", "run_dir", "set") if getattr(args, name)]:
+    if used := [name for name in ("dry_run", "json", "detach", "strict", "trust_site", "run_dir", "set") if getattr(args, name)]:
         return _refuse(f"--{used[0].replace('_', '-')} goes with --headless")
     return _interactive(args)
 

@@ -1,22 +1,28 @@
-"""What happens when a Plan is launched, without a launch: every value and its origin, and who gets what, in the order of time.
+"""Explain what a launch of a Plan does, without launching: every value with its origin, and who gets what, in order of time.
 
-Pure: it says what `render`, `check` and the layers work out for a launch, and adds no rule of its own.
+It reports the results of `render`, `check` and the layers, and adds no rule of its own. `explain_run` explains a run by what its engines
+reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dstui.adopt.script import NoScript, ScriptFacts
 from dstui.adopt.script_options import options_of
+from dstui.check import check_plan
 from dstui.check.auto_values import AUTO, FILLED, fill_auto, hidden_size_of, value_of
 from dstui.check.context import flatten
 from dstui.check.rules.batch import KEYS as BATCH
 from dstui.check.rules.batch import PARTS, Triple, complete_batch
-from dstui.plan import Plan
+from dstui.jobs.engine.resolved import Resolved, lines, read_resolved
+from dstui.jobs.store.folder import JobFolder
+from dstui.plan import Plan, load
 from dstui.plan.catalogue import lookup
+from dstui.plan.finding import Finding
 from dstui.plan.layered import origin_of
 from dstui.plan.layers import Origin
 from dstui.plan.parallelism import sp_size
@@ -32,7 +38,7 @@ READERS = {
     "accelerate": "accelerate's Accelerator() and prepare()",
 }
 FROM_TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Variables that every rank gets from whoever starts it."""
+"""Variables that every rank gets from its launcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,9 @@ class Value:
     value: Any
     origin: Origin
     filled: Any = None
-    """What an "auto" becomes, where that is known before the script runs."""
+    """What an "auto" becomes, if that is known before the script runs."""
     filled_by: str = ""
-    """By what its reader fills an "auto"."""
+    """Who replaces an "auto", and by what."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui explain --json` documents."""
@@ -55,16 +61,16 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The arithmetic of a step: what DeepSpeed makes of the three numbers. None where that is not known before the run."""
+    """The batch arithmetic: what DeepSpeed makes of the three numbers. None if not known before the run."""
 
     train: int | None
     micro: int | None
     steps: int | None
     ranks: int | None
-    """The ranks that see different samples."""
+    """The number of ranks that see different samples."""
 
     def __str__(self) -> str:
-        """Format it for a person."""
+        """Format the arithmetic for the user."""
         unknown = "?"
         return (
             f"{self.train or unknown} samples per step = {self.micro or unknown} per rank × {self.steps or unknown} accumulation × "
@@ -74,11 +80,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that is known before a launch. `error`: why no command can be made, where that is so."""
+    """All that is known before a launch. `error`: why there is no command, if so."""
 
     values: tuple[Value, ...]
     configs: Mapping[str, Mapping[str, Any]]
-    """Model -> configuration as its engine gets it, as far as that is known; "" for the Plan's own."""
+    """Model -> configuration of its engine, as far as known; "" for the Plan's own."""
     batch: Mapping[str, Batch]
     reader: str
     world_size: int | None
@@ -130,7 +136,7 @@ def explain(
 
 
 def _filled(plan: Plan, config: Mapping[str, Any], options: Mapping[str, str], model: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a configuration with each "auto" filled whose value is known."""
+    """Return a configuration in which each "auto" with a known value is replaced."""
     reader = plan.job.integration
     filled = fill_auto(config, reader, plan.accelerate, options if reader == "trainer" else {})
     hidden = hidden_size_of(model, reader) if model is not None and reader != "deepspeed" else None
@@ -155,7 +161,7 @@ def _batch(plan: Plan, config: Mapping[str, Any], world_size: int | None) -> Bat
 
 
 def _values(plan: Plan, configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Value]:
-    """Yield every value that somebody sets, in the order of the resolved Plan."""
+    """Yield every value that anything sets, in the order of the resolved Plan."""
     filled = {
         f"models.{name}.deepspeed.{path}" if name else f"deepspeed.{path}": value
         for name, config in configs.items()
@@ -174,7 +180,7 @@ def _values(plan: Plan, configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Va
 
 
 def explain_key(plan: Plan, found: Explanation, key: str) -> list[Value]:
-    """Return the values at and below a key; its default where nothing sets it. KeyError where there is no such key."""
+    """Return the values at and below a key, or its default if nothing sets it. Raises KeyError for an unknown key."""
     for path in (key, f"deepspeed.{key}"):
         values = [value for value in found.values if value.path == path or value.path.startswith(f"{path}.")]
         if values:
@@ -190,7 +196,7 @@ def explain_key(plan: Plan, found: Explanation, key: str) -> list[Value]:
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:
-    """Yield an explanation for a person, in the order of time."""
+    """Yield the lines of an explanation, in order of time."""
     yield "1  The Plan, with every layer (the last one wins: site, extends, settings, Plan, --set):"
     yield from map(value_line, found.values)
     if found.error:
@@ -228,3 +234,55 @@ def value_line(value: Value) -> str:
     written = getattr(value.value, "spelling", value.value)
     shown = {True: "true", False: "false"}.get(written, written) if isinstance(written, bool) else "null" if written is None else written
     return f"   {value.path} = {shown}{became}{by}   [{value.origin}]"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineExplained:
+    """An engine of a run, and what the checks say of the configuration that it had."""
+
+    resolved: Resolved
+    findings: tuple[Finding, ...]
+    """Errors and warnings that the Plan's own configuration does not have."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `dstui explain --run --json` documents."""
+        return {**self.resolved.as_json(), "findings": [finding.as_json() for finding in self.findings]}
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for a person."""
+        yield from lines(self.resolved)
+        yield from (
+            f"{finding.severity} {finding.code} {finding.path}: {finding.message}{finding.instruction}" for finding in self.findings
+        )
+
+
+def explain_run(folder: JobFolder) -> list[EngineExplained]:
+    """Explain what the engines of a run resolved; empty where no rank reported an engine."""
+    status = folder.read_status()
+    ranks = len(status.ranks) if status and status.ranks else None
+    explained = []
+    for resolved in read_resolved(folder):
+        version = resolved.made.versions.get("deepspeed")
+        known = {_key(finding) for finding in _findings(resolved.planned, ranks, version)}
+        found = _findings(resolved.made.config or {}, ranks, version) if resolved.different else []
+        explained.append(EngineExplained(resolved, tuple(finding for finding in found if _key(finding) not in known)))
+    return explained
+
+
+def run_lines(engines: Sequence[EngineExplained], name: str) -> Iterator[str]:
+    """Yield the engines of a run for a person; a sentence where no rank has reported one. `name`: the run's."""
+    for number, engine in enumerate(engines):
+        yield from [""] if number else []
+        yield from engine.lines()
+    if not engines:
+        yield f"no rank of {name} has reported an engine: deepspeed.initialize was not reached, or the run was not observed"
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.code, finding.path
+
+
+def _findings(config: Mapping[str, Any], ranks: int | None, version: str | None) -> list[Finding]:
+    """Return the errors and warnings of a configuration by itself."""
+    plan = load(json.dumps({"version": 1, "deepspeed": config}), "the run's configuration")
+    return [finding for finding in check_plan(plan, world_size=ranks, deepspeed_version=version) if finding.severity != "info"]

@@ -1,4 +1,4 @@
-"""`dstui attach [RUN]`: the Run screen on a job that was started before, from any terminal; or its state in lines."""
+"""`dstui attach [RUN]`: open the Run screen on a job that was started before, from any terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show it; 1 where there is no such run, 2 where there is no terminal that draws screens."""
+    """Open the screen. Return 1 if there is no such run, 2 if the terminal cannot draw it."""
     try:
         folder = find(args.run)
     except LookupError as error:

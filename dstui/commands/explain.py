@@ -1,4 +1,7 @@
-"""`dstui explain PLAN [KEY]`: what happens at a launch, and where each value comes from; nothing is started."""
+"""`dstui explain PLAN [KEY]`: show what a launch would do and where each value comes from. Nothing is started.
+
+`dstui explain --run [RUN]`: show what DeepSpeed made of the configuration in a run.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,32 @@ import json
 from pathlib import Path
 
 from dstui.base.files import FileProblem
-from dstui.base.output import refuse, tell
+from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import plan_of
+from dstui.jobs.store.index import RUN, find
 from dstui.plan import PlanError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument(
+        "plan", nargs="?", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui"
+    )
     parser.add_argument("key", nargs="?", metavar="KEY", help="only this key and those below it: deepspeed.zero_optimization, cluster.env")
+    parser.add_argument(
+        "--run", nargs="?", const="", metavar="RUN", help=f"instead of a Plan: what DeepSpeed resolved in a run, and how it differs; {RUN}"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="on the machine recorded in FILE instead of this one")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; 0, or 2 with a sentence."""
+    """Print the explanation. Return 0; 1 if there is no such run or it has no engine; 2 after an error."""
+    if args.run is not None:
+        return refuse("--run explains a run by itself: leave out the Plan") if args.plan else _run(args.run, as_json=args.json)
+    if args.plan is None:
+        return refuse("name a Plan, or give --run for a run")
     from dstui.explain import explain, explain_key, explanation_lines, value_line
     from dstui.headless import find_machine
     from dstui.surroundings import gather
@@ -45,3 +58,19 @@ def run(args: argparse.Namespace) -> int:
     else:
         tell("\n".join(value_line(value).strip() for value in values))
     return 0
+
+
+def _run(name: str, *, as_json: bool) -> int:
+    from dstui.explain import explain_run, run_lines
+
+    try:
+        folder = find(name)
+    except LookupError as error:
+        say(str(error))
+        return 1
+    engines = explain_run(folder)
+    if as_json:
+        tell(json.dumps({"version": 1, "run": folder.name, "engines": [engine.as_json() for engine in engines]}, indent=1))
+    else:
+        (tell if engines else say)("\n".join(run_lines(engines, folder.name)))
+    return 0 if engines else 1

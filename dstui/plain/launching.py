@@ -57,10 +57,10 @@ def _ready(console: Console, target: Target) -> bool:
     """Examine other hosts before a launch on them; return whether to start."""
     from dstui.doctor.preflight import format_lines, run_preflight
     from dstui.jobs.control.start import LaunchError, check
-    from dstui.render.launch import RenderError, submits
+    from dstui.render.launch import RenderError
 
     try:
-        if target.launch.only_here or submits(target.plan) or not target.launch.named:
+        if target.launch.only_here or target.plan.cluster.submits or not target.launch.named:
             return True
         check(target.launch)
     except (RenderError, LaunchError):

@@ -1,4 +1,4 @@
-"""The palette: every action and every step by its name, judged as if the palette were not over the screen."""
+"""The palette: all actions and steps by name, enabled as they would be without the palette on top."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 
 from dstui.tui.dialogs.dialog import Over
+from dstui.tui.flows.examining import examine_plan
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
+from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KeyHint, table
 from dstui.tui.session.session import Session
 
 LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward")
 
 
 class Performer(Protocol):
-    """The part of the app that the palette calls."""
+    """The interface of the app that the palette calls."""
 
     session: Session
 
@@ -34,7 +35,7 @@ class Performer(Protocol):
 
 
 class Command(NamedTuple):
-    """A name, what it does in a sentence, and how."""
+    """A name, a sentence that says what it does, and the function that does it."""
 
     name: str
     help: str
@@ -42,7 +43,7 @@ class Command(NamedTuple):
 
 
 class PaletteList(CommandList):
-    """Textual's list of commands. What was clicked on may be gone: other commands arrive with each letter."""
+    """Textual's list of commands, with a click on an option that is gone ignored: the options change with each letter."""
 
     async def _on_click(self, event: events.Click) -> None:
         option = event.style.meta.get("option")
@@ -51,7 +52,7 @@ class PaletteList(CommandList):
 
 
 class Palette(CommandPalette, Over[None]):
-    """Textual's palette, which ends once and then looks for nothing more.
+    """Textual's palette with two defects worked around: a page key before the first layout, and options removed while others arrive.
 
     Its list has no page to turn before it was laid out, and fails over an option that is gone while the next ones arrive.
     """
@@ -60,7 +61,7 @@ class Palette(CommandPalette, Over[None]):
     DEFAULT_CSS = "Palette Footer { dock: bottom; height: 1; }"
 
     def compose(self) -> ComposeResult:
-        """Textual's parts, and the keys."""
+        """Compose Textual's widgets and the footer."""
         for widget in super().compose():
             yield PaletteList() if isinstance(widget, CommandList) else widget
         yield self.footer
@@ -79,17 +80,17 @@ class Palette(CommandPalette, Over[None]):
 
 
 class Commands(Provider):
-    """The commands. One palette has one of these, and does one thing: Enter may come twice in one write."""
+    """The provider of commands. Each palette runs one command only: Enter may arrive twice in one read."""
 
     _done = False
 
     async def discover(self) -> Hits:
-        """Return all of it, before anything is typed."""
+        """Yield every command, for an empty query."""
         for command in self._commands():
             yield DiscoveryHit(Content(command.name), partial(self._once, command), command.name, command.help)
 
     async def search(self, query: str) -> Hits:
-        """Return what has the letters in its name."""
+        """Yield the commands whose name matches the query."""
         matcher = self.matcher(query)
         for command in self._commands():
             if (score := matcher.match(command.name)) > 0:
@@ -105,12 +106,14 @@ class Commands(Provider):
     def _commands(self) -> Iterator[Command]:
         app = cast(Performer, self.app)
         if isinstance(self.screen, Over):
-            yield from actions(self.screen.PANE, [key for key in KEYS if self.screen.PANE in key.where], app.perform)
+            yield from actions(self.screen.PANE, [key for key in table() if self.screen.PANE in key.where], app.perform)
             return
-        yield from actions(app.step.pane, [key for key in KEYS if key.where & ANYWHERE], app.perform)
+        yield from actions(app.step.pane, [key for key in table() if key.where & ANYWHERE], app.perform)
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
         yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
+        doctor = partial(examine_plan, self.app, app.session.state.plan)
+        yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
         yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         yield Command(
             "Screenshot",
@@ -120,7 +123,7 @@ class Commands(Provider):
 
 
 def actions(pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object]) -> Iterator[Command]:
-    """Yield every action, once, with the words that it has in this pane, those of the pane first."""
+    """Yield each action once, labelled as in this pane, the actions of the pane first."""
     listed: set[str] = set()
     for key in sorted(keys, key=lambda key: pane not in key.where):
         if key.name and key.name not in LEFT_OUT and key.action not in listed:

@@ -154,6 +154,11 @@ class TestTrained:
         code, out, _ = dstui("logs", trained.path, "--metrics", "csv", cwd=tmp_path)
         assert code == 0 and "\n6,0,loss," in out and all(line.endswith(",engine") for line in out.splitlines()[1:])
 
+    def test_explain_prints_what_a_run_resolved(self, trained: JobFolder, tmp_path: Path) -> None:
+        code, out, _ = dstui("explain", "--run", trained.path, cwd=tmp_path)
+        assert code == 0 and "8 = 2 per rank × 2 accumulation × 2 data-parallel ranks" in out
+        assert "your script overrode train_batch_size 2 with 8" in out
+
     def test_the_bundle_has_what_was_resolved(self, trained: JobFolder, tmp_path: Path) -> None:
         code, _, err = dstui("bundle", trained.path, "-o", tmp_path / "b.zip", cwd=tmp_path)
         assert code == 0, err
@@ -238,6 +243,23 @@ def test_a_folder_without_a_hook_is_read_as_before(tmp_path: Path) -> None:
     folder = made(tmp_path / "job")
     assert read_resolved(folder) == [] and read_now(folder.engine(0, kind="json")) is None
     assert {metric.source for _, metric in metrics(folder)} == {"log"}
+
+
+def test_the_configuration_of_a_run_is_checked_for_what_the_plan_does_not_have(tmp_path: Path) -> None:
+    folder = made(tmp_path / "job")
+    (folder.path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1, "typo": 1}')
+    folder.engine(0).parent.mkdir(exist_ok=True)
+    config = {"train_micro_batch_size_per_gpu": 8, "typo": 1, "zero_optimisation": {"stage": 2}}
+    line = {"is": "initialize", "t": 1, "own": "train.py:9", "caller": "train.py:9", "config": config, "batch": [8, 8, 1]}
+    folder.engine(0).write_text(json.dumps(line) + "\n")
+    code, out, _ = dstui("explain", "--run", folder.path, "--json", cwd=tmp_path)
+    (engine,) = json.loads(out)["engines"]
+    assert code == 0 and [finding["path"] for finding in engine["findings"]] == ["deepspeed.zero_optimisation"]
+
+
+def test_explain_says_where_no_engine_was_reported(tmp_path: Path) -> None:
+    code, out, err = dstui("explain", "--run", made(tmp_path / "job").path, cwd=tmp_path)
+    assert (code, out) == (1, "") and "deepspeed.initialize was not reached, or the run was not observed" in err
 
 
 def steps_of(rank: int, steps: int, own: float = 0.01) -> str:

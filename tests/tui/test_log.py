@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.tui.session.settings import remembered
+from dstui.tui.session.settings import setting
 from tests.job_json import status_json, write_status_json
 from tests.logs.made_logs import BEGAN, MadeJob
 from tests.own import owned
@@ -215,7 +215,7 @@ async def test_long_lines_are_wrapped_by_l_and_stay_so(open_app: Open, tmp_path:
         await until(pilot, lambda: "059 word" in screen(pilot))
         assert "end059" not in screen(pilot)
         await pilot.press("L")
-        await until(pilot, lambda: "end059" in screen(pilot) and remembered().get("wrap") is True)
+        await until(pilot, lambda: "end059" in screen(pilot) and setting("wrap") is True)
         assert "".join(row.strip("│ ▁▂▃▄▅▆▇█") for row in screen(pilot).splitlines()[-8:]).count("word") > 40
         await pilot.press("up")
         await until(pilot, lambda: not view.follow and "end059" not in screen(pilot) and "end057" in screen(pilot))
@@ -240,7 +240,7 @@ async def test_times_before_lines_are_of_the_day_since_the_start_or_none(open_ap
         await until(pilot, lambda: "×8 step 119" in screen(pilot) and clock(119) not in screen(pilot))
         assert re.search(r"│ +\d+:\d\d(?::\d\d)? +×8 step 119", screen(pilot))
         await pilot.press("T")
-        await until(pilot, lambda: re.search(r"│ +×8 step 119", screen(pilot)) and remembered().get("timestamps") == "none")
+        await until(pilot, lambda: re.search(r"│ +×8 step 119", screen(pilot)) and setting("timestamps") == "none")
 
 
 async def test_w_goes_from_warning_to_warning_and_the_scroll_bar_marks_them_and_the_errors(open_app: Open, job: MadeJob) -> None:

@@ -174,6 +174,9 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
         assert "rank 1: in wait (behave.py:" in text_of(pilot, "#reading")
         await pilot.press("escape")
         assert "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why")
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer) and "deepspeed.initialize was not reached" in screen(pilot))
+        await pilot.press("escape")
         assert status_json(hanging)["state"] == "running", "nothing was killed"
         assert time.time() - hanging.log(1).stat().st_mtime > 0.5
 

@@ -1,4 +1,4 @@
-"""Texts to read: help, a line of the log, and rows of any kind."""
+"""Texts to read: the help, a line of the log, and rows of any kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dstui.base.limits import parse_json
 from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Lines, ToRead
 from dstui.tui.forms.fields import Field, help_for
-from dstui.tui.kit.keys import KEYS
+from dstui.tui.kit.keys import table
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
 
@@ -25,7 +25,7 @@ WIDTH = 108
 
 
 class TextViewer(ToRead):
-    """Rows; closed by any key that does not scroll, with None, or with the key of the row that was chosen."""
+    """Rows to read. Any key that does not scroll closes it with None; choosing a row closes it with the key of that row."""
 
     DEFAULT_CSS = """
     TextViewer > Vertical { width: 114; }
@@ -39,7 +39,7 @@ class TextViewer(ToRead):
         self.text = rows
 
     def on_mount(self) -> None:
-        """Show it."""
+        """Draw the rows."""
         self.rows.show_rows(self.text)
         self.rows.styles.height = len(self.text)
         self.rows.focus()
@@ -51,7 +51,7 @@ class TextViewer(ToRead):
 
 
 class Help(Lines, ToRead):
-    """Read with the arrows; any other key closes it."""
+    """The help. Scrolls with the arrow keys; any other key closes it."""
 
     ROWS = "help"
 
@@ -60,17 +60,17 @@ class Help(Lines, ToRead):
         self.pane, self.field = pane, field
 
     def lines(self) -> list[Row]:
-        """Return the help for the place where it was called."""
+        """Return the help for the pane in which it was opened."""
         return help_rows(self.pane, self.field, self.room)
 
 
 def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:
-    """Return the help as rows, `width` cells wide."""
+    """Return the help as rows of `width` cells."""
     rows: list[Row] = []
     if field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
         rows += [*_catalogue_rows(field.path, width), BLANK]
-    shown = [k for k in KEYS if pane in k.where]
+    shown = [k for k in table() if pane in k.where]
     return rows + [line for k in shown for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
 
 
@@ -115,7 +115,7 @@ REACH = 2000
 
 
 class WholeLine(ToRead):
-    """Read with the arrows; any other key closes it."""
+    """One line of the log, unwrapped, with its context. Scrolls with the arrow keys; any other key closes it."""
 
     DEFAULT_CSS = """
     WholeLine > Vertical { width: 94%; height: 90%; max-height: 90%; }
@@ -134,7 +134,7 @@ class WholeLine(ToRead):
         self.number, self.near = number, members or around(lines, number)
 
     def on_mount(self) -> None:
-        """Show it once the width is known, with the line in view."""
+        """Draw it when the width is known, and scroll to the line."""
         self.rows.focus()
         self.call_after_refresh(self._show)
 
@@ -150,7 +150,7 @@ class WholeLine(ToRead):
 
 
 def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
-    """Return a row, and those near it that its rank said."""
+    """Return a row of the log and the rows around it of the same rank."""
     rank = lines.line(number).rank
 
     def of_rank(rows: range, most: int) -> list[tuple[int, LogLine]]:
@@ -168,7 +168,7 @@ def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
 
 
 def ranks_text(ranks: list[int]) -> str:
-    """rank 3; ranks 0-7, 9."""
+    """Format ranks: `rank 3`, `ranks 0-7, 9`."""
     spans: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if spans and spans[-1][1] == rank - 1:

@@ -1,4 +1,4 @@
-"""Questions before dstui runs a program that the user has not chosen: those of another's job folder, an unknown interpreter."""
+"""Questions before dstui runs a program that the user has not chosen: one from another user's job folder, or an unknown interpreter."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LINES = 3
 
 
 def question(why: list[str], target: Target) -> Ask:
-    """Return the question, with what would be started and where. The first answer, which Enter gives, is no."""
+    """Return the question with what would be started and where. The first answer, which Enter gives, is no."""
     answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
-    return Ask("Start these programs?", " ".join(why), answers, [*_details(target), BLANK])
+    return Ask("Start these programs?", "\n".join(why), answers, [*_details(target), BLANK])
 
 
 def _details(target: Target) -> list[Row]:
-    """Return what would be started: each fact as it stands in the Plan, sanitised."""
+    """Return what would be started: the Plan's own values, sanitised."""
     from dstui.render.launch import RenderError, interpreter
 
     plan = target.plan
@@ -49,7 +49,7 @@ def _details(target: Target) -> list[Row]:
 
 
 def _fact(name: str, value: str) -> list[Row]:
-    """Return a fact in a few lines: the answers below must stay in sight, and Review shows the whole command."""
+    """Return a value in a few lines: the answers below must stay visible, and Review shows the whole command."""
     lines = paragraph(sanitise(value), WIDTH - 3, first=(Span(f"{name:12} ", "dim"),))
     return lines if len(lines) <= LINES else [*lines[: LINES - 1], Row((Span(" " * 13), Span("… (Review shows all of it)", "dim")))]
 
@@ -59,15 +59,15 @@ AGAIN = 1.0
 
 
 class Trusting:
-    """Asks about each interpreter once in a session."""
+    """Ask once per session about each interpreter."""
 
     def __init__(self, app: App[int], reference: ReferenceCheck | None, session: Session) -> None:
-        """`reference` is asked again, once the user has said yes."""
+        """Create it. `reference` is asked for its verdict again when the user has said yes."""
         self._app, self._reference, self._session = app, reference, session
         self._asked_about: frozenset[str] = frozenset()
 
     def ask(self, plan: Plan) -> None:
-        """Ask about the interpreter of this Plan, when nothing else is asked and nothing typed."""
+        """Ask about the interpreter of this Plan, if no other question is open and nothing is being typed."""
         from dstui.documents.trusted_python import about
         from dstui.render.launch import interpreter
 

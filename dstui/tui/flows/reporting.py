@@ -1,4 +1,4 @@
-"""What a job has to tell: why it ended, where each rank is in its code, its metrics as a plot, a zip for a bug report."""
+"""Reports about a job: why it ended, where its ranks are, its metrics as a plot, a zip for a bug report."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.screen import Screen
+from textual.app import App
 
 from dstui.tui.dialogs.reading import WIDTH, TextViewer
 from dstui.tui.flows.saving import free_name
+from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.run.diagnosis_pane import stack_rows, whole_rows
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
-from dstui.tui.session.messages import StacksRead
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
@@ -24,51 +24,51 @@ if TYPE_CHECKING:
 
 
 class Explaining:
-    """Shows over the app what the pane under the log has no room for, and leads from it into the log."""
+    """Show the full diagnosis and stacks in dialogs, and go from evidence to its line in the log."""
 
     def __init__(self, view: JobView) -> None:
-        self._view = view
+        self.view = view
 
     def show_whole(self) -> None:
-        """The whole diagnosis; a line of evidence that is chosen in it is shown in the log."""
-        if (diagnosis := self._view.why.diagnosis) is not None:
-            self._view.app.push_screen(TextViewer("Why it ended", whole_rows(diagnosis, self._room)), self.show_evidence)
+        """Show the full diagnosis; choosing a line of evidence shows it in the log."""
+        if (diagnosis := self.view.why.diagnosis) is not None:
+            self.view.app.push_screen(TextViewer("Why it ended", whole_rows(diagnosis, self._room)), self.show_evidence)
 
     def show_evidence(self, evidence: object) -> None:
-        """A line of evidence where it stands in the log; any other row of that pane leads nowhere."""
+        """Show a line of evidence in the log; other rows of the dialog do nothing."""
         from dstui.diagnosis import Evidence
 
-        if not isinstance(evidence, Evidence) or self._view.job is None:
+        if not isinstance(evidence, Evidence) or self.view.job is None:
             return
         if Path(evidence.file).suffix != ".log":
-            say(self._view.app, f"{evidence.file}, line {evidence.line}")
+            say(self.view.app, f"{evidence.file}, line {evidence.line}")
             return
-        self._view.show_rank(evidence.rank if evidence.file.endswith(f"rank_{evidence.rank}.log") else None)
-        self._view.job_log.find(evidence.text.strip())
-        self._view.log_view.focus()
+        self.view.show_rank(evidence.rank if evidence.file.endswith(f"rank_{evidence.rank}.log") else None)
+        self.view.job_log.find(evidence.text.strip())
+        self.view.log_view.focus()
 
     def show_stacks(self, stacks: list[Stack]) -> None:
-        """Show where the ranks are: shortly in the pane under the log, at length in a dialog."""
+        """Show where the ranks are: briefly in the pane under the log, in full in a dialog."""
         from dstui.jobs.watch.hang_analysis import grouped
 
-        self._view.why.stand(grouped(stacks))
-        self._view.app.push_screen(TextViewer("Where the ranks are", stack_rows(stacks, self._room)))
+        self.view.why.stand(grouped(stacks))
+        self.view.app.push_screen(TextViewer("Where the ranks are", stack_rows(stacks, self._room)))
 
     @property
     def _room(self) -> int:
-        """Cells for the text of a dialog."""
-        return min(WIDTH, self._view.app.size.width - 10)
+        """Return the width of a dialog's text, in cells."""
+        return min(WIDTH, self.view.app.size.width - 10)
 
 
 class Plotting:
-    """Opens the plot. What was read for the job that was plotted last is kept: opened again, it goes on from there."""
+    """Open the plot. The metrics of the job plotted last are kept, so that reopening continues from there."""
 
     def __init__(self, view: JobView) -> None:
         self._view = view
         self._series: MetricSeries | None = None
 
     def show(self, job: WatchedJob, name: str = "") -> None:
-        """The numbers of this job, under the head that it has. `name`: the metric to begin with."""
+        """Plot the metrics of a job. `name`: the metric to begin with."""
         from dstui.jobs.metrics.series import MetricSeries
         from dstui.tui.plot.plot_screen import Plot
 
@@ -84,24 +84,45 @@ class Plotting:
 
 
 class Reporting:
-    """Works in threads for the screen of the run. Posts StacksRead to it."""
+    """Read and write in threads what the run screen shows of a job."""
 
-    def __init__(self, screen: Screen[None], session: Session) -> None:
-        self._screen, self._session = screen, session
+    def __init__(self, explaining: Explaining, session: Session) -> None:
+        self._explaining, self._session = explaining, session
+
+    @property
+    def _app(self) -> App[object]:
+        return self._explaining.view.app
 
     def read_stacks(self, job: WatchedJob) -> None:
-        """Ask py-spy where each rank is; the ranks are stopped for milliseconds."""
-        say(self._screen.app, "Looking where the ranks are…")
-        in_thread(self._screen, partial(self._read_stacks, job.folder))
+        """Read where each rank is in its code, and show it; the ranks are stopped for milliseconds."""
+        say(self._app, "Looking where the ranks are…")
+        in_thread(self._app, partial(self._read_stacks, job))
 
-    def _read_stacks(self, folder: JobFolder) -> None:
+    def _read_stacks(self, job: WatchedJob) -> None:
         from dstui.jobs.watch.stacks import stacks
 
-        self._screen.post_message(StacksRead(folder, stacks(folder)))
+        self._app.call_later(self._show_stacks, job, stacks(job.folder))
+
+    def _show_stacks(self, job: WatchedJob, stacks: list[Stack]) -> None:
+        self._app.clear_notifications()
+        if not stacks:
+            say(self._app, "No rank runs now.")
+        elif self._explaining.view.job is job:
+            self._explaining.show_stacks(stacks)
+
+    def show_resolved(self, job: WatchedJob) -> None:
+        """Show what the engines of the run resolved, and what the checks say of it."""
+        in_thread(self._app, partial(self._read_resolved, job.folder))
+
+    def _read_resolved(self, folder: JobFolder) -> None:
+        from dstui.explain import explain_run, run_lines
+
+        rows = [Row((Span(line),)) for text in run_lines(explain_run(folder), folder.name) for line in text.splitlines()]
+        self._app.call_later(self._app.push_screen, TextViewer("What DeepSpeed made of the configuration", rows))
 
     def write_bundle(self, job: WatchedJob) -> None:
         """Write a zip for a bug report into the current folder."""
-        in_thread(self._screen, partial(self._write_bundle, job.folder))
+        in_thread(self._app, partial(self._write_bundle, job.folder))
 
     def _write_bundle(self, folder: JobFolder) -> None:
         from dstui.base.files import FileProblem
@@ -110,10 +131,10 @@ class Reporting:
         try:
             written = bundle(folder, free_name(Path.cwd() / f"{folder.name}-bundle.zip"))
         except FileProblem as problem:
-            self._screen.call_later(say, self._screen.app, str(problem), "error")
+            self._app.call_later(say, self._app, str(problem), "error")
         else:
-            self._screen.call_later(self._written, written)
+            self._app.call_later(self._written, written)
 
     def _written(self, written: Path) -> None:
         self._session.note(f"written  {written}")
-        say(self._screen.app, f"{written}: what looked like a secret is masked; look through it before you hand it on.")
+        say(self._app, f"{written}: what looked like a secret is masked; look through it before you hand it on.")

@@ -6,7 +6,7 @@ does as well, since letters are text while something is being typed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from textual.binding import Binding
@@ -36,8 +36,27 @@ DIALOGS: Final = frozenset({CHOOSING, LINE, READING})
 PINNED: Final = 90
 
 
+IDS: Final[Mapping[str, str]] = {
+    "recommend(1)": "hardware",
+    "smooth(1)": "smooth",
+    "smooth(-1)": "smooth-less",
+    "order(1)": "sort",
+    "order(-1)": "sort-back",
+    "command_palette": "palette",
+    "dedup": "fold",
+}
+"""Names of actions in the settings, where they are not simply the action's own."""
+ALWAYS: Final = frozenset({"ctrl+c"})
+
+
+def is_chord(key: str) -> bool:
+    """Return whether a key types nothing: an F-key, or one with ctrl or alt."""
+    *modifiers, last = key.split("+")
+    return "ctrl" in modifiers or "alt" in modifiers or (last.startswith("f") and last[1:].isdigit())
+
+
 class KeyHint(NamedTuple):
-    """One key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys the footer leaves out."""
+    """A key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys that the footer omits."""
 
     keys: str
     action: str
@@ -52,12 +71,22 @@ class KeyHint(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The action without what it is given; "" where Textual itself does what the key does."""
+        """Return the action without arguments; "" if Textual itself handles the key."""
         return self.action.partition("(")[0]
 
     @property
+    def id(self) -> str:
+        """The action's name in the settings."""
+        direction = "next-" if "(1" in self.action else "previous-" if "(-1" in self.action else ""
+        return IDS.get(self.action) or direction + self.name.replace("_", "-")
+
+    def binding_id(self, key: str) -> str:
+        """Return the id of the binding of a key; a keymap has other keys for it. ctrl+c has none: it always leaves."""
+        return "" if key in ALWAYS else f"dstui.{self.id}.{'chord' if is_chord(key) else 'letter'}"
+
+    @property
     def shown(self) -> str:
-        """The key as the footer names it."""
+        """Return the key as the footer shows it."""
         return self.display or self.keys.partition(",")[0]
 
 
@@ -150,6 +179,7 @@ KEYS: Final = (
         "d", "reason", "why", "The whole diagnosis: every line that shows it, what would confirm it, other causes, what to do.", RUN, 3
     ),
     KeyHint("p", "stacks", "stacks", "Where in its Python code each rank is, and who waits for whom; the job goes on.", RUN, 6),
+    KeyHint("P", "probe", "resolved", "The configuration that DeepSpeed had in this run, and how it differs from the Plan.", RUN),
     KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
     KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
     KeyHint("J", "jobs", "runs", "The table of all runs: to look at another one, sort, filter, compare.", RUN, 9),
@@ -215,17 +245,17 @@ OF_THE_LOG: Final = frozenset(
 
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
-    """Return what the table says of these panes, as a screen's bindings."""
+    """Return the bindings of a screen with these panes."""
     return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
 
 
 def log_bindings() -> list[Binding]:
-    """Return what it says of the log of a job."""
+    """Return the bindings of a job's log."""
     return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
 
 
 def app_bindings() -> list[Binding]:
-    """Return what it says of the app itself."""
+    """Return the bindings of the app."""
     return _bindings(key for key in KEYS if key.name in OF_THE_APP)
 
 
@@ -234,12 +264,33 @@ def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
     for key in keys:
         for name in filter(None, key.keys.split(",")):
             action = f"digit({name})" if key.action == "digit" else key.action
-            chord = name != "ctrl+c" and (name.startswith("ctrl+") or (name.startswith("f") and len(name) > 1))
-            made.append(Binding(name, action, key.help, show=False, priority=key.priority or chord, id=f"dstui.{key.action}.{name}"))
+            priority = key.priority or (name not in ALWAYS and is_chord(name))
+            made.append(Binding(name, action, key.help, show=False, priority=priority, id=key.binding_id(name) or None))
     return made
+
+
+class _Table:
+    """The keys as they are now: those of KEYS, or the user's own."""
+
+    hints: Sequence[KeyHint] = KEYS
+
+
+def table() -> Sequence[KeyHint]:
+    """Return the keys as they are now, for all that shows them."""
+    return _Table.hints
+
+
+def show_table(hints: Sequence[KeyHint]) -> None:
+    """Show these keys from now on. The bindings are Textual's matter (`App.set_keymap`)."""
+    _Table.hints = hints
+
+
+def key_of(action: str) -> str:
+    """Return the key of an action as people write it, for a sentence; the action is named as in the settings."""
+    return next((key.shown for key in _Table.hints if key.id == action and key.keys), action)
 
 
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
     """Return the keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
-    here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
+    here = [k for k in _Table.hints if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)

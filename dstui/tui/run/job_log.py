@@ -1,4 +1,4 @@
-"""The log of one job: which of its lines are shown, what is searched for in them, and where to go."""
+"""The log of one job: which of its lines are shown, the search in them, and navigation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPELL = 0.016
 
 
 class JobLog:
-    """Lines of a job, filtered, and the view in which they are read."""
+    """The lines of a job, filtered, and the view that shows them."""
 
     def __init__(self) -> None:
         self.view = LogView()
@@ -43,13 +43,13 @@ class JobLog:
         self._searched = 0.0
 
     def attach(self, folder: JobFolder | None) -> None:
-        """Another job, or none."""
+        """Show another job's log, or none."""
         self.folder, self.filter, self.view.search, self._goal = folder, Filter(), None, None
         self.typed_error = ""
         self._open()
 
     def show_hosts(self, hosts: Mapping[int, str]) -> None:
-        """Take over the host of each rank; of several hosts, each line names its own."""
+        """Set the host of each rank; with several hosts, each line names its own."""
         if hosts != self.hosts:
             before, self.hosts = self.filter.folds_shapes(self.hosts), hosts
             if self.filter.folds_shapes(hosts) != before:
@@ -58,7 +58,7 @@ class JobLog:
             self.view.show_hosts(short_names(hosts) if several else {})
 
     def choose(self, **changes: Any) -> None:
-        """Other lines; what is searched for stays, and so does the moment that is being read."""
+        """Show other lines; the search and the position in time are kept."""
         moment = self.moment if not self.view.follow else None
         self.filter = replace(self.filter, **changes)
         self._open()
@@ -66,7 +66,7 @@ class JobLog:
             self.go_to_time(moment)
 
     def filter_by(self, text: str, latest: float) -> None:
-        """Show only lines that match what was typed; "" shows all. What is no filter changes nothing, and the frame says why."""
+        """Show only lines that match the filter; "" shows all. An invalid filter changes nothing, and the frame says why."""
         try:
             query = parse_line_query(text, latest)
         except ValueError as error:
@@ -96,7 +96,7 @@ class JobLog:
     # What happens
 
     def tick(self, *, ended: bool) -> None:
-        """Take over what came, look for what is looked for. Of a job that has `ended`, once a second where nothing is left to do."""
+        """Take over new lines, and continue the search. For a job that has `ended`, once a second if nothing is left to do."""
         lines, now = self.view.lines, monotonic()
         if not isinstance(lines, LogRows):
             return
@@ -121,7 +121,7 @@ class JobLog:
         self.view.sync()
 
     def add_notice(self, time: float, text: str) -> None:
-        """A line of dstui's own."""
+        """Add a line of dstui's own."""
         if isinstance(self.view.lines, LogRows) and self.view.lines.timeline.ranks is None:
             self.view.lines.timeline.notices.add(time, text)
 
@@ -138,7 +138,7 @@ class JobLog:
             self.typed_error = ""
 
     def find(self, pattern: str, *, regex: bool = False, own: bool = False, name: str = "", jump: bool = True) -> None:
-        """Find a text in the lines that are shown; "" ends the search. `own`: a regular expression of dstui's own."""
+        """Search the shown lines for a text; "" ends the search. `own`: a regular expression made by dstui."""
         self._search_for(pattern, regex=regex, own=own, name=name, jump=jump)
 
     def _search_for(self, pattern: str, *, regex: bool, own: bool, name: str, jump: bool = False) -> None:
@@ -154,14 +154,14 @@ class JobLog:
         self.view.vertical_scrollbar.refresh()
 
     def _seek(self) -> None:
-        """To the first match of a new search, as soon as there is one: the last before what is being read."""
+        """Go to the first match of a new search, when it is found: the last one before the current position."""
         found = self.view.search.neighbour(self.view.reading + 1, -1) if self.view.search is not None and self._seeking else None
         if found is not None:
             self._seeking = False
             self.view.go_to(found)
 
     def match(self, by: int) -> bool:
-        """To the next match of the search. False where nothing matches."""
+        """Go to the next match of the search. Returns False if nothing matches."""
         found = self.view.search.neighbour(self.view.reading, by) if self.view.search is not None else None
         if found is not None:
             self.view.go_to(found)
@@ -174,7 +174,7 @@ class JobLog:
         return self.match(by)
 
     def go_to_time(self, moment: float) -> None:
-        """To the first line that was seen then or later, as soon as the log has been read back so far."""
+        """Go to the first line of that time or later, as soon as the log has been read back so far."""
         self._goal, self.view.follow = moment, False
         self._approach()
 
@@ -194,7 +194,7 @@ class JobLog:
 
     @property
     def moment(self) -> float | None:
-        """When the line was seen that is being read; None where that is not known."""
+        """Return the time of the line at the current position; None if unknown."""
         top = self.view.at if self.view.at is not None else self.view.wrapping.top
         time = self.view.lines.line(top).time if self.view.lines.first <= top < self.view.lines.end else float("nan")
         return None if isnan(time) else time
@@ -220,13 +220,13 @@ class JobLog:
     # What the frame says
 
     def draw(self) -> None:
-        """The frame of the view."""
+        """Draw the frame of the view."""
         shapes = isinstance(self.view.lines, LogRows) and self.view.lines.shape
         label(self.view, self.filter.title(shapes=shapes), self.subtitle)
 
     @property
     def subtitle(self) -> str:
-        """Return how many lines, what was found, and whether the end is followed."""
+        """Return the number of lines, the search result, and whether the end is followed."""
         where = "following" if self.view.follow else f"▼ {self.view.unseen:,} new, f follows" if self.view.unseen else "f follows"
         return "  ".join(filter(None, (self.typed_error and f"✖ {self.typed_error}", self._count_words(), self._search_words(), where)))
 

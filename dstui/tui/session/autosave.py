@@ -54,7 +54,7 @@ class Autosave:
             self._failed = True
 
     def end(self, *, keep: bool) -> None:
-        """The session is over. `keep`: by a signal or an error; who left by himself was asked about his edits."""
+        """End the session. `keep`: it ends by a signal or an error, so the user was not asked about unsaved edits."""
         if self._writer is not None:
             draft = self._draft()
             self._waiting.put(draft if keep else replace(draft, text=draft.began))

@@ -1,4 +1,4 @@
-"""Unsaved edits on disk while they are made, so that a crash, a kill or a lost connection loses none of them.
+"""Drafts: unsaved edits on disk, so that a crash, a kill or a lost connection loses none of them.
 
 Every session has one file in the user's state folder, which is gone as soon as nothing is unsaved. The document itself is never touched.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A document as it was being edited, and who edited it."""
+    """A document with unsaved edits, and the session that edits it."""
 
     document: str
     """What it is a draft of: see `document_of`."""
@@ -40,16 +40,16 @@ class Draft:
 
     @property
     def file(self) -> Path:
-        """Return where this session's draft lies."""
+        """Return the file of this session's draft."""
         return drafts_folder() / f"{self.host}-{self.pid}-{self.ticks}.json"
 
     @property
     def left_behind(self) -> bool:
-        """Return whether the session is over; of another host (a shared home) that cannot be known, and is taken to be so."""
+        """Return whether its session has ended; on another host (a shared home) that is unknown and assumed."""
         return self.host != socket.gethostname() or _ticks(self.pid) != self.ticks
 
     def keep(self) -> None:
-        """Write it; where nothing is unsaved, there is no draft. Raises FileProblem or OSError."""
+        """Write the draft; delete it if nothing is unsaved. Raises FileProblem or OSError."""
         import json
 
         if self.text == self.began:
@@ -59,30 +59,30 @@ class Draft:
             write_atomic(self.file, json.dumps(asdict(self)), replace=True, private=True)
 
     def forget(self) -> None:
-        """Take it away."""
+        """Delete the draft."""
         with suppress(OSError):
             self.file.unlink(missing_ok=True)
 
 
 def drafts_folder() -> Path:
-    """Return where the drafts of all sessions of this user lie."""
+    """Return the folder of all drafts of this user."""
     from platformdirs import user_state_path
 
     return user_state_path("dstui") / "drafts"
 
 
 def document_of(plan: Plan, path: Path | None) -> str:
-    """Return the name of a document over sessions: its file, or, as long as it has none, what it was made from and in which folder."""
+    """Return the identity of a document across sessions: its file or, if it has none yet, its origin and folder."""
     return str(path.absolute()) if path is not None else f"{Path(plan.source).absolute()} in {Path.cwd()}"
 
 
 def unnamed_here(document: str) -> bool:
-    """Return whether a document has no file yet and was begun in this folder."""
+    """Return whether a document has no file yet and was started in this folder."""
     return document.endswith(f" in {Path.cwd()}")
 
 
 def left_behind() -> list[Draft]:
-    """Return the drafts of sessions that are over, the newest first. What cannot be read is passed over."""
+    """Return the drafts of ended sessions, the newest first. Unreadable ones are skipped."""
     import json
 
     found = []
@@ -94,7 +94,7 @@ def left_behind() -> list[Draft]:
 
 
 def take_over(old: Draft, mine: Draft) -> None:
-    """The edits of a session that is over go on in this one: at no moment are they on no disk."""
+    """Continue the edits of an ended session in this one; at every moment they are on disk."""
     with suppress(FileProblem, OSError):
         mine.keep()
         old.forget()

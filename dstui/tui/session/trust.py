@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def reasons(plan: Plan) -> list[str]:
-    """Return why a launch of this Plan is asked about, in sentences. Empty where it is not."""
+    """Return why launching this Plan needs a question, in sentences; empty if it needs none."""
+    from dstui.documents.trusted_lines import unagreed
     from dstui.documents.trusted_python import about, answer, own
 
     found = []
@@ -18,7 +19,7 @@ def reasons(plan: Plan) -> list[str]:
         found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
     if not own(plan) and answer(plan) is not True:
         found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
-    return found
+    return [*found, *(f"It would run {lines}\nThese are not lines of your Plan." for lines in unagreed(plan))]
 
 
 def foreign_folder(plan: Plan) -> str:

@@ -22,8 +22,19 @@ def config() -> dict:
     return found
 
 
+class OwnEngine(deepspeed.DeepSpeedEngine):
+    """An engine of the script's own, made without deepspeed.initialize."""
+
+    def step(self, *args: object, **kwargs: object) -> None:
+        super().step(*args, **kwargs)
+
+
 def made() -> deepspeed.DeepSpeedEngine:
     model = torch.nn.Linear(8, 8)
+    if KIND == "subclass":
+        deepspeed.init_distributed()
+        judged = deepspeed.DeepSpeedConfig(config())
+        return OwnEngine(args=None, model=model, model_parameters=model.parameters(), config=config(), config_class=judged)
     if KIND == "compile":
         model = torch.compile(model, backend="eager")
     return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config())[0]
