@@ -33,7 +33,7 @@ class CheckpointDialog(Ask):
         if arguments and not resume:
             answers.append(Answer("g", "go on from it: the script gets these arguments", GO_ON))
         if not (why := conversion_problem(found)):
-            answers = [
+            answers += [
                 Answer("f", "write whole 32-bit weights (safetensors)", FP32),
                 Answer("u", "convert it for any number of ranks (universal)", UNIVERSAL),
             ]
