@@ -1,6 +1,6 @@
-"""`dstui docs KEY`: what a key, a finding's code, a failure's cause, a variable, a function, a program or a shipped Plan is about.
+"""`dstui docs KEY`: explain a key, a finding, a failure's cause, a variable, a function, a program or a shipped Plan.
 
-Keys are those of DeepSpeed, of accelerate and of a Plan. Without a key: an index.
+Keys are those of DeepSpeed, of accelerate and of a Plan. Without a key, print the index.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is known; 0, or 1 where nothing is called so."""
+    """Print the pages. Return 0; 1 if there is none of that name."""
     if args.causes:
         tell(causes_document(), end="")
         return 0
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def index() -> list[tuple[str, dict[str, str]]]:
-    """Return each group of the index: its heading, and name -> one sentence."""
+    """Return each group of the index: its heading, and name -> sentence."""
     found = [
         ("Plans that come with dstui", dict(SHIPPED)),
         ("The Plan", {**_sections(), **{path: str(field["help"]) for path, field in _fields()}}),
@@ -78,7 +78,7 @@ def index() -> list[tuple[str, dict[str, str]]]:
 
 
 def _index_lines() -> Iterator[str]:
-    """Yield the index with a line for each name; the names of a group are as wide as most of them need."""
+    """Yield the index, one line per name. Columns are as wide as most names of the group need."""
     for number, (heading, entries) in enumerate(index()):
         yield ("\n" if number else "") + heading
         width = min(max(map(len, entries)), 36)
@@ -92,12 +92,12 @@ def _sentence(text: str) -> str:
 
 
 def _sections() -> dict[str, str]:
-    """Return what stands at the root of a Plan, in the words of its schema."""
+    """Return the top-level sections of a Plan with their descriptions in the schema."""
     return {name: str(part["description"]) for name, part in plan_schema()["properties"].items() if "description" in part}
 
 
 def _pages(name: str) -> Iterator[str]:
-    """Yield everything that is called so: by its whole path, else by its last part."""
+    """Yield all pages of a name: those with this full path, else those with this last part."""
     asked = name.removeprefix("deepspeed.").removeprefix("accelerate.").removeprefix(f"{SECTION}.")
     if rule := rule_page(name.upper()):
         yield rule
@@ -119,13 +119,13 @@ def _pages(name: str) -> Iterator[str]:
 
 
 def _of_section(name: str, words: str) -> str:
-    """Return a section at the root of a Plan: what it is, and its keys."""
+    """Return the page of a top-level section of a Plan: its description and its keys."""
     keys = [(path, str(field["help"])) for path, field in _fields() if path.startswith(f"{name}.")]
     return "\n".join([f"{name}  (Plan)", f"  {words}", *(f"    {path:<28} {_sentence(text)}" for path, text in keys)])
 
 
 def _of_recipe(name: str) -> str:
-    """Return a Plan that comes with dstui: its own words, how to go on, and what each of its keys means."""
+    """Return the page of a shipped Plan: its comments, the next steps, and the meaning of each key."""
     plan = read_plan(find_plan(name), ())
     heading = takewhile(lambda line: line.startswith("#"), plan.text.splitlines())
     lines = [f"{name}  (a Plan that comes with dstui: {SHIPPED[name]})", *(f"  {line.removeprefix('# ')}" for line in heading)]

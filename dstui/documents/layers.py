@@ -1,6 +1,6 @@
-"""The layers beneath a Plan, read: the site file, the files that it extends, the user's settings.
+"""Read the layers beneath a Plan: the site file, the files that it extends, the user's settings.
 
-Every face opens its Plans here, so that all of them see the same values.
+Every face opens Plans with these functions, so that all see the same values.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dstui.site.settings import TOP
 OF_THE_SCREEN = frozenset(TOP) - {"version", "defaults"}
 """Settings whose mistakes are no matter of a Plan."""
 MOST_EXTENDED = 8
-"""Files of a chain of `extends`."""
+"""The longest chain of `extends`."""
 
 
 def load_layered(text: str, source: str, base: str, *, site: bool = True) -> Plan:
-    """Load a Plan from its text, with everything that lies beneath it. Raises PlanError."""
+    """Load a Plan from its text, with all layers beneath it. Raises PlanError."""
     document = compose(text, source)
     return load(text, source, base, beneath_document(document, source, base, site=site))
 
 
 def beneath_document(document: Document, source: str, base: str, *, site: bool = True) -> Beneath:
-    """Return what lies beneath a Plan. Raises PlanError where a file that it extends cannot be used."""
+    """Return the layers beneath a Plan. Raises PlanError if a file that it extends cannot be used."""
     layers, problems = list[Layer](), list[str]()
     below = Beneath()
     if site:

@@ -1,6 +1,6 @@
-"""The site file of this machine and the user's settings, found and read.
+"""Find and read the site file of this machine and the user's settings.
 
-A file that cannot be used is a sentence, and dstui goes on without it.
+An unusable file becomes a sentence, and dstui continues without it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from dstui.site.site_file import Site, read_site
 
 SITE_FILE = Path("/etc/dstui/site.yaml")
 VARIABLE = "DSTUI_SITE"
-"""Names another site file; empty: none."""
+"""The variable with the path of another site file; empty means none."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A site, or why there is none though a file is there."""
+    """A site, or why the existing file is not used."""
 
     site: Site | None = None
     problem: str = ""
 
 
 def site_path() -> Path | None:
-    """Return the path of the site file; None where the environment says that there is none."""
+    """Return the path of the site file; None if the environment disables it."""
     name = os.environ.get(VARIABLE)
     return SITE_FILE if name is None else Path(name).absolute() if name else None
 
@@ -87,12 +87,12 @@ def _read(path: Path, _moment: tuple[int, ...]) -> Installed:
 
 
 def open_site(path: Path) -> Site:
-    """Return the site of a file that nobody else may change. Raises FileProblem or PlanError."""
+    """Read a site file that nobody else may change. Raises FileProblem or PlanError."""
     return read_site(_text_of_trusted(path), str(path), str(path.absolute().parent))
 
 
 def _text_of_trusted(path: Path) -> str:
-    """Return the text of a file that only root or the user may have written. Raises FileProblem."""
+    """Return the text of a file that only root or the user can write. Raises FileProblem."""
     try:
         opened = open_regular(path.resolve())
     except (OSError, ValueError) as error:
@@ -115,6 +115,6 @@ def _text_of_trusted(path: Path) -> str:
 
 
 def site_note(cause: str) -> str:
-    """Return what the site says of a cause of failures, as one line that is safe to show; "" where it says nothing."""
+    """Return the site's note on a cause of failures, as one line that is safe to show; "" if it has none."""
     site = installed_site().site
     return sanitise(" ".join(site.causes.get(cause, "").split())) if site is not None else ""

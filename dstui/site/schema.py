@@ -45,7 +45,7 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
 
 
 def site_schema(version: str | None = None) -> dict[str, Any]:
-    """Return the JSON Schema of a site file, with the keys of one release of DeepSpeed (by default the newest known)."""
+    """Return the JSON Schema of a site file with the keys of one release of DeepSpeed (default: the newest known)."""
     plan = plan_schema(version)
     defaults = {name: part for name, part in plan["properties"].items() if name in LOCKABLE}
     forms = {**FORMS, "defaults": {"type": "object", "properties": defaults, "additionalProperties": False}}

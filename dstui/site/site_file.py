@@ -1,6 +1,6 @@
-"""The site file: what one engineer sets for everybody on a machine or a cluster. Pure: text in, a `Site` or its mistakes out.
+"""The site file: what one engineer sets for all users of a machine or cluster. Pure: returns a `Site` or raises its mistakes.
 
-It is data. What it says of a Plan's keys lies beneath every Plan; what it locks is refused with its own words.
+It is data. Its values are beneath every Plan; a Plan that breaks its locks is refused with the site's own reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LONGEST = 2000
 
 @dataclass(frozen=True)
 class Site:
-    """A site file, read."""
+    """The content of a site file."""
 
     source: str
     name: str = ""
@@ -48,7 +48,7 @@ class Site:
     layer: Layer | None = None
     locks: tuple[Lock, ...] = ()
     templates: str = ""
-    """The folder of its templates; empty where it has none."""
+    """The folder of its templates; empty if it has none."""
     machines: Mapping[str, str] = field(default_factory=dict)
     """Name -> file of a recorded machine."""
     causes: Mapping[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def read_site(text: str, source: str, folder: str) -> Site:
 
 
 def _reading(path: Path) -> Reading:
-    """Return how plain scalars are read: those that stand for values of a Plan as a Plan reads them."""
+    """Return how plain scalars are read: values of a Plan as in a Plan."""
     if path[:1] == ("defaults",) and len(path) > 1:
         return plan_reading(path[1:])
     if path[:1] == ("locked",) and len(path) in (2, 3) and path[2:] in ((), ("value",)):
@@ -173,7 +173,7 @@ def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
 
 
 def _refuse_own_contradictions(form: Form, site: Site) -> None:
-    """Note where the defaults of a site break its own locks."""
+    """Add a finding if the defaults of a site break its own locks."""
     values: Any = site.layer.values() if site.layer is not None else {}
     for lock in site.locks:
         at: Any = values

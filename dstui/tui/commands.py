@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -16,6 +16,7 @@ from textual.content import Content
 
 from dstui.base.text import one_line
 from dstui.tui.dialogs.dialog import Over
+from dstui.tui.flows.examining import examine_plan
 from dstui.tui.flows.preferences import choosable, shown_value
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS
@@ -23,11 +24,33 @@ from dstui.tui.kit.keys import ANYWHERE, CHOOSING, WHY_NOT, KeyHint, table
 from dstui.tui.session.messages import Launched
 
 if TYPE_CHECKING:
-    from dstui.tui.app import DstuiApp
+    from dstui.tui.flows.opening import Opening
+    from dstui.tui.flows.preferences import Preferences
+    from dstui.tui.flows.saving import Saving
+    from dstui.tui.forms.steps import Step
+    from dstui.tui.main_screen import MainScreen
+    from dstui.tui.session.session import Session
 
 LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward")
 RUNS, PLANS, FINDINGS = 30, 10, 40
 """How many of the newest runs, of the Plans that were open last, and of the findings are offered."""
+
+
+class Performer(Protocol):
+    """The interface of the app that the palette calls."""
+
+    session: Session
+    opening: Opening
+    preferences: Preferences
+    saving: Saving
+
+    @property
+    def main(self) -> MainScreen: ...
+    @property
+    def step(self) -> Step: ...
+    def show_step(self, step: Step) -> None: ...
+    async def perform(self, key: KeyHint) -> None: ...
+    def show_code(self) -> None: ...
 
 
 class Command(NamedTuple):
@@ -50,7 +73,7 @@ class Command(NamedTuple):
 
 
 class PaletteList(CommandList):
-    """Textual's list of commands. What was clicked on may be gone: other commands arrive with each letter."""
+    """Textual's list of commands, with a click on an option that is gone ignored: the options change with each letter."""
 
     async def _on_click(self, event: events.Click) -> None:
         option = event.style.meta.get("option")
@@ -59,7 +82,7 @@ class PaletteList(CommandList):
 
 
 class Palette(CommandPalette, Over[None]):
-    """Textual's palette, which ends once and then looks for nothing more.
+    """Textual's palette with two defects worked around: a page key before the first layout, and options removed while others arrive.
 
     Its list has no page to turn before it was laid out, and fails over an option that is gone while the next ones arrive.
     """
@@ -68,7 +91,7 @@ class Palette(CommandPalette, Over[None]):
     DEFAULT_CSS = "Palette Footer { dock: bottom; height: 1; }"
 
     def compose(self) -> ComposeResult:
-        """Textual's parts, and the keys."""
+        """Compose Textual's widgets and the footer."""
         for widget in super().compose():
             yield PaletteList() if isinstance(widget, CommandList) else widget
         yield self.footer
@@ -87,7 +110,7 @@ class Palette(CommandPalette, Over[None]):
 
 
 class Commands(Provider):
-    """The commands. One palette has one of these, and does one thing: Enter may come twice in one write."""
+    """The provider of commands. Each palette runs one command only: Enter may arrive twice in one read."""
 
     _done = False
     _on_disk: tuple[Command, ...] | None = None
@@ -98,7 +121,7 @@ class Commands(Provider):
             yield DiscoveryHit(command.named(), partial(self._once, command), command.name, command.about)
 
     async def search(self, query: str) -> Hits:
-        """Return what has the letters in its name."""
+        """Yield the commands whose name matches the query."""
         matcher = self.matcher(query)
         if self._on_disk is None:
             self._on_disk = await asyncio.to_thread(lambda: tuple(self._runs_and_plans()))
@@ -115,11 +138,11 @@ class Commands(Provider):
                 await ended
 
     @property
-    def _app(self) -> DstuiApp:
-        return cast("DstuiApp", self.app)
+    def _performer(self) -> Performer:
+        return cast(Performer, self.app)
 
     def _commands(self) -> Iterator[Command]:
-        app, over = self._app, self.screen
+        app, over = self._performer, self.screen
         if isinstance(over, Over):
             yield from actions(over.PANE, [key for key in table() if over.PANE in key.where], app.perform)
         else:
@@ -133,12 +156,14 @@ class Commands(Provider):
             for finding in app.session.state.findings[:FINDINGS]:
                 about = partial(app.opening.explain, finding)
                 yield Command(f"Finding {finding.code}: {finding.path.removeprefix('deepspeed.')}", finding.message, about)
-        yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, app))
+        doctor = partial(examine_plan, self.app, app.session.state.plan)
+        yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
+        yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         for one in choosable():
             yield Command(f"Setting: {one.name} ({shown_value(one)})", one.help, partial(app.preferences.choose, one))
         yield Command("Settings…", "The file of settings in your own editor.", app.preferences.edit)
         picture = "Write what is on the screen to a picture (SVG) in the current folder."
-        yield Command("Screenshot", picture, partial(take_screenshot, app, app.session))
+        yield Command("Screenshot", picture, partial(take_screenshot, self.app, app.session))
 
     def _themes(self) -> Iterator[Command]:
         for name in self.app.available_themes:
@@ -157,13 +182,13 @@ class Commands(Provider):
                 look = partial(self.app.post_message, Launched(JobFolder(folder.path)))
                 yield Command(one_line(f"Run: {folder.name} ({status.state})"), one_line(str(folder.path)), look)
         for path in recent_plans(PLANS):
-            yield Command(one_line(f"Plan: {path.name}"), one_line(str(path)), partial(self._app.opening.open_file, Path(path)))
+            yield Command(one_line(f"Plan: {path.name}"), one_line(str(path)), partial(self._performer.opening.open_file, Path(path)))
 
 
 def actions(
     pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object], can: Callable[[str], bool] = lambda _name: True
 ) -> Iterator[Command]:
-    """Yield every action, once, with the words that it has in this pane, those of the pane first; `can`: whether one acts now."""
+    """Yield each action once, labelled as in this pane, the actions of the pane first; `can`: whether an action is enabled now."""
     listed: set[str] = set()
     for key in sorted(keys, key=lambda key: pane not in key.where):
         if key.name and key.name not in LEFT_OUT and key.action not in listed:

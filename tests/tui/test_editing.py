@@ -169,6 +169,18 @@ async def test_one_key_applies_the_fix_of_the_first_finding(open_app: Open) -> N
         assert store(pilot).state.plan.text.endswith("train_batch_size: 13\n")
 
 
+async def test_a_note_of_the_import_is_a_finding_until_one_key_settles_it(open_app: Open) -> None:
+    head = "# made by dstui from run.sh\n# nsys stands before the launch, and is left out\n"
+    async with open_app(f"{head}{PLAN}", size=(120, 40)) as pilot:
+        await until(pilot, lambda: "nsys stands before" in text_of(pilot, "#checks"))
+        while any(finding.code == "PL072" for finding in store(pilot).state.findings):
+            await pilot.press("x")
+            await until(pilot, lambda: store(pilot).state.checked)
+        assert "nsys" not in store(pilot).state.plan.text
+        await pilot.press("z")
+        assert store(pilot).state.plan.text == f"{head}{PLAN}"
+
+
 async def test_the_review_says_how_to_mend_each_problem_and_fixes_nothing_that_it_does_not_show(open_app: Open) -> None:
     async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
         await pilot.press("8")

@@ -22,6 +22,7 @@ PANES = {
     "review": "Step 8: review and launch",
     "run": "Step 9: a job, or the list of jobs",
     "filter": "While a filter of the log is typed (`&`)",
+    "search": "While a search in the log is typed (`/`)",
     "plot": "The plot of the metrics (`m`)",
     "runs": "The table of runs (`J`)",
     "compare": "Runs beside each other (`=` in their table)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from dstui.tui.session.settings import remember
 from tests.logs.made_logs import MadeJob
 from tests.own import owned
 from tests.tui.conftest import PLAN, Open, attach, job_view, machine, screen, text_of, until
+from tests.waiting import wait_for
 
 OTHER = PLAN.replace("stage: 2", "stage: 3").replace("bf16", "fp16").replace("name: small", "name: other")
 
@@ -111,6 +113,27 @@ async def test_enter_on_the_question_whether_to_stop_lets_the_job_run(open_app: 
         await until(pilot, lambda: "let it run" not in screen(pilot))
         view = job_view(pilot)
         assert view.job is not None and view.job.stopping is None
+
+
+def open_logs(folder: Path) -> set[str]:
+    """Return the logs below a folder that this process has open."""
+    names = set()
+    for number in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the listing itself
+            names.add(str(number.readlink()))
+    return {name for name in names if name.startswith(str(folder)) and name.endswith(".log")}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux says what is open")
+async def test_of_many_jobs_that_were_looked_at_no_log_stays_open(open_app: Open, tmp_path: Path) -> None:
+    jobs = [made(tmp_path / f"job-{number}") for number in range(20)]
+    async with open_app() as pilot:
+        for job in jobs:
+            await attach(pilot, job)
+            await until(pilot, lambda job=job: job_view(pilot).job.folder == job and "ready" in screen(pilot))
+            await pilot.press("m", "escape")
+        await until(pilot, lambda: open_logs(tmp_path) <= {str(jobs[-1].log(0))})
+    wait_for(lambda: not open_logs(tmp_path))
 
 
 @pytest.mark.parametrize("case", [("on", "succeeded", 1), ("failed", "succeeded", 0), ("failed", "failed", 1)])

@@ -1,7 +1,8 @@
-"""Read a shell text: its launches in their order, which of them is meant, and what was assumed."""
+"""Read a shell text: its launches in order, which of them is intended, and what was assumed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,25 +11,28 @@ from dstui.adopt.shell.pasted import cleaned, with_holes, word_with_hole
 from dstui.adopt.shell.recognise import UNLIKELY, rank
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, holes_in
 
+NOT_SET = "which nothing in the text sets"
 MAX_REPAIRS = 20
-"""Lines of a paste that are no shell text, and are left out."""
+"""Lines of a paste that are left out because they are not shell text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellText:
-    """What a text would launch."""
+    """The launches of a text."""
 
     launches: tuple[Launch, ...]
-    """The likeliest kind first, each kind in the order of the text."""
+    """The likeliest kind first; within a kind, in the order of the text."""
     notes: tuple[str, ...]
     sources: Mapping[str, str]
     """Hole -> what it stands for in the text."""
+    unseen: tuple[str, ...]
+    """Commands that may start a launch which is not seen from here."""
     undecided: Mapping[str, int]
-    """Variable -> the line of the branch that decides it while the script runs."""
+    """Variable -> the line of the branch that decides its value at run time."""
 
 
 class Unparsed(Exception):
-    """A text that the parser refuses: `message`, and its `line`."""
+    """A text that the parser refuses. Holds a `message` and its `line`."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -51,16 +55,29 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
     ranked = sorted(((rank(one.launcher, one.words), bool(one.condition)), number) for number, one in enumerate(reader.launches))
     likely = [number for (how, _), number in ranked if how < UNLIKELY] or [number for _, number in ranked]
     launches = [_with_holes(reader.launches[number], sources) for number in likely]
+    unknowns = reader.unknowns
     return ShellText(
-        tuple(_distinct(launches)), (*notes, *reader.unknowns.assumptions), {**sources, **reader.unknowns.sources}, reader.undecided
+        tuple(_distinct(launches)),
+        (*notes, *unknowns.assumptions),
+        {**sources, **{name: _with_comment(name, source, text) for name, source in unknowns.sources.items()}},
+        tuple(dict.fromkeys(unknowns.unseen)),
+        reader.undecided,
     )
 
 
 def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
-    """Return the variables of a launch that a branch decides while the script runs, each with the branch's line."""
+    """Return the variables of a launch that a branch decides at run time, each with the branch's line."""
     texts = [*launch.words, *launch.env.values(), launch.folder]
     names = dict.fromkeys(name for text in texts for kind, name in holes_in(text) if kind == "undecided")
     return [(name, shell.undecided.get(name, 0)) for name in names]
+
+
+def _with_comment(name: str, source: str, text: str) -> str:
+    """Return what a hole stands for; with the value that a comment of the text proposes for it."""
+    proposed = re.search(rf"(?m)^[ \t]*#+[ \t]*(?:export[ \t]+)?({re.escape(name)}=[^\s#]+)", text) if source.endswith(NOT_SET) else None
+    if proposed is None:
+        return source
+    return f"{source}; the comment in line {text.count(chr(10), 0, proposed.start(1)) + 1} has {proposed[1]}"
 
 
 def _with_holes(launch: Launch, sources: dict[str, str]) -> Launch:
@@ -80,7 +97,7 @@ def _followed(tree: Node, text: str, around: ShellContext, *, arguments_are_open
 
 
 def _tree(text: str, parse: Parse) -> tuple[Node, str, list[str]]:
-    """Parse a text; lines of a paste that are no shell text are left out and noted."""
+    """Parse a text. Lines of a paste that are not shell text are left out and noted."""
     notes: list[str] = []
     lines = text.split("\n")
     while True:

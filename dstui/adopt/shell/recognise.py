@@ -1,4 +1,4 @@
-"""Recognise a launch in the words of a command, behind whatever starts it: srun, nohup, nsys, `uv run`, a submitter with `--`."""
+"""Recognise a launch in the words of a command, behind any wrappers: srun, nohup, nsys, `uv run`, a submitter with `--`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dstui.adopt.shell.shell_state import hole
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 UNSET = re.compile(hole("unset", r"\w+"))
-"""A variable that nobody sets, among the assignments of a command: empty, as in the shell."""
+"""An unset variable among the assignments of a command: empty, as in the shell."""
 PYTHON = re.compile(r"python[\d.]*(?:-[\w.]+)?")
 SHELLS = ("bash", "sh", "zsh", "dash")
 MODULES: Mapping[str, str] = {
@@ -21,6 +21,9 @@ MODULES: Mapping[str, str] = {
     "deepspeed": "deepspeed",
 }
 """What `python -m` starts -> the launcher that it is."""
+LAUNCH = "torch.distributed.launch"
+PASS_LOCAL_RANK = "--pass_local_rank"
+"""Stands for what torch.distributed.launch does without --use_env: the script gets --local-rank=N. No option of torchrun's."""
 FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "llamafactory-cli": ("train",),
     "axolotl": ("train",),
@@ -30,7 +33,7 @@ FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "dlrover-run": (),
     "colossalai": ("run",),
 }
-"""Commands of frameworks that start their own ranks -> the subcommands that train; none: the command does."""
+"""Commands of frameworks that start their own ranks -> the subcommands that train; empty if the command itself trains."""
 TRANSPARENT = (
     "nohup",
     "time",
@@ -47,18 +50,23 @@ TRANSPARENT = (
     "pipenv",
     "conda",
     "ionice",
+    "sbatch",
 )
 """They start the command after them and change nothing of it that a Plan would have to say."""
+ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "pdsh", "composer", "ray", "tmux", "screen")
+"""They start what their words name in a container or on another host, or are launchers that no Plan can say."""
+SCRIPT = re.compile(r".+\.(?:sh|bash|slurm|sbatch)")
+STARTS = re.compile(r"(?:^|[\s/])(?:deepspeed|torchrun|accelerate(?:-|\s+)launch|python[\d.]*|[\w-]+\.(?:py|sh))(?:$|\s)")
 WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "ncu", "numactl", "taskset", "py-spy", "singularity", "apptainer")
-"""They start the command after them, and are told of."""
+"""Programs that start the command after them, and that a note mentions."""
 NOT_TRAINING = re.compile(
     r"(?:^|[/_.-])(?:pip|venv|setup|download|prepare|preprocess|convert|eval|evaluate|install|json|http|test|merge|server?|serve|api|requirements)"
     r"(?:$|[/_.-])|^(?:pytest|ipykernel|build|black)$"
 )
-"""Python programs that start no training, or at least less likely than another command of the same text."""
+"""Python programs that start no training, or are less likely to than other commands of the text."""
 
 UNLIKELY = 9
-"""The rank of a program that starts no training: taken only where there is nothing else."""
+"""The rank of a program that starts no training: used only if there is nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class Recognised:
 
 
 def recognise(words: Sequence[str]) -> Recognised | None:
-    """Return the launch that these words start; None where they start none. `shell` is the launcher of `bash -c TEXT`."""
+    """Return the launch that these words start; None if they start none. `shell` is the launcher of `bash -c TEXT`."""
     rest, env, wrappers = list(words), dict[str, str](), list[str]()
     while rest:
         while rest and ((match := ASSIGNMENT.fullmatch(rest[0])) or (env and UNSET.fullmatch(rest[0]))):
@@ -97,11 +105,16 @@ def recognise(words: Sequence[str]) -> Recognised | None:
 
 
 def rank(launcher: str, words: Sequence[str]) -> int:
-    """Return how likely a launch is the one that is meant: smaller is likelier."""
+    """Return how likely a launch is the intended one; smaller is likelier."""
     if launcher == "python":
         program = words[1] if words[:1] == ("-m",) and len(words) > 1 else words[0]
         return UNLIKELY if NOT_TRAINING.search(program) else 3
     return 0 if launcher in ("deepspeed", "accelerate", "torchrun") else 1
+
+
+def starts_elsewhere(words: Sequence[str]) -> bool:
+    """Return whether a command starts a launch where no Plan reaches it."""
+    return _name(words[0]) in ELSEWHERE and STARTS.search(" ".join(words[1:])) is not None
 
 
 def _name(word: str) -> str:
@@ -122,13 +135,25 @@ def _launcher(words: Sequence[str]) -> tuple[str, list[str]] | None:
     first, rest = _name(words[0]), list(words[1:])
     if first == "accelerate":
         return ("accelerate", rest[1:]) if rest[:1] == ["launch"] else None
+    if first == "accelerate-launch":
+        return "accelerate", rest
     if first in ("deepspeed", "torchrun", "ds"):
         return ("torchrun" if first == "torchrun" else "deepspeed", rest) if rest else None
     if first in SHELLS and (text := _shell_text(rest)) is not None:
         return "shell", [text]
     if first in FRAMEWORKS and (not FRAMEWORKS[first] or (rest[:1] and rest[0] in FRAMEWORKS[first])):
         return first, rest
+    if "--" not in rest and (script := _script(first, words)):
+        return "script", script
     return _python(rest) if PYTHON.fullmatch(first) else None
+
+
+def _script(first: str, words: Sequence[str]) -> list[str]:
+    """Return the file and the arguments of `bash FILE …` or `./FILE.sh …`; empty where it is neither."""
+    if first in SHELLS:
+        at = next((at for at in range(1, len(words)) if words[at][:1] not in ("-", "+")), len(words))
+        return list(words[at:])
+    return list(words) if SCRIPT.fullmatch(words[0]) else []
 
 
 def _shell_text(rest: list[str]) -> str | None:
@@ -142,9 +167,12 @@ def _shell_text(rest: list[str]) -> str | None:
 
 
 def _python(rest: list[str]) -> tuple[str, list[str]] | None:
-    """Return what python starts; None for -c, a prompt, or standard input."""
+    """Return the program that python starts; None for -c, a prompt, or standard input."""
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
         rest = rest[2:] if rest[0] in ("-X", "-W") else rest[1:]
+    if rest[:2] == ["-m", LAUNCH]:
+        own = [] if {"--use_env", "--use-env"} & set(rest) else [PASS_LOCAL_RANK]
+        return "torchrun", [*own, *rest[2:]]
     if rest[:1] == ["-m"] and len(rest) > 1:
         return (MODULES[rest[1]], rest[2:]) if rest[1] in MODULES else ("python", rest)
     if rest and (rest[0].endswith(".py")):

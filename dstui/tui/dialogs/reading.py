@@ -1,12 +1,15 @@
-"""Texts to read: help, a line of the log, and rows of any kind."""
+"""Texts to read: the help, a line of the log, and rows of any kind."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import on
 
+from dstui.base.limits import parse_json
+from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Lines, ToRead
 from dstui.tui.forms.fields import Field, help_for
 from dstui.tui.kit.keys import table
@@ -14,7 +17,8 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, fit, paragraph, row
 
 if TYPE_CHECKING:
-    from dstui.logs.log_rows import LogLine, LogRows
+    from dstui.logs.log_blocks import LogLine
+    from dstui.logs.log_rows import LogRows
     from dstui.plan.finding import Finding
 
 READERS = {"trainer": "the Trainer", "accelerate": "accelerate"}
@@ -24,7 +28,7 @@ WIDTH = 108
 
 
 class TextViewer(ToRead):
-    """Rows; closed by any key that does not scroll, with None, or with the key of the row that was chosen."""
+    """Rows to read. Any key that does not scroll closes it with None; choosing a row closes it with the key of that row."""
 
     DEFAULT_CSS = """
     TextViewer > Vertical { width: 114; }
@@ -38,7 +42,7 @@ class TextViewer(ToRead):
         self.text = rows
 
     def on_mount(self) -> None:
-        """Show it."""
+        """Draw the rows."""
         self.rows.show_rows(self.text)
         self.rows.styles.height = len(self.text)
         self.rows.focus()
@@ -50,7 +54,7 @@ class TextViewer(ToRead):
 
 
 class Help(Lines, ToRead):
-    """Read with the arrows; any other key closes it."""
+    """The help. Scrolls with the arrow keys; any other key closes it."""
 
     ROWS = "help"
 
@@ -133,6 +137,21 @@ def _fact(name: str, text: str, width: int) -> list[Row]:
     return paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left) if text else []
 
 
+def json_lines(line: str) -> list[str]:
+    """Return a line that ends in a JSON object with that object spread over lines; any other line as it is."""
+    head, brace, _ = line.partition("{")
+    if not brace or not line.rstrip().endswith("}"):
+        return [line]
+    try:
+        found = parse_json(line[len(head) :])
+    except (ValueError, RecursionError):
+        return [line]
+    if not isinstance(found, dict) or not found:
+        return [line]
+    spread = json.dumps(found, indent=2, ensure_ascii=False).split("\n")
+    return [*([head] if head.strip() else []), *map(sanitise, spread)]
+
+
 BEFORE, AFTER = 8, 40
 """Lines of the rank around it."""
 REACH = 2000
@@ -140,7 +159,7 @@ REACH = 2000
 
 
 class WholeLine(ToRead):
-    """Read with the arrows; any other key closes it."""
+    """One line of the log, unwrapped, with its context. Scrolls with the arrow keys; any other key closes it."""
 
     DEFAULT_CSS = """
     WholeLine > Vertical { width: 94%; height: 90%; max-height: 90%; }
@@ -159,7 +178,7 @@ class WholeLine(ToRead):
         self.number, self.near = number, members or around(lines, number)
 
     def on_mount(self) -> None:
-        """Show it once the width is known, with the line in view."""
+        """Draw it when the width is known, and scroll to the line."""
         self.rows.focus()
         self.call_after_refresh(self._show)
 
@@ -168,13 +187,14 @@ class WholeLine(ToRead):
         at, view = -1, self.rows
         for number, line in self.near:
             at = len(rows) if number == self.number and at < 0 else at
-            rows += paragraph(line.text, view.size.width - 4, "title" if number == self.number else "dim")
+            texts, style = (json_lines(line.text), "title") if number == self.number else ([line.text], "dim")
+            rows += [piece for text in texts for piece in paragraph(text, view.size.width - 4, style)]
         view.show_rows(rows)
         view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)
 
 
 def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
-    """Return a row, and those near it that its rank said."""
+    """Return a row of the log and the rows around it of the same rank."""
     rank = lines.line(number).rank
 
     def of_rank(rows: range, most: int) -> list[tuple[int, LogLine]]:
@@ -192,7 +212,7 @@ def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
 
 
 def ranks_text(ranks: list[int]) -> str:
-    """rank 3; ranks 0-7, 9."""
+    """Format ranks: `rank 3`, `ranks 0-7, 9`."""
     spans: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if spans and spans[-1][1] == rank - 1:

@@ -1,4 +1,4 @@
-"""The Plan in the user's own editor, at the line of the field: what comes back is checked, and is one step of undo.
+"""Edit the Plan in the user's own editor, at the line of the field; the result is checked, and is one undo step.
 
 The editor gets a copy: the Plan's file is written when the Plan is saved, as after any other edit.
 """
@@ -42,13 +42,13 @@ def run_editor(app: App[Any], file: Path, line: int = 1) -> bool:
 
 
 class OwnEditor:
-    """Hands the terminal to the editor, and takes what it leaves."""
+    """Hand the terminal to the editor, and take over the edited text."""
 
     def __init__(self, app: App[Any], session: Session) -> None:
         self._app, self._session = app, session
 
     def open(self, path: str) -> None:
-        """Edit the Plan, at the line of the field with this dotted path."""
+        """Edit the Plan, starting at the line of the field with this dotted path."""
         self._session.settle()
         plan = self._session.state.plan
         with tempfile.TemporaryDirectory(prefix="dstui-") as folder:
@@ -75,7 +75,7 @@ class OwnEditor:
             say(self._app, "The Plan is as you wrote it; z takes it back, F2 saves it.")
 
     def _keep(self, file: Path) -> Path:
-        """Put the text where the next edit does not take it away."""
+        """Save a refused text to a file that the next edit does not overwrite."""
         from platformdirs import user_state_path
 
         kept = user_state_path("dstui", ensure_exists=True) / f"refused-{file.name}"

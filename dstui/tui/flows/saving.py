@@ -1,4 +1,4 @@
-"""Write files: the Plan, what is generated from it, a picture of the screen. What somebody else has written is not replaced unasked."""
+"""Write files: the Plan, generated files, a screenshot. A file that somebody else wrote is not replaced without a question."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Saving:
         """What was asked for while the file was still being written."""
 
     def save(self) -> None:
-        """Save the Plan; asks for a name where it has none, and before it replaces what somebody else wrote."""
+        """Save the Plan. Asks for a name if it has none, and before replacing a file that somebody else changed."""
         self._save_and(_nothing)
 
     def save_as(self) -> None:
@@ -137,11 +137,11 @@ def _refusal(write: Callable[[], object]) -> str:
 
 
 def _nothing() -> None:
-    """Nothing more."""
+    """Do nothing."""
 
 
 class Writing:
-    """From a folder's name to the files in it. Posts FilesChanged."""
+    """Write the generated files to a folder. Posts FilesChanged."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
@@ -191,7 +191,7 @@ class Writing:
         self._app.post_message(FilesChanged())
 
     def write_script(self) -> None:
-        """Write the script with DeepSpeed's lines beside the user's own, which stays as it is, and let the Plan train it."""
+        """Write a copy of the script with DeepSpeed's lines, and make it the Plan's script. The user's own script is not changed."""
         from dstui.base.files import state_on_disk
         from dstui.documents.open import changed_script
 
@@ -228,7 +228,7 @@ def _write_all(files: dict[Path, Artifact]) -> None:
 
 
 def no_folder(text: str) -> str:
-    """Return why this is no folder, in a sentence; "" where it is one."""
+    """Return why a text names no folder that can be written to, or ""."""
     return "" if is_folder(typed_path(text)) else f"{text or 'That'} is no folder."
 
 
@@ -236,7 +236,7 @@ NAME = "dstui-screenshot.svg"
 
 
 def take_screenshot(app: App[Any], session: Session) -> None:
-    """Write it into the current folder, beside earlier ones, and say where."""
+    """Save a screenshot to the current folder under a new name, and tell where."""
     in_thread(app, partial(_write, app, session, app.export_screenshot()))
 
 
@@ -254,6 +254,6 @@ def _write(app: App[Any], session: Session, picture: str) -> None:
 
 
 def free_name(path: Path) -> Path:
-    """Return the path, with -2, -3 and so on where it is taken."""
+    """Return the path, with -2, -3 and so on appended if it exists."""
     names = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
     return next(name for name in chain((path,), names) if not name.exists())

@@ -24,6 +24,8 @@ TYPING: Final = frozenset({"typing"})
 """While a value is being typed; the keys of other panes are text then, but for those with priority."""
 FILTER: Final = frozenset({"filter"})
 """While a filter of the log is typed."""
+SEARCH: Final = frozenset({"search"})
+"""While a search in the log is typed."""
 CHOOSING: Final = "choosing"
 """A dialog with rows to choose from."""
 LINE: Final = "line"
@@ -54,7 +56,7 @@ def is_chord(key: str) -> bool:
 
 
 class KeyHint(NamedTuple):
-    """One key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys the footer leaves out."""
+    """A key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys that the footer omits."""
 
     keys: str
     action: str
@@ -69,7 +71,7 @@ class KeyHint(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The action without what it is given; "" where Textual itself does what the key does."""
+        """Return the action without arguments; "" if Textual itself handles the key."""
         return self.action.partition("(")[0]
 
     @property
@@ -84,7 +86,7 @@ class KeyHint(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The key as the footer names it."""
+        """Return the key as the footer shows it."""
         return self.display or self.keys.partition(",")[0]
 
 
@@ -113,11 +115,18 @@ KEYS: Final = (
     KeyHint("", "again", "again", "Start the job that is looked at once more, with its Plan as it is now.", RUN, 9, "l"),
     KeyHint("P", "probe", "probe", "Run the ranks up to the end of deepspeed.initialize: what it resolves; nothing is trained.", REVIEW, 7),
     KeyHint("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
-    KeyHint("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=8),
+    KeyHint(
+        "c",
+        "copy",
+        "copy",
+        "Copy what is shown: the file, the command; of a log what is selected, else the line chosen, else those in view.",
+        hint=8,
+    ),
+    KeyHint("Y", "copy_all", "copy all", "Copy every line of the log that is shown, by the filter and the rank chosen.", RUN),
     KeyHint("V", "own_editor", "editor", "The Plan in $VISUAL or $EDITOR, at the line of the field; one step of undo.", FORM | REVIEW),
     KeyHint("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),
     KeyHint("Z,ctrl+y", "redo", "redo", "Make an edit again that was taken back.", FORM | REVIEW, display="Z"),
-    KeyHint("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
+    KeyHint("slash", "find", "find", "Find a setting; on the run, search the log, for a text or an expression.", hint=7, display="/"),
     KeyHint("n", "match(1)", "next match", "The next line that matches.", RUN),
     KeyHint("N", "match(-1)", "match before", "The line before that matches.", RUN),
     KeyHint(
@@ -132,8 +141,14 @@ KEYS: Final = (
     KeyHint("", "", "keep", "Keep the filter, and read on.", FILTER, 1, "Enter"),
     KeyHint("", "", "show all", "Show every line again.", FILTER, 2, "Esc"),
     KeyHint("", "", "earlier filters", "The filters that were typed before.", FILTER, 3, "↑↓"),
+    KeyHint("", "", "go there", "Go to the last match; n and N go on.", SEARCH, 1, "Enter"),
+    KeyHint("", "", "text / expression", "Take what is typed as a text as it is, or as a regular expression.", SEARCH, 2, "Tab"),
+    KeyHint("", "", "end", "End the search.", SEARCH, 3, "Esc"),
+    KeyHint("", "", "earlier searches", "The searches that were typed before.", SEARCH, 4, "↑↓"),
     KeyHint("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
     KeyHint("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
+    KeyHint("w", "warning(1)", "next warning", "The next line that speaks of a warning.", RUN),
+    KeyHint("W", "warning(-1)", "warning before", "The line before that speaks of a warning.", RUN),
     KeyHint("f", "follow", "follow", "Follow the end of the log.", RUN, 4),
     KeyHint(
         "a", "all_ranks", "all", "All ranks: their log, every line of it; in the plot a line for each, or the mean of all.", RUN | {PLOT}, 3
@@ -192,7 +207,7 @@ KEYS: Final = (
         "help",
         "help",
         "What the keys do, and what the field under the cursor means.",
-        ANYWHERE | TYPING | FILTER | OVER | DIALOGS,
+        ANYWHERE | TYPING | FILTER | SEARCH | OVER | DIALOGS,
         hint=PINNED,
         display="F1",
     ),
@@ -234,22 +249,24 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "reason": "there is no diagnosis",
 }
 """Why an action has nothing to act on; those that are not here need a job that is looked at."""
-OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard", "wrap", "timestamps"})
+OF_THE_LOG: Final = frozenset(
+    {"all_ranks", "level", "dedup", "match", "filter", "problem", "warning", "follow", "dashboard", "wrap", "timestamps", "copy_all"}
+)
 """Actions of the part of the run that shows a job."""
 
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
-    """Return what the table says of these panes, as a screen's bindings."""
+    """Return the bindings of a screen with these panes."""
     return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
 
 
 def log_bindings() -> list[Binding]:
-    """Return what it says of the log of a job."""
+    """Return the bindings of a job's log."""
     return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
 
 
 def app_bindings() -> list[Binding]:
-    """Return what it says of the app itself."""
+    """Return the bindings of the app."""
     return _bindings(key for key in KEYS if key.name in OF_THE_APP)
 
 

@@ -1,4 +1,4 @@
-"""Colours: the themes of our own, and what the names of styles look like in any theme, worked out once per theme.
+"""Colours: the themes, and the style of each style name in a theme, computed once per theme.
 
 Component classes in CSS would do the same for 15 styles in each of ten widgets, a third of the time to the first frame.
 """
@@ -15,7 +15,7 @@ from textual.theme import Theme
 
 
 class StyleSpec(NamedTuple):
-    """A theme variable for the text, how strong it is against the background, its attributes, and a variable for its ground."""
+    """A theme variable for the text, its strength against the background, its attributes, and a variable for the background."""
 
     variable: str = "foreground"
     strength: float = 1.0
@@ -50,7 +50,7 @@ WEAKEST: Final = "weakest-text"
 
 
 def palette(variables: Mapping[str, str], ansi: bool) -> dict[str, Style]:
-    """Name -> style, for the theme with these variables. An ANSI theme has no colours to blend: what is weak there is dim."""
+    """Return name -> style for the theme with these variables. An ANSI theme cannot blend colours: weak text is dim there."""
     used = {spec.variable for spec in STYLES.values()} | {spec.ground for spec in STYLES.values() if spec.ground} | {"background"}
     return _palette(tuple((name, variables[name]) for name in sorted(used)), ansi, float(variables.get(WEAKEST, 0)))
 

@@ -1,4 +1,4 @@
-"""The table of runs: every run beside every other, sorted, filtered, marked to be compared; live."""
+"""The live table of runs: sorted, filtered, and marked for comparison."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASKED = "Only the runs for which all of these hold: stage=3 loss<2 failed lr>1e-
 
 
 class RunsTable(Over["tuple[JobFolder, bool] | None"]):
-    """The result is the run that is to be looked at, and whether it is started once more; None to go back."""
+    """The table. Result: the run to show and whether to relaunch it; None to return."""
 
     CSS = """
     #runs-head { height: 1; padding: 0 1; }
@@ -58,21 +58,21 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         self._reading = Reading(lambda table: self.call_later(self._take, table))
 
     def compose(self) -> ComposeResult:
-        """The titles, the runs and the keys."""
+        """Compose the titles, the runs and the footer."""
         self.head.can_focus = False
         yield self.head
         yield self.rows
         yield self.footer
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self.rows.show_rows([row(("Looking for runs…", "dim"))])
         self.rows.focus()
         self._want(width=self._width)
         in_thread(self, self._reading.work)
 
     def on_unmount(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._reading.end()
 
     @property
@@ -97,7 +97,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         self.draw()
 
     def draw(self) -> None:
-        """Everything, from what was read last."""
+        """Draw the table that was read last."""
         titles, *texts = self.table.texts
         self.head.show_rows([row((f"  {titles}", "dim"))])
         rows = [self._row(run, text) for run, text in zip(self.table.runs, texts, strict=True)]
@@ -125,12 +125,12 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         self.dismiss((JobFolder(str(event.key)), False))
 
     def action_start_again(self) -> None:
-        """Look at the run under the cursor, and start it once more."""
+        """Show the run under the cursor, and relaunch it."""
         if self.rows.cursor is not None:
             self.dismiss((JobFolder(str(self.rows.cursor)), True))
 
     def action_mark(self) -> None:
-        """Mark the run under the cursor, or take its mark away; on to the next."""
+        """Toggle the mark of the run under the cursor, and move to the next."""
         path = self.rows.cursor
         if path is None:
             return
@@ -164,11 +164,11 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
             self._want(columns=_state_first(chosen))
 
     def action_reverse(self) -> None:
-        """Sort the other way round."""
+        """Reverse the order."""
         self._want(reverse=not self.wish.reverse)
 
     def action_condition(self) -> None:
-        """Ask for conditions; only the runs for which they hold are shown."""
+        """Ask for conditions, and show only the runs that meet them."""
         self.app.push_screen(Prompt("Filter", ASKED, self.wish.text, _wrong), self._filtered)
 
     def _filtered(self, text: str | None) -> None:
@@ -180,12 +180,12 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         self._want(conditions=conditions, text=text.strip())
 
     def action_compare(self) -> None:
-        """The marked runs beside each other."""
+        """Compare the marked runs."""
         if chosen := self._chosen("compared"):
             self.app.push_screen(Compared(chosen))
 
     def action_curves(self) -> None:
-        """The curves of the marked runs over each other."""
+        """Plot the curves of the marked runs together."""
         if chosen := self._chosen("laid over each other"):
             show_curves(self.app, chosen)
 
@@ -197,7 +197,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         return chosen
 
     def action_escape(self) -> None:
-        """Show all runs again, then go back to where one was."""
+        """Remove the conditions, then return to the previous screen."""
         if self.wish.conditions:
             self._want(conditions=(), text="")
         else:
