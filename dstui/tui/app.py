@@ -111,7 +111,7 @@ class DstuiApp(TerminalApp):
         self.services += (self.reference,) if self.reference is not None else ()
         self.readiness = Readiness(self.session, self.services, self.call_later)
         self.launching = Launching(self, self.session, self.readiness.once_known, lambda: self.show_step(REVIEW))
-        self.checkpoints = Checkpoints(self, self.session)
+        self.checkpoints = Checkpoints(self, self.session, lambda: self.show_step(REVIEW))
         self.preferences = Preferences(self, partial(_show_settings, self))
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
