@@ -1,6 +1,6 @@
 """dstui: from "I have GPUs and a training script" to "DeepSpeed is training, and I can see every rank".
 
-Nothing is imported here: `dstui --version` costs little more than the interpreter.
+This module imports nothing: `dstui --version` costs little more than the interpreter.
 """
 
 __version__ = "0.4.0.dev0"

@@ -1,4 +1,4 @@
-"""`python -m dstui`, which puts the current folder on the import path: what lies there is no part of dstui."""
+"""Run dstui as `python -m dstui`. This puts the current folder on the import path, so that is removed: its files are not part of dstui."""
 
 import os
 import sys

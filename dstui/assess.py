@@ -1,6 +1,6 @@
-"""What there is to say of a Plan before it runs, in one pure function for every face: the findings and the forecast.
+"""Assess a Plan before it runs: findings and forecast in one pure function for every face.
 
-A face gathers the facts (`dstui.surroundings`, or the look-ups of the TUI), calls `assess` and shows what it returns.
+A face gathers the facts (`dstui.surroundings`, or the TUI's services), calls `assess` and shows the result.
 """
 
 from __future__ import annotations
@@ -17,36 +17,39 @@ if TYPE_CHECKING:
     from dstui.facts.measured import Measured
     from dstui.forecast.forecast import Facts as ModelFacts
     from dstui.forecast.forecast import Forecast
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found around a Plan; what nobody has looked for is not judged."""
+    """What was found around a Plan. Facts that were not gathered are not judged."""
 
     script: ScriptFacts | NoScript | None = None
-    """What a look into the training script has found."""
+    """The result of analysing the training script."""
     configs: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     """The config.json of each configuration's model."""
     models: ModelFacts | None = None
-    """What the files of the models tell for the forecast; None where the Plan names none."""
+    """The files of the models for the forecast; None if the Plan names none."""
     pool: Mapping[str, int] | HostfileProblem | None = None
-    """What the hostfile holds, or why that cannot be told."""
+    """The content of the hostfile, or why it is unknown."""
     measured: Measured | None = None
-    """What runs of these models took on this machine."""
+    """Measurements of earlier runs of these models on this machine."""
     locks: Sequence[Path] = ()
-    """Locks that killed builds have left where the ranks build ops."""
+    """Lock files that killed builds have left where the ranks build ops."""
+    slurm: SlurmOffers | None = None
+    """Offers of the SLURM cluster here, for a job that is to be queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What every face says of a Plan."""
+    """The verdict on a Plan that every face shows."""
 
     findings: tuple[Finding, ...]
-    """The worst first."""
+    """The most severe first."""
     forecast: Forecast | None = None
-    """None where the Plan names no model, or nobody has looked at its files."""
+    """None if the Plan names no model, or its files were not read."""
 
 
 def assess(
@@ -57,7 +60,7 @@ def assess(
     integration: str | None = None,
     deepspeed_version: str | None = None,
 ) -> Assessment:
-    """Judge a Plan on a Machine. The keywords replace what the Plan and the Machine say of themselves."""
+    """Judge a Plan on a Machine. The keyword arguments override what the Plan and the Machine say."""
     from dstui.check import check_plan
     from dstui.machine.snapshot import Machine
 
@@ -72,10 +75,11 @@ def assess(
         models=facts.configs,
         pool=facts.pool,
         env_files=target.env_files,
+        slurm=facts.slurm,
     )
     found = None
     if facts.models is not None:
-        from dstui.forecast.findings import findings_of  # most Plans without a model go without the forecast's modules
+        from dstui.forecast.findings import findings_of  # most Plans without a model do not need the forecast's modules
         from dstui.forecast.forecast import forecast
 
         measured = facts.measured.of(target.machine) if facts.measured is not None else {}

@@ -1,6 +1,6 @@
 """The command line: arguments and dispatch.
 
-Nothing heavier than argparse is imported before it is known what is asked for, and not even that for `--version`.
+Before it is known what to run, nothing heavier than argparse is imported; for `--version` not even that.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import sys
 from dstui import __version__
 from dstui.commands import COMMANDS, session_parser
 
-TYPE_CHECKING = False  # typing's own would cost as much as all the rest
+TYPE_CHECKING = False  # importing typing would cost as much as everything else
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
 
 TAKE_A_COMMAND = ("import", "run")
-"""Commands whose words after `--` are a command of the user's."""
+"""Commands for which the words after `--` are a command of the user's."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run dstui; the exit status."""
+    """Run dstui and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
         print(f"dstui {__version__}")  # noqa: T201 - nothing else is to be imported for it
@@ -66,11 +66,13 @@ def _session(words: list[str]) -> int:
     cut = words.index("--") if "--" in words else len(words)
     args = session_parser().parse_args(words[:cut])
     args.script = words[cut + 1 :]
+    if args.headless and args.plain:
+        return _refuse("--plain asks and --headless does not: one of them")
     if args.headless:
         from dstui import headless
 
         return headless.run(args)
-    if used := [name for name in ("dry_run", "json", "detach", "strict", "run_dir", "set") if getattr(args, name)]:
+    if used := [name for name in ("dry_run", "json", "detach", "strict", "trust_site", "run_dir", "set") if getattr(args, name)]:
         return _refuse(f"--{used[0].replace('_', '-')} goes with --headless")
     return _interactive(args)
 
@@ -78,10 +80,11 @@ def _session(words: list[str]) -> int:
 def _interactive(args: argparse.Namespace) -> int:
     if args.script:
         return _refuse("a script after -- goes with --headless")
-    from dstui.base.output import no_screen
+    from dstui.base.output import no_screen, wants_lines
 
-    if why := no_screen():
-        return _refuse(f"{why}: use dstui --headless PLAN, or run dstui in a terminal that draws screens")
+    plain = args.plain or wants_lines()
+    if not plain and (why := no_screen()):
+        return _refuse(f"{why}: use dstui --headless PLAN, or dstui --plain, which asks in lines")
     from pathlib import Path
 
     from dstui.base.files import FileProblem
@@ -98,6 +101,10 @@ def _interactive(args: argparse.Namespace) -> int:
             machine = read_machine(Path(args.machine))
     except (FileProblem, PlanError) as error:
         return _refuse(str(error))
+    if plain:
+        from dstui.plain import run_plain
+
+        return run_plain(opened, machine, script=script)
     from dstui.tui import run_tui
 
     return run_tui(opened, machine, reference=not args.no_oracle, script=script)

@@ -1,7 +1,7 @@
-"""What happens when a Plan is launched, without a launch: every value and its origin, and who gets what, in the order of time.
+"""Explain what a launch of a Plan does, without launching: every value with its origin, and who gets what, in order of time.
 
-It says what `render`, `check` and the layers work out for a launch, and adds no rule of its own. `explain_run` explains a run by what
-its engines reported.
+It reports the results of `render`, `check` and the layers, and adds no rule of its own. `explain_run` explains a run by what its engines
+reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ READERS = {
     "accelerate": "accelerate's Accelerator() and prepare()",
 }
 FROM_TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Variables that every rank gets from whoever starts it."""
+"""Variables that every rank gets from its launcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Value:
     value: Any
     origin: Origin
     filled: Any = None
-    """What an "auto" becomes, where that is known before the script runs."""
+    """What an "auto" becomes, if that is known before the script runs."""
     filled_by: str = ""
-    """By what its reader fills an "auto"."""
+    """Who replaces an "auto", and by what."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui explain --json` documents."""
@@ -61,16 +61,16 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The arithmetic of a step: what DeepSpeed makes of the three numbers. None where that is not known before the run."""
+    """The batch arithmetic: what DeepSpeed makes of the three numbers. None if not known before the run."""
 
     train: int | None
     micro: int | None
     steps: int | None
     ranks: int | None
-    """The ranks that see different samples."""
+    """The number of ranks that see different samples."""
 
     def __str__(self) -> str:
-        """Format it for a person."""
+        """Format the arithmetic for the user."""
         unknown = "?"
         return (
             f"{self.train or unknown} samples per step = {self.micro or unknown} per rank × {self.steps or unknown} accumulation × "
@@ -80,11 +80,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All that is known before a launch. `error`: why no command can be made, where that is so."""
+    """All that is known before a launch. `error`: why there is no command, if so."""
 
     values: tuple[Value, ...]
     configs: Mapping[str, Mapping[str, Any]]
-    """Model -> configuration as its engine gets it, as far as that is known; "" for the Plan's own."""
+    """Model -> configuration of its engine, as far as known; "" for the Plan's own."""
     batch: Mapping[str, Batch]
     reader: str
     world_size: int | None
@@ -136,7 +136,7 @@ def explain(
 
 
 def _filled(plan: Plan, config: Mapping[str, Any], options: Mapping[str, str], model: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a configuration with each "auto" filled whose value is known."""
+    """Return a configuration in which each "auto" with a known value is replaced."""
     reader = plan.job.integration
     filled = fill_auto(config, reader, plan.accelerate, options if reader == "trainer" else {})
     hidden = hidden_size_of(model, reader) if model is not None and reader != "deepspeed" else None
@@ -161,7 +161,7 @@ def _batch(plan: Plan, config: Mapping[str, Any], world_size: int | None) -> Bat
 
 
 def _values(plan: Plan, configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Value]:
-    """Yield every value that somebody sets, in the order of the resolved Plan."""
+    """Yield every value that anything sets, in the order of the resolved Plan."""
     filled = {
         f"models.{name}.deepspeed.{path}" if name else f"deepspeed.{path}": value
         for name, config in configs.items()
@@ -180,7 +180,7 @@ def _values(plan: Plan, configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Va
 
 
 def explain_key(plan: Plan, found: Explanation, key: str) -> list[Value]:
-    """Return the values at and below a key; its default where nothing sets it. KeyError where there is no such key."""
+    """Return the values at and below a key, or its default if nothing sets it. Raises KeyError for an unknown key."""
     for path in (key, f"deepspeed.{key}"):
         values = [value for value in found.values if value.path == path or value.path.startswith(f"{path}.")]
         if values:
@@ -196,7 +196,7 @@ def explain_key(plan: Plan, found: Explanation, key: str) -> list[Value]:
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:
-    """Yield an explanation for a person, in the order of time."""
+    """Yield the lines of an explanation, in order of time."""
     yield "1  The Plan, with every layer (the last one wins: site, extends, settings, Plan, --set):"
     yield from map(value_line, found.values)
     if found.error:

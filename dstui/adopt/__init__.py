@@ -1,1 +1,1 @@
-"""What is read in: other people's files and scripts, made into what a Plan says."""
+"""Import files and scripts of other programs as Plans."""

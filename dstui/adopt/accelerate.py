@@ -1,4 +1,4 @@
-"""An accelerate YAML, as accelerate reads it: PyYAML, which is YAML 1.1 (`no` is false). Pure: text in, values and places out."""
+"""Read an accelerate YAML as accelerate does: with PyYAML, in YAML 1.1 (`no` is false). Pure: returns values and positions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dstui.plan.document import DocumentError, Loader, walk_nodes
 
 @dataclass(frozen=True)
 class AccelerateConfig:
-    """What was read."""
+    """The values of a file with their positions."""
 
     config: dict[str, Any]
     lines: dict[str, int] = field(default_factory=dict)
     again: list[tuple[str, int]] = field(default_factory=list)
-    """Keys that stand a second time, and where: accelerate takes the last."""
+    """Duplicate keys and their lines. accelerate uses the last one."""
 
     def line_of(self, path: str) -> int | None:
         """Return the line of a dotted path, or of the nearest section around it."""
@@ -30,7 +30,7 @@ class AccelerateConfig:
 
 
 def read_accelerate(text: str) -> AccelerateConfig:
-    """Read a file's text. Raises ConfigError where accelerate could not."""
+    """Read a file's text. Raises ConfigError if accelerate could not read it."""
     try:
         loader = Loader(text)
         root = loader.get_single_node()
@@ -54,7 +54,7 @@ def read_accelerate(text: str) -> AccelerateConfig:
 
 
 def _glued(text: str, line: int) -> str:
-    """Describe two keys on one line, which a newline lost by a web page leaves behind."""
+    """Describe two keys on one line, the result of a newline lost on a web page."""
     here = text.splitlines()[line] if line < len(text.splitlines()) else ""
     before, brace, after = here.partition("}")
     return f"two keys on one line: start a new line before {after.split(':')[0]!r}" if brace and ":" in before and ":" in after else ""

@@ -1,6 +1,6 @@
-"""A plain torch loop as one that DeepSpeed trains: edits of the user's text, each where it belongs; nothing else in it changes.
+"""Adapt a plain torch training loop to DeepSpeed by small edits of the user's text.
 
-Pure, and careful: what has no clear place is left as it is and said with its line.
+Pure and conservative: code without a clear place for the change is left as it is and noted with its line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """The changed text, and what is to be said of it: a line (0: of the whole) and a sentence."""
+    """The changed text, and notes about it: a line (0: the whole script) and a sentence."""
 
     text: str
     notes: tuple[tuple[int, str], ...]
@@ -59,7 +59,7 @@ class _Edits:
         self.changes.append((*self.span(node), text.encode()))
 
     def remove(self, node: ast.stmt) -> None:
-        """Take a statement away with its line; another one on the line stays, and a block keeps a statement."""
+        """Remove a statement with its line. Other statements on the line stay, and a block keeps a statement."""
         start, end = self.span(node)
         first, last = self.starts[node.lineno - 1], self.starts[node.end_lineno or node.lineno]
         alone = not self.source[first:start].strip() and self.source[end:last].strip()[:1] in (b"", b"#")
@@ -88,7 +88,7 @@ class _Edits:
 
 
 def adapted(text: str) -> Adapted:
-    """Return the text with DeepSpeed's lines. Raises NoPlace where the loop is not clear."""
+    """Return the text with DeepSpeed's lines. Raises NoPlace if the loop is not clear."""
     newline = "\r\n" if "\r\n" in text else "\n"
     plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
     source = plain.encode()

@@ -1,4 +1,4 @@
-"""A launch taken apart: the launcher's options, the script, the script's arguments. Pure."""
+"""Split a launch command into the launcher's options, the script, and the script's arguments. Pure."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ SWITCHES: Mapping[str, frozenset[str]] = {
 """Launcher -> its options that take no value. Every other option takes one."""
 SHORT = {"H": "hostfile", "i": "include", "e": "exclude", "m": "module", "num_accelerators": "num_gpus"}
 GPUS = f"${{{GPU_COUNT}}}"
-"""An option's value that is the number of GPUs of the machine."""
+"""The value of an option that is the number of GPUs of the machine."""
 
 COMMAND = re.compile(r"(?:^|\s)(?:torchrun|accelerate launch|deepspeed|python3?)\s|\s--\w|^pkill\s")
-"""A variable that holds a command or options, from which the text puts the launch together."""
+"""A variable with a command or options, from which the text assembles the launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A launch, taken apart. Texts are as a Plan holds them: holes as `${NAME}`."""
+    """The parts of a launch command. Texts are in the form of a Plan: holes are `${NAME}`."""
 
     launcher: str
-    """deepspeed, accelerate, torchrun, or python where there is none."""
+    """deepspeed, accelerate, torchrun, or python for a launch without a launcher."""
     options: Mapping[str, str | bool]
-    """The launcher's options, without dashes and with `_` for `-`."""
+    """The launcher's options, without dashes and with `_` instead of `-`."""
     script: str
     module: bool
     args: tuple[str, ...]
-    """What the script gets: everything after it."""
+    """Everything after the script."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables that stand before the command, or were exported."""
+    """Variables before the command, or exported earlier."""
     folder: str = ""
-    """Where it runs, relative to the folder that the text is run in; empty where that is the same."""
+    """The working directory, relative to the folder in which the text runs; empty if it is the same."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Files that the text itself writes before: absolute path -> content."""
+    """Files that the text writes first: absolute path -> content."""
     notes: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """The whole command of a framework that starts its ranks itself; launcher and script are its name then."""
+    """The whole command of a framework that starts its ranks itself; launcher and script are then its name."""
 
 
 class NoLaunch(Exception):
-    """A command that no Plan can say: `message`."""
+    """A command that a Plan cannot express. Holds a `message`."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class NoLaunch(Exception):
 
 
 def command_line(launch: Launch, here: str) -> CommandLine:
-    """Take a launch apart; `here` is the absolute folder that its text is run in. Raises NoLaunch."""
+    """Split a launch. `here` is the absolute folder in which its text runs. Raises NoLaunch."""
     words = [as_plan_text(word) for word in launch.words]
     framework = launch.launcher in FRAMEWORKS
     options, rest, module = ({}, [launch.launcher], False) if framework else _options(launch.launcher, words)
@@ -94,7 +94,7 @@ def command_line(launch: Launch, here: str) -> CommandLine:
 
 
 def _relative(folder: str, here: str) -> str:
-    """Return the folder as a Plan names it: relative where it is below the current one or beside it."""
+    """Return the folder as a Plan names it: relative if it is below the current one or beside it."""
     if folder == here:
         return ""
     found = posixpath.relpath(folder, here) if folder.startswith("/") else folder
@@ -102,7 +102,7 @@ def _relative(folder: str, here: str) -> str:
 
 
 def _options(launcher: str, words: Sequence[str]) -> tuple[dict[str, str | bool], list[str], bool]:
-    """Return the launcher's options, the words after them, and whether those name a module."""
+    """Return the launcher's options, the words after them, and whether those words name a module."""
     found: dict[str, str | bool] = {}
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] != "-":

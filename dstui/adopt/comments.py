@@ -1,4 +1,4 @@
-"""The comments of a ds_config.json, carried over to the Plan that is made of it. Pure."""
+"""Transfer the comments of a ds_config.json to the imported Plan. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING = object()
 def with_comments(text: str, places: Positions) -> tuple[str, list[int]]:
     """Return a Plan's text with the comments of its configuration, and the lines (of that file) of comments without a place.
 
-    One beside a key stays beside it; one on lines of its own stands above the key that follows, or at the end.
+    A comment beside a key stays beside it. One on its own lines goes above the next key, or to the end.
     """
     plan = load(text)
     keys = sorted((place, path) for path, place in places.keys.items())
@@ -42,7 +42,7 @@ def with_comments(text: str, places: Positions) -> tuple[str, list[int]]:
 
 
 def _key_of(comment: Comment, keys: Sequence[tuple[Position, str]]) -> tuple[str, bool]:
-    """Return the key that a comment is about, and whether it goes above that key; no key at the end of the file."""
+    """Return the key that a comment belongs to, and whether it goes above that key; no key at the end of the file."""
     at = bisect_left(keys, (comment.place, ""))
     if not comment.alone and at and keys[at - 1][0].line == comment.place.line:
         return keys[at - 1][1], False
@@ -68,7 +68,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_same(text: str, plan: Plan) -> bool:
-    """Tell whether the text still has the values of the Plan."""
+    """Return whether the text still has the values of the Plan."""
     try:
         return load(text).data == plan.data
     except PlanError:

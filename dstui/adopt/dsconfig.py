@@ -1,7 +1,7 @@
-"""A bare ds_config.json, as its readers read it. Pure: text in, the configuration and what is wrong with its form out.
+"""Read a bare ds_config.json as its readers do. Pure: returns the configuration and what is wrong with its form.
 
-DeepSpeed reads hjson: comments, trailing commas, a byte-order mark and words without quotes pass. transformers and accelerate
-read strict JSON, where each of these is the end.
+DeepSpeed reads hjson, which accepts comments, trailing commas, a byte-order mark and unquoted words. transformers and accelerate read
+strict JSON, which refuses all of these.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dstui.plan.finding import Finding, Fix
 from dstui.plan.scalars import resolve
 
 MEANT = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
-"""What hjson takes for a string, and what was meant."""
+"""Words that hjson reads as strings -> the value that was meant."""
 
 
 class ConfigError(Exception):
-    """The text is no configuration at all: a sentence, and where."""
+    """The text is not a configuration. Holds a sentence and the position."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
@@ -32,20 +32,20 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class DsConfig:
-    """A configuration that was read."""
+    """A configuration and its findings."""
 
     config: dict[str, Any]
-    """Its numbers keep their spelling."""
+    """Numbers keep their spelling."""
     integration: str
     findings: list[Finding] = field(default_factory=list)
     """What is wrong with the form of the file."""
     places: Positions = field(default_factory=Positions)
     strict: bool = True
-    """Whether every reader of JSON takes it."""
+    """Whether strict JSON readers accept it."""
 
     @property
     def doubtful(self) -> list[Finding]:
-        """Return the findings about form that may hide a setting: a Plan made of the file would not show them."""
+        """Return the findings about form that may hide a setting: an imported Plan would not show them."""
         return [finding for finding in self.findings if finding.code in ("DS023", "DS025")]
 
     def line_of(self, path: str) -> int | None:
@@ -54,9 +54,9 @@ class DsConfig:
 
 
 def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = False) -> DsConfig:
-    """Read a file's text. `mark`: it began with a byte-order mark. Raises ConfigError where nobody could read it.
+    """Read a file's text. `mark`: it began with a byte-order mark. Raises ConfigError if no reader accepts it.
 
-    Without an integration it is the Trainer where it has to fill some "auto", else plain DeepSpeed.
+    Without an integration, assume the Trainer if some "auto" must be filled in, else plain DeepSpeed.
     """
     try:
         places = positions(text)
@@ -140,7 +140,7 @@ def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
         raise ConfigError(message, line, column) from None
     except OverflowError:
         raise ConfigError("a number too large to be one") from None
-    except (ValueError, LookupError):  # hjson runs past the end of some texts
+    except (ValueError, LookupError):  # hjson reads past the end of some texts
         raise ConfigError("not JSON, and not what DeepSpeed reads either", problem.lineno, problem.colno) from None
 
 
@@ -171,7 +171,7 @@ def _as_spelled(value: Any, path: str, numbers: Mapping[str, str]) -> Any:
 
 
 def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: bool) -> Finding:
-    """Return the finding for JSON with additions that only DeepSpeed accepts."""
+    """Return the finding for JSON extensions that only DeepSpeed accepts."""
     addition = "a comment" if found.places.comments else "a trailing comma, a word without quotes or the like"
     what = "begins with a byte-order mark" if mark and not problem else f"is not strict JSON: {addition}"
     place = Position(problem.lineno, problem.colno) if problem else Position(1, 1)
@@ -185,7 +185,7 @@ def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: boo
 
 
 def _as_meant(value: Any) -> Any:
-    """Convert words that hjson read as strings to what was meant."""
+    """Convert words that hjson read as strings to the values that were meant."""
     if isinstance(value, Mapping):
         return {name: _as_meant(item) for name, item in value.items()}
     if isinstance(value, list):

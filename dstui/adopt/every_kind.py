@@ -1,4 +1,4 @@
-"""Any file that people have, as the text of a Plan: one function for each kind. Pure; what a file names is asked for."""
+"""Import any supported file as the text of a Plan, with one function for each kind. Pure: callbacks read the files that it names."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from dstui.adopt.signs import Kind
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 LISTED = 9
-"""Launches of a text that are named."""
+"""Launches of a text that are listed in a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesBeside:
-    """What can be asked about the files that a file names."""
+    """Callbacks about the files that a file names."""
 
     text_of: Callable[[str], str | None]
-    """The text of a configuration; None where it cannot be read."""
+    """Returns the text of a configuration; None if it cannot be read."""
     facts_of: Callable[[str], ScriptFacts | None]
-    """What a training script says of itself."""
+    """Returns the facts of a training script."""
     around: ShellContext = field(default_factory=lambda: ShellContext("/"))
     """Where shell text would run."""
     parse: Parse | None = None
     """The parser of shell text."""
     launch: int = 0
-    """Which launch of a text is meant, from 1; 0 is the likeliest."""
+    """The number of the launch in a text, from 1; 0 is the likeliest."""
 
 
 def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: FilesBeside) -> Imported:
-    """Return the Plan of a text. `script`: the script to train and its arguments. Raises ConfigError."""
+    """Return the Plan of a text. `script`: the training script and its arguments. Raises ConfigError."""
     about = beside.facts_of(script[0]) if script else None
     if kind == "ds_config":
         return plan_of_dsconfig(text, source, script, about)
@@ -51,7 +51,7 @@ def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: 
 
 
 def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
-    """Make the Plan of the launch that is meant in a shell text. Raises ConfigError."""
+    """Return the Plan of the selected launch of a shell text. Raises ConfigError."""
     if beside.parse is None:
         raise ConfigError("shell text is not read here")
     try:

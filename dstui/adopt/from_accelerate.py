@@ -1,6 +1,6 @@
-"""An accelerate YAML as a Plan: what DeepSpeed has a key for under `deepspeed:`, machines under `cluster:`, all else under `accelerate:`.
+"""Import an accelerate YAML: DeepSpeed's keys go under `deepspeed:`, machines under `cluster:`, the rest under `accelerate:`.
 
-Rendering the Plan gives the file again, as accelerate loads it (`dstui.render.accelerate` is the way back).
+Rendering the Plan gives an equivalent file as accelerate loads it (`dstui.render.accelerate` is the inverse).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a command says beside the YAML."""
+    """What the command says in addition to the YAML."""
 
     job: Mapping[str, Any] = field(default_factory=dict)
-    """script or module, and args."""
+    """script or module, and args"""
     flags: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `accelerate launch` under the names of the YAML's keys: they win."""
+    """Options of `accelerate launch` under the names of the YAML's keys, which they override."""
     env: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     cluster: Mapping[str, Any] = field(default_factory=dict)
-    """What it says of the launcher beyond the YAML's keys."""
+    """Settings of the launcher for which the YAML has no key."""
     parallelism: Mapping[str, Any] = field(default_factory=dict)
     """Options that are keys of the section parallelism_config."""
     model: Mapping[str, Any] = field(default_factory=dict)
-    """Facts about the model that the script's options state."""
+    """Facts about the model from the script's options."""
 
 
 def plan_of_accelerate(
@@ -66,17 +66,17 @@ def plan_of_accelerate(
 
 
 class _Adoption:
-    """What is left of a file while its keys are taken to where the Plan has them."""
+    """Moves the keys of a file to their places in the Plan; holds those that are left."""
 
     def __init__(self, top: dict[str, Any], inner: dict[str, Any], notes: list[str]) -> None:
         self.top, self.inner, self.notes = top, inner, notes
         self.used = self.top.get("distributed_type") == "DEEPSPEED"
         self.given = frozenset[str]()
-        """What stood on the command line, which accelerate takes also where it refuses it in the file."""
+        """Keys from the command line. accelerate accepts them there even if it refuses them in the file."""
         self.note_unknown()
 
     def note_unknown(self) -> None:
-        """Say what accelerate itself would refuse or pass over; it is kept."""
+        """Note the keys that accelerate would refuse or ignore. They are kept."""
         for name in self.top:
             if name not in TOP:
                 self.notes.append(f"{name}: accelerate has no such key at the top level; kept under accelerate:")
@@ -107,7 +107,7 @@ class _Adoption:
             self.notes.append("mixed_precision: no without quotes is false to YAML, and ends accelerate launch; it is 'no' here")
 
     def deepspeed(self, read_named: Callable[[str], str | None]) -> dict[str, Any]:
-        """Return DeepSpeed's configuration: the named file, or what accelerate makes of the plugin's keys."""
+        """Return DeepSpeed's configuration: the named file, or what accelerate derives from the plugin's keys."""
         if isinstance(self.inner.get(FILE), str) and self.inner[FILE] != "none":
             return self.named(self.inner[FILE], read_named(self.inner[FILE]))
         config: dict[str, Any] = {"train_batch_size": AUTO, "train_micro_batch_size_per_gpu": AUTO}
@@ -124,7 +124,7 @@ class _Adoption:
         return config
 
     def precision(self, config: dict[str, Any]) -> None:
-        """Convert the mixed precision to DeepSpeed's keys; `no` is left out, but an explicit one is kept."""
+        """Convert the mixed precision to DeepSpeed's keys. A default `no` is left out, an explicit one is kept."""
         wanted = self.top.get("mixed_precision")
         if wanted in ("bf16", "fp16") and self.used:
             config[self.top.pop("mixed_precision")] = {"enabled": True, **({"auto_cast": True} if wanted == "fp16" else {})}
@@ -153,7 +153,7 @@ class _Adoption:
         return read.config
 
     def cluster(self) -> dict[str, Any]:
-        """Return machines, processes and their meeting point."""
+        """Return machines, processes and the rendezvous address."""
         machines, found = self.top.get("num_machines", 1), dict[str, Any]()
         if is_integer(self.top.get("main_process_port")) and 1 <= self.top["main_process_port"] <= 65535:
             found["master_port"] = self.top.pop("main_process_port")

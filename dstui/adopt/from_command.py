@@ -1,4 +1,4 @@
-"""A pasted launch as a Plan: the launcher's options under `cluster:`, the script under `job:`, the configuration that it names read."""
+"""Import a launch command: the launcher's options go under `cluster:`, the script under `job:`, its configuration is read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dstui.plan.parallelism import PARALLELISM
 from dstui.plan.scalars import resolve
 
 ReadNamed = Callable[[str], str | None]
-"""The text of a file that a command names; None where it cannot be read."""
+"""Returns the text of a file that a command names; None if it cannot be read."""
 ACCELERATES_OWN = {"config_file", "use_deepspeed", "deepspeed_config_file", "zero_stage", "deepspeed_hostfile"}
-"""Options of `accelerate launch` by which it configures DeepSpeed itself."""
+"""Options of `accelerate launch` that configure DeepSpeed directly."""
 LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
 CLUSTER = ("hostfile", "include", "exclude", "num_nodes", "num_gpus", "master_addr", "master_port")
 """Options of the deepspeed launcher that are keys of `cluster:`."""
@@ -48,9 +48,9 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     if line.env:
         cluster["env"] = dict(line.env)
     if absent:
-        facts = None  # whoever reads the configuration, it gets it from accelerate
+        facts = None  # whatever reads the configuration gets it from accelerate
         if (count := line.options.get("num_processes")) is not None:
-            cluster["launcher_args"] += ["--num_processes", str(count)]  # over the YAML's
+            cluster["launcher_args"] += ["--num_processes", str(count)]  # overrides the YAML
     for path, value in suited(reader or "deepspeed", facts, builds="optimizer" in config).items():
         section, _, name = path.partition(".")
         (job if section == "job" else cluster)[name] = value
@@ -59,7 +59,7 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
 
 
 def _absent_yaml(line: CommandLine, read_named: ReadNamed) -> str:
-    """Return the YAML that `accelerate launch` names and nobody can read here; empty where there is none."""
+    """Return the YAML that `accelerate launch` names if it cannot be read here; else ""."""
     name = line.options.get("config_file") if line.launcher == "accelerate" else None
     return name if isinstance(name, str) and read_named(name) is None else ""
 
@@ -67,7 +67,7 @@ def _absent_yaml(line: CommandLine, read_named: ReadNamed) -> str:
 def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -> tuple[list[str], dict[str, Any], str]:
     """Return the script's arguments with a placeholder for the configuration's path, the configuration, and its likely reader.
 
-    The reader is "" where no argument names a configuration.
+    The reader is "" if no argument names a configuration.
     """
     args = list(line.args)
     for at, word in enumerate(args):
@@ -110,7 +110,7 @@ def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
 
 
 def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
-    """Convert torchrun's options; it stays the launcher."""
+    """Convert torchrun's options. It stays the launcher."""
     found: dict[str, Any] = {"launcher": "torchrun"}
     options = {**line.options}
     nodes = str(options.pop("nnodes", "1"))
@@ -133,7 +133,7 @@ def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
 
 
 def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: list[str], *, several: bool) -> None:
-    """Convert the meeting point: keys of the cluster, or the rendezvous as typed for several machines."""
+    """Convert the rendezvous: to keys of the cluster, or for several machines as typed."""
     address, port, rank = (str(options.pop(name, "")) for name in ("master_addr", "master_port", "node_rank"))
     if not several:
         host, _, own = str(options.pop("rdzv_endpoint", "")).rpartition(":")
@@ -149,7 +149,7 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
 
 
 def _ranks(found: dict[str, Any], option: str, value: str | bool, notes: list[str], *, several: bool) -> None:
-    """Convert the ranks per host; every GPU where the launch says so."""
+    """Convert the ranks per host; all GPUs if the launch says so."""
     if value == GPUS:
         notes.append(f"--{option} is the number of GPUs (nvidia-smi, device_count): left out, which is every GPU of the machine")
     elif value not in ("gpu", "auto") and _number({}, "num_gpus", option, str(value), notes):
@@ -166,7 +166,7 @@ def _number(found: dict[str, Any], key: str, option: str, value: str, notes: lis
 
 
 def _of_accelerate(line: CommandLine, notes: list[str]) -> dict[str, Any]:
-    """Convert `accelerate launch` of a script that takes its DeepSpeed configuration as an argument."""
+    """Convert `accelerate launch` of a script that gets its DeepSpeed configuration as an argument."""
     found: dict[str, Any] = {"launcher": "accelerate"}
     options = {**line.options}
     machines = str(options.pop("num_machines", "1"))
@@ -194,7 +194,7 @@ OPTIONS_OF: Mapping[str, Callable[[CommandLine, list[str]], dict[str, Any]]] = {
     "accelerate": _of_accelerate,
     "python": _of_python,
 }
-"""Launcher -> what its options are under `cluster:`."""
+"""Launcher -> the function that converts its options to `cluster:`."""
 
 
 def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections: Mapping[str, Any], notes: list[str]) -> Imported:
@@ -229,7 +229,7 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections:
 
 
 def _only_accelerates(options: Mapping[str, str | bool]) -> dict[str, Any]:
-    """Return options that no YAML has; with one of them, accelerate itself is the launcher."""
+    """Return options that no YAML has. With one of them, accelerate itself must be the launcher."""
     words = [word for name, value in options.items() for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
     return {"launcher": "accelerate", "launcher_args": words} if words else {}
 

@@ -1,4 +1,4 @@
-"""A framework's own command (llamafactory-cli, axolotl, swift) as a Plan: the command, and the DeepSpeed file that it names."""
+"""Import a framework's own command (llamafactory-cli, axolotl, swift): the command, and the DeepSpeed file that it names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dstui.adopt.script_options import options_of, options_of_yamls
 
 YAML = (".yaml", ".yml")
 NAMES_CONFIG = re.compile(r"""(?m)^deepspeed(?:_config(?:_file)?)?[ \t]*:[ \t]*(['"]?)(?P<path>[^\s'"#]+)\1[ \t]*(?:\#.*)?$""")
-"""The keys by which the YAML of a framework names its DeepSpeed file."""
+"""The keys with which the YAML of a framework names its DeepSpeed file."""
 JSON = (".json", ".hjson")
 
 
@@ -38,7 +38,7 @@ def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str]
 
 
 def _config_files(command: tuple[str, ...], read_named: Callable[[str], str | None]) -> Iterator[str]:
-    """Yield the DeepSpeed files that a command names, in its words or its YAML; for built-in ones (`zero2`) only the name."""
+    """Yield the DeepSpeed files that a command names in its words or its YAML; for built-in ones (`zero2`) only the name."""
     for at, word in enumerate(command):
         option, equals, value = word.partition("=")
         if option.lstrip("-") in ("deepspeed", "deepspeed_config") and option != word[:1]:

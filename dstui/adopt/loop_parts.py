@@ -1,4 +1,4 @@
-"""Find the training in a plain torch script: model, optimizer, backward, step, accumulation, data. Pure, by its syntax tree."""
+"""Find the training loop in a plain torch script: model, optimizer, backward, step, accumulation, data. Pure, by its syntax tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel")
 
 
 class NoPlace(Exception):
-    """The lines cannot be placed: the line where it is seen (0: nowhere), and why."""
+    """There is no clear place for the lines. Holds the line that shows it (0: none) and the reason."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -22,12 +22,12 @@ class NoPlace(Exception):
 
 @dataclass
 class LoopParts:
-    """Places of the parts of a training loop."""
+    """The parts of a training loop."""
 
     tree: ast.Module
     parents: dict[int, ast.AST]
     model: str
-    """The expression of the model beside its optimizer."""
+    """The expression of the model passed to its optimizer."""
     optimizer: str
     optimizer_class: str
     optimizer_statement: ast.stmt
@@ -50,7 +50,7 @@ class LoopParts:
         return next((one for one in self.around(node) if isinstance(one, FUNCTIONS)), None)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the nodes around a node, innermost first."""
+        """Yield the ancestors of a node, innermost first."""
         while (parent := self.parents.get(id(node))) is not None:
             yield parent
             node = parent
@@ -88,7 +88,7 @@ class LoopParts:
         return False
 
     def every(self, guard: ast.If) -> str:
-        """Return the micro-batches per step as the script writes them, with the value where it is constant."""
+        """Return the micro-batches per step as the script writes them, and the value if it is constant."""
         found = next(one for one in ast.walk(guard.test) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod))
         words = ast.unparse(found.right)
         values = [
@@ -113,7 +113,7 @@ def is_call_of(node: ast.AST | None, method: str) -> bool:
 
 
 def find_parts(text: str) -> LoopParts:
-    """Find the parts of a loop. Raises NoPlace where it is not clear which they are."""
+    """Find the parts of a loop. Raises NoPlace if they are ambiguous."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -191,7 +191,7 @@ def _last_import(tree: ast.Module) -> ast.stmt:
 
 
 def _sort(parts: LoopParts, node: ast.stmt) -> None:
-    """Put a statement among those that it belongs to."""
+    """Sort a statement into the part that it belongs to."""
     value = getattr(node, "value", None)
     if not isinstance(value, ast.Call) or not isinstance(node, (ast.Expr, ast.Assign)):
         return
@@ -222,7 +222,7 @@ def _is_optimizer_of(parts: LoopParts, name: str) -> bool:
 
 
 def accumulation_guard(parts: LoopParts, node: ast.stmt) -> ast.If | None:
-    """Return the `if … % n …:` around a step, within its loop."""
+    """Return the `if … % n …:` around a step within its loop."""
     for one in parts.around(node):
         if isinstance(one, (ast.For, ast.While, *FUNCTIONS)):
             return None
@@ -232,7 +232,7 @@ def accumulation_guard(parts: LoopParts, node: ast.stmt) -> ast.If | None:
 
 
 def _loader(parts: LoopParts) -> ast.Call | None:
-    """Return the DataLoader of the loop; where it cannot be followed, the only one, or the only one that shuffles."""
+    """Return the DataLoader of the loop. If the loop does not show it, return the only one, or the only one that shuffles."""
     made = {
         name_in(one.targets[0]): one.value
         for one in ast.walk(parts.tree)

@@ -1,7 +1,7 @@
 """Read the model from the options of a training script: the Plan's `model:` section. Pure.
 
-The names are those of transformers' TrainingArguments, of TRL, LLaMA-Factory, axolotl, alignment-handbook, LLaVA, FastChat and the many
-scripts that were made after them. A value that holds a hole or shell text is left out.
+The names are those of transformers' TrainingArguments, of TRL, LLaMA-Factory, axolotl, alignment-handbook, LLaVA, FastChat and scripts
+derived from them. Values with a hole or shell text are left out.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MODEL = (
     "pretrain",
     "model",
 )
-"""Options that name the model, the surest first."""
+"""Options that name the model, the most reliable first."""
 PREFIXES = ("", "model.", "actor.", "data.")
-"""Sections of nested option parsers: --model.model_name_or_path."""
+"""Prefixes of nested option parsers: --model.model_name_or_path."""
 SEQUENCE = (
     *("model_max_length", "max_seq_length", "max_sequence_length", "sequence_len", "cutoff_len", "max_seq_len", "block_size"),
     *("max_length", "seq_length", "tokenizer_model_max_length", "max_len"),
@@ -51,21 +51,21 @@ FLASH = ("use_flash_attn", "flash_attn", "flash_attention", "use_flash_attention
 ATTENTION: Mapping[str, str] = {
     "eager": "eager",
     "sdpa": "sdpa",
-    "flash_attention_2": "flash",
-    "flash_attention_3": "flash",
-    "fa2": "flash",
+    "flash_attention_2": "flash2",
+    "flash_attention_3": "flash3",
+    "fa2": "flash2",
 }
 FUSED = ("use_liger", "use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 PARTS = re.compile(r"(?:freeze|tune|unfreeze)_\w+|vision_tower|image_tower|video_tower|mm_vision_tower")
-"""Options that freeze a part of the model or bring another one: what is trained is then for the user to say."""
+"""Options that freeze a part of the model or add another one: the user must then say what is trained."""
 OPEN = re.compile(r"[$`*{}<>\s]")
-"""A hole, shell text, a pattern, a placeholder."""
+"""A hole, shell text, a pattern or a placeholder."""
 MODULE = re.compile(r"[A-Za-z_][\w.]*")
 STORED = re.compile(r"-bnb-4bit$")
 
 
 def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Return the Plan's `model:` section, and notes on it. `folder`: where the script runs, from the Plan's folder."""
+    """Return the Plan's `model:` section, with notes. `folder`: the script's working directory, relative to the Plan's folder."""
     source = _source(options, folder)
     if source is None:
         return {}, []
@@ -78,6 +78,7 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
         "quantization": _quantization(options, source) if lora else None,
         "attention": _attention(options),
         "fused_loss": _switch(options, FUSED) or None,
+        "compiled": _switch(options, ("torch_compile",)) or None,
     }
     parts = [f"--{name} {value}" for name, value in options.items() if PARTS.fullmatch(name) and value.lower() != "false"]
     notes = [f"{', '.join(parts[:4])}: the forecast counts {source} alone, all of it trained (model.trainable says less)"] if parts else []
@@ -87,7 +88,7 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
 
 
 def _first(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    """Return the value of the first of these options that is given and not empty."""
+    """Return the value of the first of these options that is set and not empty."""
     for name in names:
         for prefix in PREFIXES:
             value = options.get(prefix + name)
@@ -114,16 +115,16 @@ def _sequence(options: Mapping[str, str]) -> int | None:
 
 
 def _switch(options: Mapping[str, str], names: tuple[str, ...]) -> bool | None:
-    """Return whether one of several names of a switch is on; None where none is given."""
+    """Return whether one of several names of a switch is on; None if none is set."""
     value = _first(options, names)
     return None if value is None else value.lower() in ("true", "1", "yes", "on")
 
 
 def _lora(options: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the section `lora`; None where all weights are trained."""
+    """Return the section `lora`; None if all weights are trained."""
     kind, rank = _first(options, LORA_KINDS), _whole(_first(options, RANK))
     on = [found for name in LORA_SWITCHES if (found := _switch(options, (name,))) is not None]
-    on += [True] if _switch(options, ("q_lora", "use_qlora")) else []  # off, it leaves LoRA as it is
+    on += [True] if _switch(options, ("q_lora", "use_qlora")) else []  # if it is off, LoRA stays unchanged
     wanted = "lora" in kind.lower() if kind is not None else any(on) if on else rank is not None
     if not wanted:
         return None

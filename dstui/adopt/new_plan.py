@@ -1,4 +1,4 @@
-"""Other people's files as the text of a Plan. Pure: text in, text out; nothing is lost on the way."""
+"""Write other programs' files as the text of a Plan. Pure; no value is lost."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A Plan that was made of somebody's file, and what was changed or not understood on the way."""
+    """An imported Plan, and what was changed or not understood."""
 
     text: str
     notes: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    """What is wrong with the file itself and is not to be seen in the Plan any more."""
+    """Findings about the file that the Plan no longer shows."""
 
 
 def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: ScriptFacts | None = None) -> Imported:
     """Return the Plan of a bare ds_config.json. Raises ConfigError.
 
-    `script`: the training script and its arguments, in which `{ds_config}` stands for the rendered file; `facts`: what a look into it
-    has found. Numbers keep their spelling, so that rendering gives the same file again; comments stay where their keys are.
+    `script`: the training script and its arguments, in which `{ds_config}` is the rendered file; `facts`: the analysis of the script.
+    Numbers keep their spelling, so that rendering gives the same file again. Comments stay at their keys.
     """
     read = read_dsconfig(text)
     config = read.config
@@ -47,14 +47,14 @@ def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: 
 
 
 def doubts(read: DsConfig, source: str) -> list[str]:
-    """Return what is doubtful in the form of a configuration that another file names, a sentence each."""
+    """Return what is doubtful in the form of a configuration that another file names, as sentences."""
     return [f"{source}:{finding.line}: {finding.code}: {finding.message}" for finding in read.doubtful]
 
 
 def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict[str, Any]:
-    """Return what a Plan must say for a script: dotted path -> value, without defaults.
+    """Return the settings that a Plan needs for a script: dotted path -> value, without defaults.
 
-    `integration`: what is assumed where nothing in the script tells; `builds`: the configuration has an optimizer.
+    `integration`: the assumption if the script does not show one; `builds`: the configuration has an optimizer.
     """
     reader = (facts.integration if facts is not None else None) or integration
     found: dict[str, Any] = {"job.integration": reader} if reader != "deepspeed" else {}
@@ -66,9 +66,9 @@ def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict
 
 
 def plan_text(source: str, sections: Mapping[str, Mapping[str, Any]], notes: list[str]) -> str:
-    """Format a Plan with these sections in this order, and with notes at its head.
+    """Format a Plan with these sections in this order, and with notes at its top.
 
-    A value that no Plan takes (`$PORT` for a port) is left out, and `notes` says so.
+    A value that no Plan accepts (`$PORT` for a port) is left out, with a note.
     """
     kept = {name: dict(section) for name, section in sections.items()}
     try:
@@ -80,7 +80,7 @@ def plan_text(source: str, sections: Mapping[str, Mapping[str, Any]], notes: lis
 
 
 def _left_out(sections: dict[str, dict[str, Any]], error: PlanError, notes: list[str]) -> bool:
-    """Take out the keys that an error names."""
+    """Remove the keys that an error names."""
     found = False
     for finding in error.findings:
         section, _, rest = finding.path.partition(".")

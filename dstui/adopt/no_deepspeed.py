@@ -1,4 +1,4 @@
-"""Whether a program trains without DeepSpeed: a loop of torch's own, or Lightning's Trainer with another strategy. Pure."""
+"""Detect programs that train without DeepSpeed: a plain torch loop, or Lightning's Trainer with another strategy. Pure."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ LIGHTNING = ("lightning", "pytorch_lightning")
 ENGINE = re.compile(
     r"deepspeed(?:$|\.(?!add_config_arguments$|init_distributed$|comm\b|ops\b|utils\b|zero\b|checkpointing\b|get_accelerator))"
 )
-"""What of deepspeed's may train: all but what only helps a script, or prepares its model."""
+"""Names of deepspeed that may train, excluding helpers and those that only prepare a model."""
 TRAINERS = re.compile(
     r"(?:accelerate|trl)(?:\.|$)|transformers\.(?:.*\.)?(?:\w*Trainer|\w*TrainingArguments|trainer|integrations|deepspeed)\b"
 )
-"""What trains in the place of a loop."""
+"""Calls that train instead of a loop."""
 TOGETHER = re.compile(r"(?:^|\.)(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)$")
-"""What joins the ranks of a loop of torch's own."""
+"""Calls that synchronise the ranks of a plain torch loop."""
 BY_HAND = re.compile(r"(?:^torch\.distributed|^dist)\.(?:all_reduce|reduce_scatter\w*|all_gather\w*|reduce)$")
-"""Gradients may be joined by these."""
+"""Calls with which a script may average gradients itself."""
 HIDDEN = re.compile(
     r"importlib\.import_module$|__import__$|runpy\.run_\w+$|exec$|eval$|os\.(?:system|popen|exec\w+|spawn\w+|posix_spawn\w*)$"
     r"|subprocess\.(?:run|call|check_call|check_output|Popen)$"
 )
-"""Calls behind which anything may happen."""
+"""Calls that may run arbitrary other code."""
 HARMLESS = ("git", "nvidia-smi", "hostname", "tar", "unzip", "wget", "curl", "mkdir", "rm", "cp", "df", "free", "lscpu")
 """Programs that start no training."""
 
 
 @dataclass(frozen=True, slots=True)
 class WithoutDeepSpeed:
-    """A training that DeepSpeed has no part in."""
+    """A training without DeepSpeed."""
 
     what: Literal["torch", "joined", "lightning"]
-    """A loop of which each rank runs its own; one whose ranks are joined by torch; Lightning's Trainer."""
+    """A loop with independent ranks; one whose ranks torch synchronises; Lightning's Trainer."""
     why: str
-    """The line that says so."""
+    """The line that shows it."""
     doubt: str = ""
-    """What could not be looked into, so that DeepSpeed may be used there; empty where it is sure."""
+    """What could not be read, so that DeepSpeed may be used there; empty if it is certain."""
 
 
 def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
-    """Return what trains in a program without DeepSpeed or a reader of its configuration; None where that is not visible."""
+    """Return what trains in a program without DeepSpeed; None if something may use DeepSpeed, or nothing is known to train."""
     code = program.code
     if any(ENGINE.match(name) and name != "deepspeed" for name in code.names) or any(TRAINERS.match(name) for name in code.used):
         return None
@@ -72,7 +72,7 @@ def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
 
 
 def deepspeed_strategy(call: Call) -> bool:
-    """Return whether a call gives Lightning's Trainer a strategy with a name of DeepSpeed's."""
+    """Return whether a call gives Lightning's Trainer a strategy named after DeepSpeed."""
     value = call.value("strategy")
     return isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.startswith("deepspeed")
 
@@ -86,7 +86,7 @@ def _joins(name: str) -> bool:
 
 
 def _hidden(program: ScriptProgram) -> Iterator[tuple[int, str]]:
-    """Yield what may use DeepSpeed invisibly: the line, and a few words."""
+    """Yield calls that may use DeepSpeed out of sight: the line, and a few words."""
     yield from program.unread
     for call in program.code.calls:
         if HIDDEN.match(call.name) and not _harmless(call):
@@ -99,7 +99,7 @@ def _hidden(program: ScriptProgram) -> Iterator[tuple[int, str]]:
 
 
 def _harmless(call: Call) -> bool:
-    """Return whether a program that is started by its name starts no training."""
+    """Return whether a program that is started by name starts no training."""
     first = call.node.args[0] if call.node.args else None
     if isinstance(first, (ast.List, ast.Tuple)) and first.elts:
         first = first.elts[0]

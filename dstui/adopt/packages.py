@@ -1,11 +1,11 @@
-"""Packages that training scripts import and that start no engine by themselves: a loop that uses no others hides nothing."""
+"""Packages that training scripts import and that start no engine by themselves: a loop that uses only these hides nothing."""
 
 from __future__ import annotations
 
 import sys
 
 FRAMEWORKS = ("deepspeed", "accelerate", "transformers", "trl", "lightning", "pytorch_lightning")
-"""They are recognised by what is called."""
+"""Recognised by the calls of the script."""
 LIBRARIES = (
     "torch torchvision torchaudio torchtext torchdata torchmetrics torchinfo torch_optimizer lion_pytorch bitsandbytes apex "
     "flash_attn xformers triton numba numpy scipy pandas sklearn skimage matplotlib seaborn PIL cv2 imageio albumentations "
@@ -16,4 +16,4 @@ LIBRARIES = (
     "typing_extensions six future setuptools pkg_resources "
 )
 KNOWN = frozenset({*FRAMEWORKS, *LIBRARIES.split(), *sys.stdlib_module_names})
-"""Names at the top of an import that are never taken for a module of the script's own."""
+"""Top-level names of imports that are never modules of the script's own."""

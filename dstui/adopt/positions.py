@@ -1,6 +1,6 @@
-"""Where the keys of a JSON-like text stand: strict JSON, and what hjson adds (comments, bare words, no braces). Pure.
+"""Find the positions of the keys in a JSON-like text: strict JSON, and hjson's additions (comments, bare words, no braces). Pure.
 
-hjson gives no positions, and composing JSON as YAML costs 6 ms a file; this scan takes 0.2 ms and fails only where a limit is exceeded.
+hjson gives no positions, and composing JSON as YAML costs 6 ms a file. This scan takes 0.2 ms and fails only beyond a limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 MAX_TOKENS = 5 * MAX_VALUES
-"""A key, its colon, its value, a comma and the end of the line."""
+"""Per value: a key, its colon, the value, a comma and the end of the line."""
 LITERAL = re.compile(r"(?:true|false|null|-?\d[\d.eE+-]*)\Z")
 
 
@@ -31,26 +31,26 @@ class Position(NamedTuple):
 
 
 class Comment(NamedTuple):
-    """A comment with its marks."""
+    """A comment, including its marks."""
 
     place: Position
     text: str
     alone: bool
-    """Whether nothing stands before it on its line."""
+    """Whether it is the first thing on its line."""
 
 
 @dataclass
 class Positions:
-    """What a scan has found."""
+    """The result of a scan."""
 
     keys: dict[str, Position] = field(default_factory=dict)
-    """Dotted path -> where the key stands; the first time, where it stands twice."""
+    """Dotted path -> position of the key, the first of duplicates."""
     again: list[tuple[str, Position]] = field(default_factory=list)
-    """Keys that stand a second time."""
+    """Duplicate keys."""
     words: list[tuple[str, Position, str]] = field(default_factory=list)
-    """Values without quotes that are no literal: hjson reads them as strings, to the line's end."""
+    """Unquoted values that are not literals: hjson reads them as strings up to the end of the line."""
     numbers: dict[str, str] = field(default_factory=dict)
-    """Dotted path -> how the number there is spelled (2e8), which hjson forgets."""
+    """Dotted path -> spelling of the number there (2e8), which hjson drops."""
     comments: list[Comment] = field(default_factory=list)
 
     def line_of(self, path: str) -> int | None:
@@ -113,7 +113,7 @@ def positions(text: str) -> Positions:
 
 
 def _next(level: _Level, token: str) -> None:
-    """Handle a comma, or the end of a line, which hjson accepts in its place after a value."""
+    """Handle a comma, or the end of a line, which hjson accepts instead of one after a value."""
     if token == "," and level.kind == "[":
         level.index += 1
     if level.kind == "{" and (token == "," or not level.awaits_value):

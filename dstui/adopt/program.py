@@ -1,4 +1,4 @@
-"""A script together with the modules beside it that it imports, as one `Code`. Pure: the text of a file is asked for, nothing is run."""
+"""Read a script together with the modules beside it that it imports, as one `Code`. Pure: a callback reads files, nothing is run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dstui.adopt.packages import KNOWN
 from dstui.adopt.pycode import Code, Import, NotPython, add_module, read_code
 
 MOST_FILES, MOST_CHARACTERS = 40, 400_000
-"""So much is read of what a script imports; what lies beyond is said to be unread."""
+"""Limits on the imported files that are read. The rest is reported as unread."""
 
 TextOf = Callable[[str], str | None]
-"""The text of a file by its path under the script's folder; None where there is none, or it cannot be read."""
+"""Returns the text of a file by its path in the script's folder; None if it does not exist or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ScriptProgram:
 
     code: Code
     unread: tuple[tuple[int, str], ...] = ()
-    """What could not be looked into: the line of the import, and a few words."""
+    """What could not be read: the line of the import, and a few words."""
 
 
 def read_program(text: str, text_of: TextOf, package: str = "") -> ScriptProgram:
@@ -40,9 +40,9 @@ class _Followed:
         self.characters, self.lines = len(text), text.count("\n") + 1
 
     def program(self, package: str) -> ScriptProgram:
-        """Follow the imports of the script, and theirs."""
+        """Follow the imports of the script and of its modules."""
         waiting = [(package, one) for one in self.code.imports]
-        for folder, one in waiting:  # which grows meanwhile
+        for folder, one in waiting:  # the list grows meanwhile
             if not one.level and one.module.partition(".")[0] in KNOWN:
                 continue
             found = False
@@ -55,7 +55,7 @@ class _Followed:
         return ScriptProgram(self.code, tuple(self.unread))
 
     def _add(self, path: str, line: int) -> bool:
-        """Read a file, if it is there: whether it is."""
+        """Read a file. Return whether it exists."""
         if path in self.read:
             return True
         if (text := self.text_of(path)) is None:
@@ -73,7 +73,7 @@ class _Followed:
 
 
 def _candidates(folder: str, one: Import) -> Iterator[str]:
-    """Yield the files that an import may run under the script's folder, including the packages on the way."""
+    """Yield the files in the script's folder that an import may run, including the packages on the way."""
     parts = [part for part in folder.split("/") if part] if one.level else []
     if one.level:
         if one.level - 1 > len(parts):

@@ -1,4 +1,4 @@
-"""Text as web pages publish it, made into what its author had: Markdown's backslashes, commas at line ends, lost newlines. Pure."""
+"""Repair text copied from web pages: Markdown's backslashes, commas at line ends, lost newlines. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable
 
 ESCAPE = re.compile(r"\\(?=[_*\[\]#.{}()+!-])")
-"""A backslash of Markdown before a character of its own."""
+"""A backslash that Markdown puts before a special character."""
 COMMA = re.compile(r"^(?P<line>\s*[\w-]+\s*:\s+[^\s\[{'\"#][^#,\[{]*?),[ \t]*$", re.MULTILINE)
-"""One value, then a comma: a line of JSON's habits."""
+"""A single value followed by a comma, as in JSON."""
 GLUED = re.compile(r"^(?P<indent>[ \t]*)(?P<first>[\w-]+[ \t]*:[ \t]*\{\})[ \t]*(?=[A-Za-z_][\w-]*[ \t]*:)", re.MULTILINE)
 """Two keys on one line, the first with an empty section."""
 SPACE = re.compile("[\u00a0\u2002\u2003\u2009]")
-"""Blanks of a typesetter, which YAML does not take for blanks."""
+"""Typographic spaces, which YAML does not treat as blanks."""
 
 REPAIRS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str], str], ...] = (
     (ESCAPE, "", "backslashes before _ and the like were removed: they are Markdown's"),

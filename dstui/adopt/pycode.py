@@ -1,6 +1,6 @@
-"""A Python text looked through for what a training script does: names by what they were imported as, options, assignments.
+"""Collect from a Python text what a training script does: imported names, calls, options, assignments.
 
-Pure, and nothing is run: the text is parsed, by the grammar of the Python that dstui runs in.
+Pure: the text is parsed with the grammar of dstui's own Python and never run.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 LONGEST = 300_000
-"""Characters of a script that is looked through: transformers' whole Trainer has fewer, and a megabyte takes eight seconds."""
+"""Characters of a script. transformers' whole Trainer has fewer, and a megabyte takes eight seconds."""
 SWITCHES = ("store_true", "store_false", "count")
 
 
 class NotPython(Exception):
-    """The text cannot be parsed: the line, where it is known, and a few words."""
+    """The text cannot be parsed. Holds the line, if known, and a few words."""
 
     def __init__(self, line: int | None, message: str) -> None:
         super().__init__(message)
@@ -25,14 +25,14 @@ class NotPython(Exception):
 
 
 class ScriptOption(NamedTuple):
-    """An argument that the script's parser knows. `word` is "" for one that is given by its place."""
+    """An argument of the script's parser. `word` is "" for a positional one."""
 
     word: str
     name: str
-    """What the script calls its value: args.NAME."""
+    """The attribute with its value: args.NAME."""
     line: int
     switch: bool = False
-    """Takes no value."""
+    """Whether it takes no value."""
 
 
 class Import(NamedTuple):
@@ -45,13 +45,13 @@ class Import(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call, by the whole name of what is called: torch.optim.AdamW."""
+    """A call, by the full name of the callee: torch.optim.AdamW."""
 
     name: str
     node: ast.Call
 
     def value(self, *keywords: str, place: int | None = None) -> ast.expr | None:
-        """Return the argument of the first of these keywords, or at a place; None where there is none, or it is None."""
+        """Return the argument with one of these keywords, or at a position; None if it is missing or is None."""
         for keyword in self.node.keywords:
             if keyword.arg in keywords:
                 return None if isinstance(keyword.value, ast.Constant) and keyword.value.value is None else keyword.value
@@ -60,23 +60,23 @@ class Call(NamedTuple):
 
 @dataclass
 class Code:
-    """What stands in a script, or in a script and the modules that it imports: these have lines of their own above the script's."""
+    """The content of a script, or of a script and the modules that it imports. Line numbers of modules follow those of the script."""
 
     calls: list[Call] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
-    """The whole name of what is used or imported -> the first line."""
+    """Full name of what is used or imported -> the first line."""
     packages: set[str] = field(default_factory=set)
-    """The packages that it imports from, by their first names; "" for its own folder (from . import x)."""
+    """First names of the packages that it imports from; "" for its own folder (from . import x)."""
     used: set[str] = field(default_factory=set)
-    """Of these, what is used and not only imported."""
+    """Those of the names that are used, not only imported."""
     options: list[ScriptOption] = field(default_factory=list)
     texts: dict[str, int] = field(default_factory=dict)
     """String constants -> the first line."""
     assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
-    """Name -> what is assigned to it, in whatever function."""
+    """Name -> the values assigned to it, in any function."""
     imports: list[Import] = field(default_factory=list)
     modules: list[tuple[int, str]] = field(default_factory=list)
-    """Of the modules that were read after the script: the number that was added to their lines, and their files."""
+    """For each module that was read after the script: the offset of its line numbers, and its file."""
 
     def place(self, line: int) -> str:
         """Describe where a line is."""
@@ -84,18 +84,18 @@ class Code:
         return f"line {line - added} of {file}" if file else f"line {line}"
 
     def call(self, *names: str) -> Call | None:
-        """Return the first call of any of these, by full name or its end: `initialize` matches deepspeed.initialize."""
+        """Return the first call of one of these, by full name or its end: `initialize` matches deepspeed.initialize."""
         return next((call for call in self.calls if any(f".{call.name}".endswith(f".{name}") for name in names)), None)
 
     def option(self, *words: str) -> ScriptOption | None:
-        """Return the first of these options that the parser has and that takes a value; dashes match underscores."""
+        """Return the first of these options that the parser has and that takes a value. Dashes match underscores."""
         spelled = {option.word.replace("-", "_"): option for option in self.options if not option.switch}
         return next((spelled[key] for word in words if (key := word.replace("-", "_")) in spelled), None)
 
     def inside(self, value: ast.expr) -> Iterator[ast.expr]:
         """Yield every part of a value, and of the values assigned to the names in it."""
         values, followed = [value], set[str]()
-        for each in values:  # which grows meanwhile
+        for each in values:  # the list grows meanwhile
             for node in ast.walk(each):
                 if isinstance(node, ast.expr):
                     yield node
@@ -105,12 +105,12 @@ class Code:
 
 
 def read_code(text: str) -> Code:
-    """Look through a text. Raises NotPython."""
+    """Parse a text and collect its content. Raises NotPython."""
     return _read(Code(), text, 0)
 
 
 def add_module(code: Code, text: str, file: str, added: int) -> None:
-    """Look through a module of the script too, with `added` on each of its line numbers. Raises NotPython."""
+    """Add a module of the script, with `added` added to its line numbers. Raises NotPython."""
     code.modules.append((added, file))
     _read(code, text, added)
 
@@ -120,7 +120,7 @@ def _read(code: Code, text: str, added: int) -> Code:
         raise NotPython(None, f"it is longer than {LONGEST:,} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes, which would go to the terminal
+            warnings.simplefilter("ignore")  # warnings about invalid escapes would go to the terminal
             tree = ast.parse(text)
         return _Reader(code).read(ast.increment_lineno(tree, added) if added else tree)
     except SyntaxError as error:
@@ -130,7 +130,7 @@ def _read(code: Code, text: str, added: int) -> Code:
 
 
 class _Reader:
-    """Fills a Code."""
+    """Fills a Code from a syntax tree."""
 
     def __init__(self, code: Code) -> None:
         self.code = code
@@ -138,7 +138,7 @@ class _Reader:
 
     def read(self, tree: ast.Module) -> Code:
         nodes = list(ast.walk(tree))
-        for node in nodes:  # imports first: a name may be used above its import, in a function
+        for node in nodes:  # imports first: in a function, a name may be used above its import
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self._import(node)
         for node in nodes:
@@ -186,7 +186,7 @@ class _Reader:
             self.code.assigned.setdefault(target.id, []).append(value)
 
     def _name(self, node: ast.expr) -> str:
-        """Return the full name of a dotted expression; of a method of anything else, its last part."""
+        """Return the full name of a dotted expression; for a method of another expression, its last part."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -196,7 +196,7 @@ class _Reader:
         return parts[0] if parts else ""
 
     def _option(self, name: str, call: ast.Call) -> None:
-        """Read add_argument("--x", …) and its like, of argparse, click and absl."""
+        """Read a call of add_argument("--x", …) or of its counterparts in click and absl."""
         words = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         method = name.rpartition(".")[2]
         if method.startswith("DEFINE_") and words:

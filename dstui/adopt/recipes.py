@@ -1,7 +1,7 @@
-"""Plans to start from: one script on one machine, from the fastest way to the one for the largest model. Pure.
+"""Recipes: Plans for one script on one machine, from the fastest to the one for the largest model. Pure.
 
-What a way costs is a rule of thumb for Adam in mixed precision, of the model's states alone: 16 bytes per parameter, of which ZeRO's stages
-leave less and less on each GPU (arXiv:1910.02054, section 5; arXiv:2101.06840 for host RAM). Activations come on top.
+The cost of each is a rule of thumb for Adam in mixed precision and only for the model's states: 16 bytes per parameter, which ZeRO's stages
+divide among the GPUs (arXiv:1910.02054, section 5; arXiv:2101.06840 for host RAM). Activations come on top.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from dstui.machine.snapshot import Machine, known
 from dstui.plan.scalars import yaml_scalar
 
 ROOM = 0.7
-"""Share of the memory for the model's states; the rest is for activations, buffers and fragments."""
+"""Share of the memory for the model's states. The rest is for activations, buffers and fragmentation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script that trains something. One that has an optimizer needs none in the configuration."""
+    """A training script. One with an optimizer needs none in the configuration."""
 
     name: str
     facts: ScriptFacts
     has_optimizer: bool = False
     model: str = ""
-    """The hub id of the model that it names, where that is one that dstui knows."""
+    """The hub id of its model, if dstui knows that model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One Plan to start from: what it is called, what it costs here, and its text."""
+    """A Plan to start from: its title, its cost on this machine, and its text."""
 
     name: str
     speed: str
-    """How fast it is beside the others, in a word or two."""
+    """Its relative speed, in a word or two."""
     says: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the states are spread. `gpu`: bytes per parameter on each of n GPUs; `host`: bytes per parameter in host RAM."""
+    """How the model's states are distributed. `gpu`: bytes per parameter on each of n GPUs; `host`: bytes per parameter in host RAM."""
 
     name: str
     zero: tuple[str, ...]
@@ -64,9 +64,9 @@ WAYS = (
         "slowest",
     ),
 )
-"""From fast to large; one that holds no larger model than those before it is no choice."""
+"""From fast to large. One that allows no larger model than an earlier one is left out."""
 ON_CPU = Way("2 ranks on the CPU", ("stage: 2",), lambda _n: 0, 16, "slow: to see it run")
-"""Where there is no GPU."""
+"""For machines without a GPU."""
 
 
 def recipes(script: Script, machine: Machine) -> list[Recipe]:
@@ -105,12 +105,12 @@ def billions(parameters: float) -> str:
 
 
 def _builds_its_own(script: Script) -> bool:
-    """Return whether the script builds its optimizer, by the code, else by the word "optimizer" in it."""
+    """Return whether the script builds its optimizer: by its code, else by the word "optimizer" in it."""
     return script.facts.optimizer == "script" or (script.facts.optimizer is None and script.has_optimizer)
 
 
 def _precision(script: Script, precision: str, cpu: bool) -> list[str]:
-    """Return the lines of the 16-bit type. A plain loop feeds 32-bit numbers, which a model with 16-bit weights refuses."""
+    """Return the lines of the 16-bit type. A plain loop feeds float32, which a model with 16-bit weights refuses."""
     if script.facts.without is None:
         return [f"  {precision}: {{enabled: {'auto' if script.facts.integration == 'trainer' else 'true'}}}"]
     if cpu:
@@ -119,13 +119,13 @@ def _precision(script: Script, precision: str, cpu: bool) -> list[str]:
 
 
 def _text(script: Script, way: Way, precision: str) -> str:
-    """Return the Plan as a person would write it."""
+    """Return the text of the Plan."""
     facts, cpu = script.facts, way is ON_CPU
-    trainer = facts.integration == "trainer"  # its own arguments say what is "auto" here, and refuse other values
+    trainer = facts.integration == "trainer"  # the Trainer's own arguments fill in "auto", and conflict with other values
     size = "auto" if trainer else "1"
     words = [*facts.suggested_args, *([f"--{precision}", *(["--use_cpu"] if cpu else [])] if trainer and facts.suggested_args else [])]
     args = ", ".join(f'"{word}"' if "{" in word else word for word in words)
-    torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own would be compiled first
+    torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own CPU Adam would be compiled first
     offloads_its_own = facts.optimizer == "script" and facts.integration == "deepspeed" and any("offload_opt" in line for line in way.zero)
     strict = facts.refuses_local_rank and facts.integration != "accelerate"
     cluster = [*(["  cpu_ranks: 2"] if cpu else []), *(["  launcher_args: [--no_local_rank]"] if strict else [])]

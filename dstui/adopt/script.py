@@ -1,6 +1,6 @@
-"""What a training script says of itself: who reads its DeepSpeed configuration, by which argument, and who builds its optimizer.
+"""Analyse a training script: who reads its DeepSpeed configuration, by which argument, and who builds its optimizer.
 
-Pure: text in, facts out; the script is parsed, never run.
+Pure: the text is parsed, never run.
 """
 
 from __future__ import annotations
@@ -20,67 +20,67 @@ from dstui.plan.handed_over import CONFIG, CONFIG_OPTIONS
 from dstui.plan.model import Builder, Integration
 
 MOST_OPTIONS = 60
-"""Options of a script that are named."""
+"""Options of a script that are listed."""
 VARIABLE = "DSTUI_DS_CONFIG"
-"""Where every rank finds the path of the rendered ds_config.json."""
+"""The variable in which every rank finds the path of the rendered ds_config.json."""
 NAMES_CONFIG = re.compile(r"conf|deepspeed|^ds_|json|yaml", re.IGNORECASE)
-"""An option that may name a configuration, among others that a function gets to make one."""
+"""An option that may name a configuration, if a function gets several."""
 TRAINER = re.compile(
     r"(?:.*\.)?\w*TrainingArguments$|trl\..*(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|Reward|PRM|BCO|XPO|NashMD|OnlineDPO|GKD)Config$"
 )
-"""The arguments of transformers' Trainer, and of TRL's."""
+"""The argument classes of transformers' and TRL's Trainers."""
 PARSERS = ("HfArgumentParser", "TrlParser")
-"""They make an option of every field of these arguments: --deepspeed is one."""
+"""Parsers that turn every field of these classes into an option, including --deepspeed."""
 OPTIMIZER = re.compile(
     r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
     r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
 )
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
-"""What is told the backend of torch.distributed, or that there is no GPU."""
+"""Calls that set the backend of torch.distributed, or that there is no GPU."""
 SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
 GivenScheduler = Literal["script", "function", "config"]
-"""A scheduler that the script makes, accelerate's DummyScheduler with a function that makes it, or one that the configuration makes."""
+"""A scheduler from the script, from a function given to accelerate's DummyScheduler, or from the configuration."""
 NOT_ONE = re.compile(r"lr_scheduler|Scheduler|\.Optimizer$|^transformers\.(?!AdamW$|Adafactor$|optimization\.A)")
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptFacts:
-    """What was found in a script. `integration` is None where nothing in it reads a DeepSpeed configuration."""
+    """The facts about a script. `integration` is None if nothing in it reads a DeepSpeed configuration."""
 
     integration: Integration | None
     suggested_args: tuple[str, ...]
-    """What to give it so that it finds the configuration; empty where it needs no argument, or where none is known."""
+    """Arguments by which it finds the configuration; empty if it needs none or none is known."""
     why: str
-    """One line: what in the script says so, with its line number."""
+    """One line: what in the script shows it, with its line number."""
     finds: bool = True
-    """Whether the rendered configuration reaches it so. False where it has one of its own."""
+    """Whether the rendered configuration reaches it this way. False if it has one of its own."""
     optimizer: Builder | None = None
-    """Who builds the optimizer; None where the script does not tell, or takes what the configuration says."""
+    """Who builds the optimizer; None if that is unknown, or the configuration decides."""
     optimizer_why: str = ""
     scheduler: GivenScheduler | None = None
-    """What accelerate's prepare() gets as the scheduler; None where the script does not tell, or hands over none."""
+    """The scheduler passed to accelerate's prepare(); None if that is unknown or there is none."""
     scheduler_why: str = ""
     refuses_local_rank: bool = False
-    """Its parser takes nothing that it does not know, and does not know --local_rank."""
+    """Whether its parser refuses unknown arguments and lacks --local_rank."""
     accumulation: int | None = None
-    """The number that it gives Accelerator(gradient_accumulation_steps=…), where it is one."""
+    """The number in Accelerator(gradient_accumulation_steps=…), if it is a literal."""
     says_precision: bool = False
-    """It gives Accelerator its mixed_precision itself."""
+    """Whether it passes mixed_precision to Accelerator itself."""
     joins_itself: bool = False
-    """It says how the ranks' processes find each other: gloo, use_cpu, a process group of its own; CPU ranks need that."""
+    """Whether it sets how the ranks connect (gloo, use_cpu, a process group of its own), which CPU ranks need."""
 
     under_accelerate: bool = False
-    """Whether it finds the configuration in the environment that accelerate's launcher makes, as Accelerator() and the Trainer do."""
+    """Whether it finds the configuration in the environment of accelerate's launcher, as Accelerator() and the Trainer do."""
     accumulates: bool = True
-    """Whether it calls Accelerator.accumulate(), or counts its steps in another way; False where it calls backward() and does neither."""
+    """Whether it calls Accelerator.accumulate() or counts steps in another way. False if it calls backward() and does neither."""
     makes_no_engine: bool = False
-    """It makes an Accelerator and neither prepares a model with it nor hands it to code that might: nothing calls deepspeed.initialize."""
+    """Whether it makes an Accelerator but neither prepares a model nor passes it on: nothing calls deepspeed.initialize."""
     options: tuple[str, ...] = ()
-    """What its parser takes, as far as that stands in it."""
+    """The options of its parser that are visible."""
     needs_argument: bool = False
-    """Whether deepspeed.initialize gets its configuration from the script's arguments alone."""
+    """Whether deepspeed.initialize gets its configuration only from the script's arguments."""
     without: WithoutDeepSpeed | None = None
-    """What trains in it without DeepSpeed; None where DeepSpeed has a part, or nothing of a training can be seen."""
+    """What trains in it without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
 
     @property
     def own_configuration(self) -> bool:
@@ -90,15 +90,15 @@ class ScriptFacts:
 
 @dataclass(frozen=True, slots=True)
 class NoScript:
-    """No script can be read where the Plan says."""
+    """The Plan's script cannot be read."""
 
     path: Path
 
 
 def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str = "") -> ScriptFacts:
-    """Return the facts in a script's text and in the modules that it imports.
+    """Return the facts of a script's text and of the modules that it imports.
 
-    `text_of` gives the text of a file under the folder that imports begin in; `package` is the script's own folder in that one.
+    `text_of` returns the text of a file in the folder where imports start; `package` is the script's own folder within it.
     """
     try:
         alone, program = read_code(text), read_program(text, text_of, package)
@@ -160,7 +160,7 @@ def _first_sign(code: Code) -> Sign | None:
 
 
 Sign = tuple[Integration, tuple[str, ...], int, str, bool]
-"""Integration, arguments, line, what stands there, whether the rendered configuration reaches it."""
+"""Integration, arguments, line, evidence, and whether the rendered configuration reaches it."""
 
 
 def _of_add_config_arguments(code: Code) -> Sign | None:
@@ -240,7 +240,7 @@ SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
     _of_the_variable,
     _of_a_configuration_of_its_own,
 )
-"""The first that finds something decides."""
+"""The first match wins."""
 
 
 def _handed_over(code: Code, integration: Integration, value: ast.expr, line: int, where: str) -> Sign:
@@ -262,7 +262,7 @@ def _handed_over(code: Code, integration: Integration, value: ast.expr, line: in
 
 
 def _variable(code: Code) -> int | None:
-    """Return the line that names DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_NAME of one of several models."""
+    """Return the line that names DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_NAME for one of several models."""
     return next((line for text, line in code.texts.items() if text.startswith(VARIABLE)), None)
 
 
@@ -273,7 +273,7 @@ def _finds_under_accelerate(code: Code, integration: Integration, finds: bool) -
 
 
 def _accumulates(code: Code) -> bool:
-    """Return whether accelerate knows where an accumulation is complete; True for a script whose loop is elsewhere."""
+    """Return whether accelerate knows where an accumulation is complete. True for a script whose loop is elsewhere."""
     trains = any(call.name.rpartition(".")[2] == "backward" and "accelerator" in call.name.lower() for call in code.calls)
     counted = code.call("accumulate", "no_sync") is not None or any("sync_gradients" in name for name in code.names)
     return not trains or counted
@@ -286,14 +286,14 @@ def _makes_no_engine(code: Code) -> bool:
 
 
 def _needs_argument(code: Code) -> bool:
-    """Return whether every deepspeed.initialize is without a configuration: DeepSpeed then asks for --deepspeed_config."""
+    """Return whether no deepspeed.initialize gets a configuration: DeepSpeed then asks for --deepspeed_config."""
     calls = [call for call in code.calls if call.name.endswith("deepspeed.initialize")]
     spread = any(keyword.arg is None for call in calls for keyword in call.node.keywords)
     return bool(calls) and not spread and not any(call.value("config", "config_params") for call in calls)
 
 
 def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
-    """Return the arguments that pass the configuration, with a switch --deepspeed of the script's own."""
+    """Return the arguments that pass the configuration, including the script's own switch --deepspeed."""
     switch = next((other.word for other in code.options if other.switch and other.word == "--deepspeed"), None)
     return tuple(filter(None, (switch, option.word, CONFIG)))
 
@@ -324,9 +324,9 @@ def _refuses_local_rank(code: Code) -> bool:
 
 
 def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, str]:
-    """Return who builds the optimizer, and the line that says so."""
+    """Return who builds the optimizer, and the line that shows it."""
     if integration == "trainer":
-        return None, ""  # the Trainer does, unless the configuration has one
+        return None, ""  # the Trainer builds it, unless the configuration has one
     if integration == "deepspeed":
         calls = [call for call in code.calls if call.name.endswith("deepspeed.initialize")]
         handed = {call.value("optimizer", place=2) is not None: call.node.lineno for call in calls}

@@ -1,4 +1,4 @@
-"""The options that a launch gives its script: from its words, and from the YAML files that they name. Pure."""
+"""Read the options of a script from a launch: from its words, and from the YAML files that they name. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dstui.adopt.accelerate import read_accelerate
 from dstui.adopt.dsconfig import ConfigError
 
 MOST_VALUES = 64
-"""Values of one option that are read: a list of modules."""
+"""Values of one option that are read, as in a list of modules."""
 YAMLS = (".yaml", ".yml")
 
 
 def options_of(words: Sequence[str]) -> dict[str, str]:
-    """Read `--option value …`, `--option=value` and `--switch` ("true"); names have `_` for `-`, several values are joined by commas."""
+    """Parse `--option value …`, `--option=value` and `--switch` ("true"). Names have `_` for `-`; several values are joined by commas."""
     found: dict[str, str] = {}
     for at, word in enumerate(words):
         if word.startswith("--") and len(word) > len("--"):
@@ -32,9 +32,9 @@ def _values(words: Sequence[str]) -> Iterator[str]:
 
 
 def options_of_yamls(words: Sequence[str], read_named: Callable[[str], str | None]) -> dict[str, str]:
-    """Return scalars and lists of the YAML files in the words: trl's, LLaMA-Factory's, axolotl's, alignment-handbook's.
+    """Return scalars and lists of the YAML files in the words: those of trl, LLaMA-Factory, axolotl and alignment-handbook.
 
-    A file that cannot be read says nothing here: the program that reads it will say what is wrong with it.
+    An unreadable file is ignored: the program that reads it will report it.
     """
     found: dict[str, str] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""Whose file a text is, by its first look: cheap, since every file that is opened is looked at."""
+"""Detect the kind of a text at first sight. This is cheap, because it is done for every opened file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dstui.plan.load import TOP
 Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env", "script"]
 PYTHON = ".py"
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
-"""Keys of which no Plan has one at its top; of which the first three alone are enough where a text may be a DeepSpeed configuration."""
+"""Keys that no Plan has at its top level. The first three alone are enough if a text may be a DeepSpeed configuration."""
 OF_A_PLAN = {"job", "deepspeed", "cluster"}
-"""Keys at the root that neither a DeepSpeed configuration nor an accelerate one has."""
-# Most files that are opened are Plans: `re` compiles these when a text is none, and keeps them.
+"""Top-level keys that neither a DeepSpeed configuration nor an accelerate YAML has."""
+# Most opened files are Plans: `re` compiles these for the first other text, and caches them.
 LAUNCH = (
     r"(?m)^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*|llamafactory-cli|dlrover-run)[ \t]+\S"
     r"|^(?:[^#\n]*[ \t;&])?(?:axolotl|swift|xtuner|trl|colossalai)[ \t]+(?:train|sft|pt|rlhf|megatron|dpo|grpo|kto|orpo|reward|rloo|run)\b"
@@ -25,7 +25,7 @@ VARIABLE = r"[A-Za-z_]\w*=.*"
 
 ROOT_KEY = r"(?m)^[\"']?(\w+)[\"']?[ \t]*:(?!\S)"
 BRACES = r"(?:[\s\ufeff]|---|(?:#|//)[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)*[{\[]"
-"""An opening brace, after comments; written so that each comment matches in one way alone."""
+"""An opening brace after comments, written so that each comment matches in only one way."""
 TOKENS = r"""(?sx)
     /\*.*?(?:\*/|\Z) | (?:\#|//)[^\n]*                                                # a comment of YAML or hjson
   | (?P<open>[{\[]) | (?P<close>[}\]])
@@ -35,7 +35,7 @@ TOKENS = r"""(?sx)
 
 
 def kind_of(text: str, name: str = "") -> Kind:
-    """Return the kind of a text. Its root decides; its name and its lines only where that does not; else it is a Plan."""
+    """Return the kind of a text. The root decides, then its name and its lines; otherwise it is a Plan."""
     if name.endswith(PYTHON):
         return "script"
     braces, keys = in_braces(text), root_keys(text)
@@ -58,7 +58,7 @@ def in_braces(text: str) -> bool:
 
 
 def root_keys(text: str) -> set[str]:
-    """Return the keys at the root of a text, as far as they are visible without parsing it as one format."""
+    """Return the top-level keys of a text, as far as they are visible without a parser."""
     if not in_braces(text):
         return set(re.findall(ROOT_KEY, text))
     depth, keys = 0, set()

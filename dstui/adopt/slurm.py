@@ -1,6 +1,6 @@
-"""Hosts and slots of a SLURM allocation, from its variables alone: what `scontrol show hostnames` would say, without asking it.
+"""Read hosts and slots of a SLURM allocation from its variables alone, without running `scontrol show hostnames`.
 
-Source: the grammar of host lists in Slurm 22.05 (src/common/hostlist.c): `node[01-03,7],gpu1`, several brackets in a name allowed.
+Source: the grammar of host lists in Slurm 22.05 (src/common/hostlist.c): `node[01-03,7],gpu1`, with several brackets per name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TASKS = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?")
 
 
 def expand_nodelist(text: str) -> list[str]:
-    """Expand a list of hosts such as `node[01-03,7],gpu1`, in order. Raises HostfileError where it is malformed."""
+    """Expand a list of hosts such as `node[01-03,7],gpu1`, in order. Raises HostfileError if it is malformed."""
     text = text.strip()
     names = _NAME.findall(text)
     if not names or ",".join(names) != text:
@@ -36,13 +36,13 @@ def expand_nodelist(text: str) -> list[str]:
 
 
 def _expanded(name: str) -> Iterator[str]:
-    """Yield every name of one with brackets."""
+    """Yield all names of one with brackets."""
     parts = [_numbers(match[1]) if match[2] is None else [match[2]] for match in _PART.finditer(name)]
     return ("".join(words) for words in product(*parts))
 
 
 def _numbers(ranges: str) -> list[str]:
-    """Expand `01-03,7` to 01, 02, 03, 7, as wide as the first number of the range."""
+    """Expand `01-03,7` to 01, 02, 03, 7, padded like the first number of the range."""
     found: list[str] = []
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part)
@@ -56,9 +56,9 @@ def _numbers(ranges: str) -> list[str]:
 
 
 def hosts_of_allocation(environment: Mapping[str, str]) -> dict[str, int] | None:
-    """Return host -> slots of this environment's SLURM allocation; None outside of one. Raises HostfileError.
+    """Return host -> slots of the current SLURM allocation; None outside of one. Raises HostfileError.
 
-    A node's slots are its GPUs, where the allocation says how many, else its tasks, else 1.
+    The slots of a node are its GPUs if the allocation gives their number, else its tasks, else 1.
     """
     nodes = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST")
     if not nodes:
@@ -71,7 +71,7 @@ def hosts_of_allocation(environment: Mapping[str, str]) -> dict[str, int] | None
 
 
 def gpus_per_node(environment: Mapping[str, str]) -> int | None:
-    """Return the GPUs on each node of the allocation: `8`, `a100:8`, or this node's list; None where it does not say."""
+    """Return the GPUs on each node of the allocation (`8`, `a100:8`, or this node's list); None if unknown."""
     for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"):
         count = environment.get(name, "").rpartition(":")[2]
         if re.fullmatch(r"\d{1,4}", count) and 0 < int(count) <= MAX_SLOTS:
@@ -81,7 +81,7 @@ def gpus_per_node(environment: Mapping[str, str]) -> int | None:
 
 
 def _tasks(text: str) -> list[int]:
-    """Expand `2(x3),1` to 2, 2, 2, 1; empty for anything else."""
+    """Expand `2(x3),1` to 2, 2, 2, 1; empty for other texts."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         match = _TASKS.fullmatch(part)

@@ -1,6 +1,6 @@
-"""The hosts that an ssh configuration names (`Host worker-1 worker-2`): to be offered, not to be trusted.
+"""Read the hosts in an ssh configuration (`Host worker-1 worker-2`), to suggest them to the user.
 
-Source: ssh_config(5). What a host's entry says is left to OpenSSH, which dstui and DeepSpeed use as it is.
+Source: ssh_config(5). All other settings are left to OpenSSH, which dstui and DeepSpeed use unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
 
 
 def ssh_hosts(text: str) -> list[str]:
-    """Return the names after `Host` in order, each once, without patterns (*, ?, !) and invalid names."""
+    """Return the names after `Host` in order and without duplicates, patterns (*, ?, !) and invalid names."""
     names = (name for line in text.splitlines() if (match := _HOST.match(line)) for name in _words(match[1]))
     return list(dict.fromkeys(name for name in names if not set(name) & set("*?!") and not host_problem(name)))[:MAX_RANKS]
 
@@ -29,5 +29,5 @@ def included(text: str) -> list[str]:
 def _words(text: str) -> list[str]:
     try:
         return shlex.split(text, comments=True)
-    except ValueError:  # a quote that is never closed: OpenSSH refuses the file
+    except ValueError:  # an unclosed quote: OpenSSH refuses the file
         return []

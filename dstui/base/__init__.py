@@ -1,1 +1,1 @@
-"""What every layer stands on: text made safe to show, limits, regular files, output and the parser of arguments."""
+"""What every layer uses: sanitised text, limits, regular files, output and the argument parser."""

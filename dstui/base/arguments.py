@@ -1,4 +1,4 @@
-"""The parser of the command line, and the numbers that its options take."""
+"""The parser of the command line, and types for options that take numbers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dstui.base.text import escaped
 
 
 class Parser(ArgumentParser):
-    """argparse's own, whose errors repeat what was typed and are therefore made safe to show."""
+    """An ArgumentParser whose errors are safe to show: they repeat what was typed."""
 
     def error(self, message: str) -> NoReturn:
-        """Say how it is called and what is wrong, and end with 2."""
+        """Print the usage and the error, and exit with 2."""
         super().error(escaped(message))
 
 
 def bounded(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
-    """Return the type of an option that takes a number within these bounds."""
+    """Return an argparse type for numbers from `least` to `most`."""
 
     def number(text: str) -> float:
         try:

@@ -1,4 +1,4 @@
-"""Reading and writing files: a size limit, one encoding, atomic replacement, and nothing replaced unasked."""
+"""Read and write files: with a size limit, one encoding and atomic replacement. Nothing is replaced unless the caller asks for it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Literal
 from dstui.base.limits import MAX_BYTES
 
 PRIVATE = 0o7700
-"""The bits of a mode that are left to a file for its owner alone."""
+"""The mode bits of a file that only its owner can use."""
 
 
 class FileProblem(Exception):
-    """A file cannot be read or written: a sentence that says which, why and what to do."""
+    """A file cannot be read or written. Holds a sentence that says which, why and what to do."""
 
 
 def read_text(path: Path, opened: int | None = None) -> str:
-    """Return the text of a UTF-8 file, with its newlines. Raises FileProblem.
+    """Return the text of a UTF-8 file with its newlines. Raises FileProblem.
 
-    `opened`: an open descriptor, which is closed here, so that the file that was checked is the one that is read.
+    `opened` is an open descriptor, closed here, so that the file that was checked is the one that is read.
     """
     try:
         raw = _bytes(path, MAX_BYTES + 1, opened)
@@ -56,30 +56,30 @@ def _text_of(raw: bytes, name: str) -> str:
 
 
 def _bytes(path: Path, most: int, opened: int | None = None) -> bytes:
-    """Return the beginning of a regular file without blocking on a pipe. Raises OSError with ENXIO for anything else."""
+    """Return the beginning of a regular file without blocking on a pipe. Raises OSError with ENXIO for other files."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if opened is None else opened
     with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise IsADirectoryError if stat.S_ISDIR(mode) else OSError(errno.ENXIO, "no regular file")
         data: bytes | None = file.read(most)
-        if data is None:  # nothing yet, and more to come: /proc/kmsg calls itself regular
+        if data is None:  # nothing available yet: /proc/kmsg claims to be a regular file
             raise OSError(errno.ENXIO, "no regular file")
         return data
 
 
 def is_there(path: Path | str) -> bool:
-    """Return whether anything is at the path; False for invalid paths (too long, a NUL in it), where Path's method raises."""
+    """Return whether anything is at the path. Return False for invalid paths (too long, or with a NUL), for which Path's method raises."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_file(path: Path | str) -> bool:
-    """Return whether a regular file is at the path; False for invalid paths."""
+    """Return whether a regular file is at the path, and False for invalid paths."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path | str) -> bool:
-    """Return whether a folder is at the path; False for invalid paths."""
+    """Return whether a folder is at the path, and False for invalid paths."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
@@ -89,7 +89,7 @@ def typed_path(text: str) -> Path:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Return why a path cannot be used, with what to do where that is known."""
+    """Return why a path cannot be used, and what to do if that is known."""
     if isinstance(error, ValueError):
         return "no file can have this name"
     hints = {
@@ -110,7 +110,7 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
-    """Compare a text with the file at the path: none (`new`), other content, or the same bytes."""
+    """Compare a text with the file at the path: no file (`new`), other content, or the same bytes."""
     wanted = text.encode()
     try:
         return "same" if _bytes(path, len(wanted) + 1) == wanted else "changed"
@@ -121,7 +121,7 @@ def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
 
 
 def check_unused(path: Path) -> None:
-    """Raise FileProblem where `write_atomic` would refuse a new text without `replace`: before the work that makes the text."""
+    """Raise FileProblem if `write_atomic` would refuse a new text without `replace`. Called before the work that makes the text."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -143,12 +143,10 @@ def _check_replaceable(path: Path) -> None:
 
 
 def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False, private: bool = False) -> bool:
-    """Write a file whole or not at all; False where the same bytes stood there already.
+    """Write a file completely or not at all. Return False if it had the same bytes already.
 
-    `private`: nobody but the owner may read it, whatever the umask and the mode of the file that it replaces.
-
-    Raises FileProblem, also where other content is there and `replace` is not asked for. A symbolic link stays one:
-    its target is replaced.
+    `private`: only the owner can read the file, whatever the umask and the mode of the file that it replaces. Raises FileProblem, also if
+    the file has other content and `replace` is false. A symbolic link stays: its target is replaced.
     """
     path = path.resolve() if os.path.islink(path) else path  # noqa: PTH114 - never raises
     state = state_on_disk(path, text)
@@ -163,7 +161,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     try:
         mode = path.stat().st_mode & 0o7777 if state == "changed" else (0o777 if executable else 0o666) & ~_umask()
         mode &= PRIVATE if private else 0o7777
-        from tempfile import mkstemp  # reading files needs none of it
+        from tempfile import mkstemp  # reading files does not need it
 
         handle, temporary = mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
@@ -180,7 +178,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
 
 
 def _close_to_others(path: Path) -> None:
-    with contextlib.suppress(OSError):  # somebody else's file: it is as it was
+    with contextlib.suppress(OSError):  # the file belongs to somebody else and stays
         path.chmod(path.stat().st_mode & PRIVATE)
 
 

@@ -1,7 +1,7 @@
-"""What nothing that is read may exceed, whatever its form and whoever wrote it; everything that reads knows these numbers from here.
+"""Limits on everything that dstui reads, whatever its format and whoever wrote it.
 
-A configuration that is larger than any of them was not written by somebody who trains a model, and working with it would take minutes and
-gigabytes, or end the interpreter: libyaml's callers recurse in C.
+All readers take their limits from here. A configuration beyond any of them was not written by somebody who trains a model. Processing it
+would take minutes and gigabytes, or crash the interpreter: the callers of libyaml recurse in C.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import re
 from typing import Any, Final
 
 MAX_BYTES: Final = 1024 * 1024
-"""Of a file: what is larger was given by mistake (a checkpoint, a log)."""
+"""Bytes of a file. A larger file was given by mistake (a checkpoint, a log)."""
 MAX_DEPTH: Final = 60
-"""Levels of nesting."""
+"""Levels of nesting in a document."""
 MAX_VALUES: Final = 50_000
-"""Keys and values, after aliases are followed: a file of a kilobyte can stand for billions ("billion laughs")."""
+"""Keys and values of a document after aliases are expanded: a kilobyte of YAML can expand to billions ("billion laughs")."""
 MAX_PATH: Final = 1000
-"""Characters of a dotted path to a key: every key in a section repeats what stands before it."""
+"""Characters of a dotted path to a key: each key of a section repeats the path of the section."""
 MAX_DIGITS: Final = 60
 """Characters of a number."""
 MAX_TEXT: Final = 100_000
-"""Characters of an argument, a path or a variable: Linux takes no argument of more than 131,072 bytes."""
+"""Characters of an argument, a path or a variable. Linux accepts at most 131,072 bytes in one argument."""
 MAX_SLOTS: Final = 1024
 """Ranks of one host."""
 MAX_RANKS: Final = 65_536
-"""Ranks of a job: no run of DeepSpeed had a tenth of them."""
+"""Ranks of a job. No known run of DeepSpeed had a tenth of this number."""
 MOST_LISTED: Final = 50
-"""Findings of one kind that are listed; who mends these sees the next."""
+"""Findings of one kind that are listed. After these are mended, the next check lists the rest."""
 
 TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 TOO_MANY: Final = f"it stands for more than {MAX_VALUES:,} values: no configuration does"
@@ -37,7 +37,7 @@ BRACKETS: Final = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 class LimitError(ValueError):
-    """A text exceeds a limit: a sentence, and where (line and column count from 1)."""
+    """A text exceeds a limit. Holds a sentence for the user and the position (line and column count from 1)."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(f"line {line}, column {column}: {message}" if line else message)
@@ -55,20 +55,20 @@ def parse_float(text: str) -> float:
 
 
 def of_few_digits(text: str) -> str:
-    """Return the text of a number, unless it is too long. Raises LimitError."""
+    """Return the text of a number. Raises LimitError if it has too many digits."""
     if len(text) > MAX_DIGITS:
         raise LimitError(f"a number of {len(text):,} digits: no setting has more than {MAX_DIGITS}")
     return text
 
 
 def parse_json(text: str) -> Any:
-    """Parse a JSON text. Raises ValueError where it is malformed; LimitError is one."""
+    """Parse a JSON text. Raises ValueError if it is malformed (LimitError is a ValueError)."""
     _refuse_deep(text)
     return json.loads(text, parse_int=parse_integer, parse_float=parse_float)
 
 
 def _refuse_deep(text: str) -> None:
-    """Refuse deep nesting before the parser recurses. A text with few brackets cannot be deep."""
+    """Raise LimitError for deep nesting before the parser recurses. A text with few brackets cannot be deep."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     depth = 0

@@ -1,6 +1,7 @@
-"""Files in folders that anybody may have filled: only regular ones are opened, never through a symbolic link, and nothing blocks.
+"""Read and write files in folders whose content is not trusted.
 
-A FIFO has no end, /dev/zero neither, and a link in a job folder that came with a repository may point at a private key.
+Only regular files are opened, never through a symbolic link, and no call blocks: a FIFO or /dev/zero has no end, and a link in a job folder
+that came with a repository may point at a private key.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 MAX_READ = 16 << 20
-"""Bytes of a record that are read; the status of 65,536 ranks has 7 MB."""
+"""Bytes of a record that are read. The status of 65,536 ranks takes 7 MB."""
 MOST_VALUES = 1_500_000
-"""Values of a record; each takes up to twenty times the bytes that it has in the file."""
+"""Values of a record. Each takes up to twenty times its bytes in the file."""
 DEPTH = 32
 """How deep the values of a record may be nested."""
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file; one that `flags` create is readable by its owner alone. Raises OSError for anything else."""
+    """Open a regular file; if `flags` create it, only its owner can read it. Raises OSError for anything else."""
     fd = os.open(path, flags | SAFE, 0o600)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -33,16 +34,17 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
 
 
 def read_regular(path: Path | str, start: int = 0, most: int = MAX_READ) -> bytes:
-    """Return at most so many bytes of a regular file from `start` on. Raises OSError where there is none."""
+    """Return up to `most` bytes of a regular file from `start` on. Raises OSError if there is no such file."""
     with os.fdopen(open_regular(path), "rb") as file:
         file.seek(start)
         return file.read(most)
 
 
 def open_within(path: Path | str, folder: Path) -> int | None:
-    """Open a regular file in a folder (named without links); None where a link leads elsewhere.
+    """Open a regular file inside a folder (named without links). Return None if a link leads out of the folder.
 
-    The descriptor is asked where the file is: a path could change between a check and the opening. Raises OSError where it cannot be read.
+    The open descriptor is asked where its file is: the path could change between a check and the opening. Raises OSError if the file cannot
+    be read.
     """
     fd = open_regular(path)
     if Path(os.readlink(f"/proc/self/fd/{fd}")).is_relative_to(folder):  # noqa: PTH115 - what was opened, followed no further
@@ -52,7 +54,7 @@ def open_within(path: Path | str, folder: Path) -> int | None:
 
 
 def lies_in(path: Path, folder: Path) -> bool:
-    """Return whether a path leads to a regular file inside a folder. Raises OSError where it cannot be read."""
+    """Return whether a path leads to a regular file inside a folder. Raises OSError if it cannot be read."""
     fd = open_within(path, folder.resolve())
     if fd is not None:
         os.close(fd)
@@ -60,7 +62,7 @@ def lies_in(path: Path, folder: Path) -> bool:
 
 
 def append_regular(path: Path | str, data: bytes) -> None:
-    """Append in one write, so that lines of several writers do not mix. OSError where that is not possible."""
+    """Append in one write, so that the lines of several writers do not mix. Raises OSError if that fails."""
     fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         os.write(fd, data)
@@ -69,7 +71,7 @@ def append_regular(path: Path | str, data: bytes) -> None:
 
 
 def replace_regular(path: Path, data: bytes) -> None:
-    """Replace whatever stands at the path in one step. OSError where that is not possible."""
+    """Replace the file at a path atomically. Raises OSError if that fails."""
     new = path.with_name(f"{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
         new.unlink()
@@ -84,7 +86,7 @@ def replace_regular(path: Path, data: bytes) -> None:
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """Parse a JSON object; empty where it is half-written, nested too deep or something else."""
+    """Parse a JSON object. Return {} if it is half-written, nested too deep or not an object."""
     if sum(map(raw.count, (b"[", b"{", b","))) > MOST_VALUES:
         return {}
     with suppress(ValueError, RecursionError):
@@ -95,14 +97,14 @@ def json_object(raw: bytes) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read the JSON object in a small regular file; empty where there is none."""
+    """Read the JSON object in a small regular file. Return {} if there is none."""
     with suppress(OSError):
         return json_object(read_regular(path))
     return {}
 
 
 def _is_flat(value: Any) -> bool:
-    """Return whether a value is nested at most DEPTH levels: what parses may still be too deep for its readers."""
+    """Return whether a value has at most DEPTH levels: what the parser accepts may still be too deep for its readers."""
     level = [value]
     for _ in range(DEPTH):
         inside = [part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer)]

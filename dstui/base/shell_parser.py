@@ -1,7 +1,7 @@
-"""Parse shell text with shfmt, in a process of its own: hostile text may end that process, and nothing else.
+"""Parse shell text with shfmt in a child process: hostile text can crash only that process.
 
-shfmt (mvdan.cc/sh, BSD-3-Clause) reads bash's whole grammar and prints the tree as JSON. Of 116 published launch scripts it parses 115 in
-a median of 7 ms; tree-sitter-bash, in this process, has errors in 3 of them, and knows neither arithmetic nor `${…}` so well.
+shfmt (mvdan.cc/sh, BSD-3-Clause) reads bash's whole grammar and prints the tree as JSON. Of 116 published launch scripts it parses 115 in a
+median of 7 ms. tree-sitter-bash, in this process, has errors in 3 of them and knows less of arithmetic and `${…}`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import sysconfig
 from typing import Any
 
 MAX_BYTES = 256 * 1024
-"""Of a text. Launch scripts have a few kilobytes; the tree takes a hundred times as much."""
+"""Bytes of a text. Launch scripts have a few kilobytes; the tree takes a hundred times as much memory."""
 MAX_TREE = 64 * 1024**2
 MEMORY_KIB = 3_000_000
-"""Of shfmt's address space, most of which Go's runtime only reserves."""
+"""KiB of shfmt's address space, most of which Go's runtime only reserves."""
 SECONDS = 10
 POSITION = {"Offset", "Line", "Col"}
 ERROR = re.compile(r"(?:<standard input>:)?(\d+):(?:\d+|\?): (.*)")
 
 
 class ShellSyntax(Exception):
-    """A text that is no shell text: `message`, and its `line`."""
+    """A text is not valid shell syntax. Holds a message and a line."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class ShellSyntax(Exception):
 
 
 def parse_shell(text: str) -> dict[str, Any]:
-    """Return the syntax tree of a text, its positions as (offset in bytes, line). Raises ShellSyntax."""
+    """Return the syntax tree of a text, with positions as (offset in bytes, line). Raises ShellSyntax."""
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_BYTES:
         raise ShellSyntax(f"{len(data):,} bytes of shell text: a launch is read from at most {MAX_BYTES:,}")
@@ -66,6 +66,6 @@ def _error(stderr: str) -> ShellSyntax:
 
 
 def _shfmt() -> str | None:
-    """Return the program: beside dstui's own interpreter, as the wheel installs it, else on the PATH."""
+    """Return the path of shfmt: beside dstui's own interpreter, where the wheel installs it, else from the PATH."""
     beside = os.path.join(sysconfig.get_path("scripts"), "shfmt")  # noqa: PTH118
     return beside if os.access(beside, os.X_OK) else shutil.which("shfmt")

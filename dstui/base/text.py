@@ -1,6 +1,6 @@
-"""Text from outside, made safe to show: whatever somebody wrote into a log, a file or a name, no escape sequence reaches the terminal.
+"""Make text from outside safe to show: no escape sequence of a log, a file or a name reaches the terminal.
 
-A plain line passes in 0.2 µs (`str.isprintable`); only what is not plain pays for the regular expressions.
+A plain line passes in 0.2 µs (`str.isprintable`). Only other lines pay for the regular expressions.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 
 LINE_CAP = 4096
-"""Characters of one line that are kept; the rest is counted, not shown."""
+"""Characters of one line that are kept. The rest is counted and not shown."""
 
 ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement, erasing
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC up to their end
-    r"|\x1b[ -/]*[0-~]"  # every other escape, also an OSC that never ends: its text stays, harmless
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM and APC with their text
+    r"|\x1b[ -/]*[0-~]"  # every other escape; the text of an OSC that never ends stays, harmless
 )
 UNSAFE = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 but tab, DEL, C1
@@ -23,23 +23,23 @@ UNSAFE = re.compile(
 
 
 def sanitise(raw: str, length: str = "") -> str:
-    """Return one line that is safe to show: only the last segment of carriage returns, no escapes and controls, cut at LINE_CAP.
+    """Return one line that is safe to show: the last segment between carriage returns, without escapes and controls, cut at LINE_CAP.
 
-    `length`: how to describe the length of the line of which `raw` is a part.
+    `length` describes the length of the line of which `raw` is a part.
     """
     text = last_segment(raw) if "\r" in raw else raw
     if len(text) > LINE_CAP:
         length = length or f"{len(text):,} characters"
-        text = text[: 2 * LINE_CAP]  # room for escapes that will go
+        text = text[: 2 * LINE_CAP]  # leaves room for escapes, which are removed below
     if not text.isprintable():
         text = UNSAFE.sub("", ESCAPES.sub("", text).expandtabs(8))
     return f"{text[:LINE_CAP]} … (a line of {length})" if length else text
 
 
 def escaped(text: str) -> str:
-    r"""Text of any number of lines with what is unsafe made visible, as JSON spells it: `\u001b`. Newlines and tabs stay.
+    r"""Return text (any number of lines) with unsafe characters visible in JSON's spelling (`\u001b`). Newlines and tabs stay.
 
-    JSON that went through this is still the same JSON.
+    Valid JSON stays the same JSON.
     """
     return text if text.isprintable() else UNSAFE.sub(_spelled, text)
 
@@ -57,5 +57,5 @@ def one_line(text: str) -> str:
 
 
 def last_segment(text: str) -> str:
-    """Return what a terminal would show of a progress bar: the text after the last carriage return that is not blank."""
+    """Return what a terminal would show of a progress bar: the text after the last carriage return, unless that is blank."""
     return next((segment for segment in reversed(text.split("\r")) if segment.strip()), "")

@@ -1,4 +1,4 @@
-"""Zips that anybody may have written, opened only where reading them is bounded: their directory, and how their members are packed."""
+"""Open zip files from outside only if reading them is bounded: by the size of their directory and the compression of their members."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import zipfile
 from typing import Any, BinaryIO, cast
 
 MOST_DIRECTORY = 8 << 20
-"""Bytes of the table of contents, which zipfile reads at once and makes an object of half a kilobyte for each entry of: enough for 80,000
+"""Bytes of the central directory. zipfile reads it at once and makes an object of half a kilobyte for each entry. Enough for 80,000
 tensors."""
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""How members may be packed; the other ways expand without a bound at each read."""
+"""Compression methods that are accepted. The others expand without a bound at each read."""
 
 
 def open_zip(file: BinaryIO) -> zipfile.ZipFile:
-    """Open a zip for reading. Raises BadZipFile, also for a directory that is too large; OSError.
+    """Open a zip for reading. Raises BadZipFile (also if the directory is too large) or OSError.
 
-    The size of the directory is asked of the function by which zipfile itself finds it, so that both see the same record.
+    zipfile's own function finds the directory, so that the check and the reader see the same record.
     """
     end = cast("Any", zipfile)._EndRecData(file)
     if end and end[cast("Any", zipfile)._ECD_SIZE] > MOST_DIRECTORY:

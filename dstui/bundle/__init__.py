@@ -1,1 +1,1 @@
-"""What leaves the machine about a job: a zip without secrets."""
+"""The bundle: a zip of a job for a bug report, without secrets."""

@@ -1,4 +1,4 @@
-"""Addresses without what lets somebody in: user, password and query; of a hook also its path, which is its key."""
+"""Mask the secret parts of addresses: user, password and query; of a webhook also its path, which is its key."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ USER = re.compile(
     re.IGNORECASE,
 )
 QUERY = re.compile(r"(?<=[\w/)\]}])\?(?=[\w.%\[\]-]{1,60}=)[^\s\"'<>`\\]+")
-"""The query of an address that is written without its beginning."""
+"""The query of an address without a scheme."""
 ENDS = re.compile(r"[),.;:\]}]*$")
-"""What stands behind an address rather than in it."""
+"""Punctuation after an address."""
 HOOK = re.compile(
     r"[^/]*hook|[^/]*(?:zapier|ifttt|hc-ping|healthchecks|pipedream|ntfy|pushover|opsgenie|pagerduty|logic\.azure)\b"
     r"|[^/]*/(?:[^?#]*/)?(?:web-?hooks?|hooks?|incoming|bot\w*|robot|services/T\w+|spaces|triggers|workflows)(?:/|$)",
     re.IGNORECASE,
 )
-"""The beginning of a hook's address: the services that are known, and how others call theirs."""
+"""The beginning of a webhook's address: known services, and usual names of others."""
 ON_END = re.compile(r"(?P<indent>^[ \t]*)?(?P<key>[\"']?on_end[\"']?[ \t]*[:=])", re.MULTILINE)
 BARE = re.compile(r"(?P<host>://[^\s/\"'<>\\]+|(?<![\w./:-])[\w-]+(?:\.[\w-]+)+(?::\d+)?)/(?P<path>[^\s\"'<>\\]*)")
-"""An address in a command, with or without its scheme: `curl example.org/a`, not `./notify.sh`."""
+"""An address in a command, with or without a scheme: `curl example.org/a`, not `./notify.sh`."""
 
 
 def addresses_masked(text: str, mask: str) -> str:
-    """Mask what is not for others in every address of a text."""
+    """Mask the secret parts of every address in a text."""
     if "://" in text:
         text = ADDRESS.sub(lambda match: f"://{_shown(match[0][3:], mask)}", text)
     return QUERY.sub(lambda match: f"?{mask}{_end(match[0])}", text) if "?" in text else text
@@ -51,7 +51,7 @@ def _end(text: str) -> str:
 
 
 def notified_masked(text: str, mask: str) -> tuple[str, set[str]]:
-    """Mask the paths of all addresses in `on_end`, a command or an address; and these paths, which may stand elsewhere too."""
+    """Mask the paths of all addresses in `on_end` (a command or an address). Return the text and the paths, to mask them elsewhere."""
     if "on_end" not in text:
         return text, set()
     chunks, paths, at = [], set[str](), 0

@@ -1,6 +1,6 @@
-"""A zip for a bug report: what was launched, what became of it, and the last lines of every rank, without secrets.
+"""Write a zip for a bug report: what was launched, how it ended, and the last lines of every rank, without secrets.
 
-A job folder may be half-written, of another version, or still in use: what cannot be read is named in contents.txt, and the rest goes in.
+A job folder may be half-written, of another version, or in use: what cannot be read is listed in contents.txt, and the rest goes in.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from dstui.logs.decode import decode
 LAST_LINES = 500
 """Lines of each log, from its end."""
 TAILED = (".log", ".jsonl")
-"""Files that grow: only their ends go in."""
+"""Suffixes of files that grow: only their ends go in."""
 RESERVE = ".reserve"
 MOST_TAIL = 1 << 20
-"""Bytes of each log that are looked at."""
+"""Bytes of each log that are read."""
 NEWLINE = "\n"
 MOST_KNOWN = 1000
-"""Secrets beyond which logs are not asked for further ones: each costs a search of all the rest."""
+"""After this many secrets, logs are not searched for further ones: each costs a search of everything else."""
 MARKS = ("status.json", "launch.json", "plan.yaml")
-"""One of these is in every job folder, however broken."""
+"""Files of which every job folder has at least one, however broken."""
 
 
 def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None, lines: int = LAST_LINES, replace: bool = False) -> Path:
-    """Write the zip of a job folder; its path. `more`: further files for it, name -> text (a snapshot of the machine).
+    """Write the zip of a job folder and return its path. `more`: further files, name -> text (a snapshot of the machine).
 
-    Raises FileProblem where the folder is not a job's, where `to` exists and `replace` is not asked for, and where it cannot be written.
+    Raises FileProblem if the folder is not a job's, if `to` exists and `replace` is false, and if it cannot be written.
     """
     to = to / f"{folder.name}-bundle.zip" if is_folder(to) else to
     if is_there(to) and not replace:
@@ -54,7 +54,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            real = JobFolder(folder.path.resolve())  # from here on nothing that lies elsewhere takes its place
+            real = JobFolder(folder.path.resolve())  # resolved once, so that nothing from elsewhere can take its place
             _fill(archive, real, {**_diagnosis(real), **_resolved(real), **(more or {})}, lines)
         Path(temporary).replace(to)
     except OSError as error:
@@ -66,14 +66,14 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
 
 
 def _files(path: Path) -> list[Path]:
-    """Return what lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
+    """Return the files of a job folder that belong to the job: its own files, logs and records, of every attempt."""
     kinds = ("logs/rank_*.log", "ranks/rank_*.json", "engine/rank_*.json*", "engine/rank_*.stacks")
     patterns = ("*", *kinds, *(f"attempts/*/{kind}" for kind in kinds))
     return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file() and found.name != RESERVE)
 
 
 def _resolved(folder: JobFolder) -> dict[str, str]:
-    """Return what DeepSpeed made of the configuration, as a file, where the ranks reported that."""
+    """Return, as a file, the configuration that DeepSpeed resolved, if the ranks reported it."""
     from dstui.jobs.engine.resolved import lines, read_resolved
 
     found = [line for engine in read_resolved(folder) for line in lines(engine)]
@@ -81,26 +81,26 @@ def _resolved(folder: JobFolder) -> dict[str, str]:
 
 
 def _diagnosis(folder: JobFolder) -> dict[str, str]:
-    """Return why the job ended, as a file; what goes wrong in finding that out is part of the report."""
+    """Return, as a file, why the job ended. An error in the diagnosis becomes part of the report."""
     if not folder.has_ended:
         return {}
     try:
         from dstui.diagnosis import diagnose_job
 
         return {"diagnosis.json": json.dumps(diagnose_job(folder).as_json(), indent=1, ensure_ascii=False) + "\n"}
-    except Exception as error:  # the folder may be anybody's, and it is for reports of bugs, this one among them
+    except Exception as error:  # the folder may hold anything, and the report may be about this very error
         return {"diagnosis.txt": f"No diagnosis: {type(error).__name__}: {error}\n"}
 
 
 def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], lines: int) -> None:
     files = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
     known = secrets(os.environ).union(*map(secrets_in, more.values()))
-    for path in files.values():  # what is named in one place stands in others without its name
+    for path in files.values():  # a secret with a name in one place appears elsewhere without it
         is_log = path.suffix in TAILED
         found = secrets_in(_read(path, folder, lines)[0], is_log=is_log)
         known |= found if not is_log or len(known) < MOST_KNOWN else set()
     contents = [f"dstui {__version__}: {folder.path}, secrets masked, of each log the last {lines} lines", ""]
-    for name, path in files.items():  # one after another: the logs of a thousand ranks are not held at once
+    for name, path in files.items():  # one after another, so that the logs of a thousand ranks are not in memory at once
         text, problem = _read(path, folder, lines)
         if problem:
             contents.append(f"{name} is left out: {problem}")
@@ -111,16 +111,16 @@ def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], 
 
 
 def _add(archive: zipfile.ZipFile, name: str, text: str, known: Iterable[str], *, is_log: bool) -> None:
-    """Write one member; mask secrets and terminal codes in its name and text."""
+    """Write one member, with secrets and terminal codes masked in its name and text."""
     name, text = "/".join(mask(part, known) for part in name.split("/")), escaped(text.replace("\r\n", NEWLINE))
     taken = archive.NameToInfo
-    if escaped(name) in taken:  # two names that differ in what is masked
+    if escaped(name) in taken:  # two names that differ only in masked parts
         name = next(f"{name}-{number}" for number in numbers(2) if escaped(f"{name}-{number}") not in taken)
     archive.writestr(escaped(name), mask(text, known, is_log=is_log).encode("utf-8", "backslashreplace"))
 
 
 def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
-    """Return a file's text, of what grows the last lines; and why there is none. What was checked is what is read: one descriptor."""
+    """Return a file's text (of a growing file the last lines), and why there is none. One descriptor is checked and read."""
     try:
         fd = open_within(path, folder.path)
     except OSError as error:
@@ -136,7 +136,7 @@ def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
 
 
 def _tail(fd: int, count: int) -> list[str]:
-    """Return the last lines of a file, which is closed; at most those of its last MOST_TAIL bytes."""
+    """Return the last lines of a file within its last MOST_TAIL bytes, and close it."""
     with os.fdopen(fd, "rb") as file:
         size = os.fstat(fd).st_size
         file.seek(max(size - MOST_TAIL, 0))

@@ -1,4 +1,4 @@
-"""Environments in the files of a job: every value is masked but those of variables that are known to hold no secret."""
+"""Mask environments in the files of a job: every value except those of variables that are known to hold no secret."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FLOW = re.compile(r"\benv(?:iron(?:ment)?)?\\?[\"']?[ \t]*[:=(][ \t(]*(?:[&!]\S+
 """The beginning of an environment in braces: in JSON, in YAML, as Python prints it."""
 PAIR = re.compile(rf"[\s,]*(?P<name>{QUOTED}|[^\s:{{}},\"']+)[ \t]*:\s*(?P<value>{QUOTED}|[^,}}\n]*)", re.MULTILINE)
 ESCAPED_PAIR = re.compile(r"[\s,]*\\\"(?P<name>\w+)\\\"[ \t]*:\s*(?P<value>\\\"(?:(?!\\\").)*\\\")")
-"""The same of JSON in a JSON string."""
+"""An entry of an environment in JSON inside a JSON string."""
 BLOCK = re.compile(r"^(?P<indent>[ \t-]*)[\"']?env[\"']?:[ \t]*(?:[&!]\S+[ \t]*)*(?:#[^\n]*)?\n", re.MULTILINE)
-"""The same of YAML in lines."""
+"""An environment as a YAML block."""
 LINE = re.compile(r"(?P<indent>[ \t]*)(?P<name>[\"']?[^\s:\"']+[\"']?)[ \t]*:(?P<value>[^\n]*)")
 BLOCK_MARK = re.compile(r"[ \t]+[|>][+-]?\d?[ \t]*$")
 WORD = r"(?P<value>(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|\\.|[^\s;|&\"'()<>\\])+)"
@@ -26,11 +26,11 @@ ASSIGNED = re.compile(rf"(?<![\w.$/\\\"'-])(?P<name>[A-Z][A-Z0-9_]+)=(?![=\s]){W
 IN_QUOTES = re.compile(r"(?<=[\"'])(?P<name>[A-Z][A-Z0-9_]+)=(?P<value>[^\"'\\\n]+)")
 ENV_LINE = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<value>[^\n]*)$", re.MULTILINE)
 SETTING = re.compile(r"[/.~][^\s:@?]*|[\d.,:]*|[A-Za-z]*|(?:\d+(?:\.\d+)?[A-Za-z]{1,3}%?)")
-"""Values that are masked beside their name, and not wherever they stand: paths, numbers, single words."""
+"""Values that are masked only beside their name: paths, numbers, single words."""
 
 
 class Variable(NamedTuple):
-    """A value of an environment, and where it stands."""
+    """A value of an environment and its position."""
 
     name: str
     start: int
@@ -38,9 +38,9 @@ class Variable(NamedTuple):
 
 
 def environment_masked(text: str, mask: str, *, is_log: bool = False) -> tuple[str, set[str]]:
-    """Mask the values of all environments in a text; and those values that are secret wherever they stand.
+    """Mask the values of all environments in a text. Return it with the values that are secret everywhere.
 
-    `is_log`: an assignment in it may be anything, and its value stays where it is plain; in a record of a job all are masked.
+    `is_log`: an assignment may mean anything, and a plain value stays. In a record of a job all are masked.
     """
     found = sorted({*_in_records(text), *_in_shells(text, is_log), *_assigned(text, is_log)}, key=lambda one: (one.start, -one.end))
     chunks, values, at = [], set[str](), 0
@@ -59,7 +59,7 @@ def environment_masked(text: str, mask: str, *, is_log: bool = False) -> tuple[s
 
 
 def hidden(value: str, mask: str) -> str:
-    """Return the mask in the blanks and quotes of the value."""
+    """Return the mask with the blanks and quotes of the value around it."""
     head = re.match(r"\s*(?:\\*[\"'])?", value)
     before = head[0] if head else ""
     quote = before.lstrip()
@@ -71,7 +71,7 @@ def _in_records(text: str) -> Iterator[Variable]:
         return
     at = 0
     for begin in FLOW.finditer(text):
-        if begin.end() < at:  # within the one before
+        if begin.end() < at:  # inside the previous one
             continue
         at, pair = begin.end(), PAIR
         if ESCAPED_PAIR.match(text, at):
@@ -84,7 +84,7 @@ def _in_records(text: str) -> Iterator[Variable]:
 
 
 def _in_block(text: str, at: int, least: int) -> Iterator[Variable]:
-    """Yield the lines that are indented deeper than their key; what is deeper still goes on with the value above."""
+    """Yield the lines that are indented deeper than their key. Still deeper lines continue the value above."""
     name, indent = "", -1
     while at < len(text):
         end = text.find("\n", at)

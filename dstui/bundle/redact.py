@@ -1,9 +1,9 @@
-"""Secrets taken out of text that leaves the machine: configurations, command lines, environments, logs.
+"""Remove secrets from text that leaves the machine: configurations, command lines, environments, logs.
 
-Four ways to know one, each in a module here: by the name that it is given (`HF_TOKEN=…`, `--api-key …`, `"password": "…"`); as the value of
-an environment variable that is not known to be harmless; by its shape (`hf_…`, `https://user:…@host`, long random texts); and by its value,
-where another place has named it. When in doubt it is masked: a setting too many costs a question, a key too few costs a cluster. No pattern
-can be made to scan a text twice: logs pass at 3 MB/s.
+A secret is recognised in four ways, each in a module here: by its name (`HF_TOKEN=…`, `--api-key …`, `"password": "…"`); as the value of an
+environment variable that is not known to be harmless; by its form (`hf_…`, `https://user:…@host`, long random texts); and by its value, if
+another place has named it. When in doubt, mask: a masked setting costs a question, a leaked key costs a cluster. No text can make a pattern
+scan it twice: logs pass at 3 MB/s.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from dstui.bundle.secret_names import HINT, TOKENS, is_secret, may_be_secret
 from dstui.bundle.secret_shapes import MARKED, SHAPES, SHORTEST_SHAPE, are_words, is_plain, private_keys_masked, random_texts_masked
 
 MASK = "***"
-"""What stands where a secret stood."""
+"""Replaces a secret."""
 SHORTEST = 8
-"""Characters of a value that is masked wherever it stands; a shorter one could be any word."""
+"""Characters of a value that is masked everywhere; a shorter one could be any word."""
 LONGEST_NAME = 60
 WORDS = re.compile(r"[A-Za-z_. -]*|[\d.,:/ -]*")
-"""What a log may well say behind `password: `, and say again elsewhere."""
+"""Values that a log may print after `password: ` and elsewhere without being secret."""
 WORD = re.compile(rf"[\w-]{{0,{LONGEST_NAME}}}")
 
 VALUE = (
-    r"(?P<value>\\+[\"'](?:(?!\\+[\"']).)*(?:\\+[\"']|$)"  # in quotes within quotes: JSON in a JSON string
+    r"(?P<value>\\+[\"'](?:(?!\\+[\"']).)*(?:\\+[\"']|$)"  # in escaped quotes: JSON inside a JSON string
     r"|\"(?:[^\"\\\n]|\\.)*(?:\"|$)|'(?:[^'\\\n]|\\.|'')*(?:'|$)"
     r"|(?!(?:null|none|true|false)\b)(?:[^\s\"',;)}\]&]|[,;)}\]](?=[^\s\"'])|&(?![\w.-]{1,60}=))+)"
 )
 ASSIGNED = re.compile(r"(?:\\*[\"'])?[ \t]*(?:=>?|:=|:(?!//))[ \t]*" + VALUE, re.IGNORECASE | re.MULTILINE)
-"""What follows a name where it is given a value: in a shell, YAML, JSON, Python, a URL."""
+"""An assignment after a name: in a shell, YAML, JSON, Python, a URL."""
 OPTION = re.compile(r"(?:=|\\*[\"']?(?:[ \t]*,\s*|\s+)(?:- +)?)(?!-)" + VALUE, re.IGNORECASE | re.MULTILINE)
-"""What follows an option: its value behind `=` or a space, or the next item of a list."""
+"""The value after an option: behind `=` or a space, or the next item of a list."""
 PASSWORD_OPTION = re.compile(r"(?P<head>(?<![\w-])-p(?:[ \t]+|=|\\*[\"'][ \t]*,\s*|\n[ \t]*- +))" + VALUE)
-"""What follows a `-p`, a password or a port."""
+"""The value after `-p`, a password or a port."""
 NO_PASSWORD = re.compile(r"\d{1,5}(?::\d{1,5})?|[./~][^\s:@]*|-.*")
 LONGEST_SETTING = 200
-"""Characters of a value that may be something else than a secret."""
+"""Characters of a value that may be something other than a secret."""
 OTHER_MEANING = re.compile(r"\b(?:mkdir|srun|sbatch|salloc)\b[^\n]*\Z")
-"""Programs of which `-p` is no password: parents, a partition."""
+"""Programs whose `-p` is not a password: parents, a partition."""
 REPORTED = re.compile(r"[^\n:=\"']{0,60}?\b(?:is|was|are)[ \t]*:?[ \t]+[\"']?(?P<value>[^\s\"',;)]{6,})")
-"""What somebody calls it: `the password for the database is …`."""
+"""A secret in a sentence: `the password for the database is …`."""
 BESIDE = re.compile(r"[ \t]+[\"']?(?P<value>[^\s\"',;)]{8,})")
-"""What stands right behind a name."""
+"""A value directly after a name."""
 REMARK = re.compile(r"[a-z]+(?:ed|ing|ly|ble|id|ory|ent)|incorrect|different|missing|something|elsewhere|[a-z]{1,8}")
-"""What is said of a secret that is not the secret itself."""
+"""Words about a secret that are not the secret itself."""
 MEASURED = re.compile(r"[+-]?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)", re.IGNORECASE)
-"""A number with a point or an exponent: a measurement, however long."""
+"""A number with a point or an exponent: a measurement of any length."""
 HEXED = re.compile(r"[^\n]{0,40}?(?<![0-9A-Za-z])(?P<value>[0-9a-f]{32,64})(?![0-9A-Za-z])")
-"""A key in hexadecimal digits, as of trackers, in the words behind `key` and its like."""
+"""A key in hexadecimal digits, as trackers have, in the words after `key` and similar names."""
 
 
 def mask(text: str, known: Iterable[str] = (), *, is_log: bool = True) -> str:
-    """Return the text without its secrets. `known`: values that are secret wherever they stand; `is_log`: it is no record of a job."""
+    """Return the text without its secrets. `known`: values that are secret everywhere; `is_log`: the text is not a record of a job."""
     for spelling in sorted({spelling for value in known for spelling in _spellings(value)}, key=len, reverse=True):
         text = text.replace(spelling, MASK)
     text = private_keys_masked(text, MASK)
@@ -74,12 +74,12 @@ def mask(text: str, known: Iterable[str] = (), *, is_log: bool = True) -> str:
 
 
 def secrets(named: Mapping[str, str]) -> set[str]:
-    """Return of names and their values (an environment), the values that are secret and long enough to be known again."""
+    """Return the values of an environment that are secret and long enough to be recognised elsewhere."""
     return {value for name, value in named.items() if len(value) >= SHORTEST and is_secret(name)}
 
 
 def secrets_in(text: str, *, is_log: bool = False) -> set[str]:
-    """Return the same of what a text names: a Plan, a command line, an env file. Words in a log are taken for words."""
+    """Return the secret values that a text names: a Plan, a command line, an env file. In a log, words are not secrets."""
     values = {found["value"].strip("\\\"'") for found in _named(text)}
     values = {value for value in values if not (is_log and WORDS.fullmatch(value))} | environment_masked(text, MASK, is_log=is_log)[1]
     if not is_log:
@@ -104,9 +104,9 @@ def _without_named(text: str) -> str:
 
 
 def _named(text: str) -> Iterator[re.Match[str]]:
-    """Yield what secret names are given, in the group `value`."""
+    """Yield the values of secret names, in the group `value`."""
     lower = text.lower()
-    if len(lower) != len(text):  # two letters of Unicode are longer in small
+    if len(lower) != len(text):  # two letters of Unicode have longer lower-case forms
         lower = "".join(character.lower() if character.isascii() else character for character in text)
     done = 0
     for hit in HINT.finditer(lower):
@@ -125,7 +125,7 @@ def _word(text: str, start: int = 0) -> str:
 
 
 def _value_of(name: str, text: str, end: int) -> re.Match[str] | None:
-    """Return the secret that a name, which ends there, is given; None where it is none."""
+    """Return the secret value of a name that ends at `end`; None if it is not a secret."""
     certain, possible = is_secret(name), may_be_secret(name.lstrip("-"))
     found = None
     if name.startswith("--") and (certain or possible):
@@ -138,7 +138,7 @@ def _value_of(name: str, text: str, end: int) -> re.Match[str] | None:
 
 
 def _is_setting(name: str, value: str) -> bool:
-    """Return whether the value of a name that may be a secret's is another one."""
+    """Return whether the value of a possibly secret name is an ordinary setting."""
     if not SHORTEST <= len(value) <= LONGEST_SETTING:
         return len(value) < SHORTEST
     if MEASURED.fullmatch(value):
@@ -161,5 +161,5 @@ def _reported(name: str, text: str, end: int) -> re.Match[str] | None:
 
 
 def _spellings(value: str) -> set[str]:
-    """Return a value as it may stand in JSON, in a URL, and as it is."""
+    """Return a value in all its spellings: in JSON, in a URL, and as it is."""
     return {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(value, safe="")}

@@ -1,4 +1,4 @@
-"""Names under which secrets are kept, and names of environment variables that are known to hold none."""
+"""Names of secrets, and names of environment variables that hold none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HINT = re.compile(
     "secret|pass|pwd|credential|creds|cookie|token|key|aws_|wandb|_pat(?![a-z])|auth|jwt|hook|session|license|(?<![a-z])pin"
     "|_api(?![a-z])|dsn(?![a-z])|(?<![a-z])(?:pw|otp|sas|sig)(?![a-z])|bearer|connection|mnemonic|signature|_sas(?![a-z])"
 )
-"""One of these, in small letters, is in the name of every secret."""
+"""A quick test: the name of every secret, in small letters, contains one of these."""
 NAMES = re.compile(
     r"secret(?!ar)|passwo?r?d(?!auth)|passphrase|passcode|credential|cookies?$"
     r"|(?:api|access|private|auth|account|storage|signing|encryption|license)[_-]?key"
@@ -16,14 +16,14 @@ NAMES = re.compile(
     r"|auth$|auth[_-]?(?:config|header|data|string|code)$|jwt|webhook|hook[_-]?url|session[_-]?(?:id|cookie)$|dsn$|connection[_-]?string"
     r"|mnemonic|[_-](?:otp|sas)$|^--(?:otp|pin)$"
     r"|(?-i:AUTH(?!ORS?(?:_|$))|SESSION|LICENSE|(?:^|_)PIN(?!_MEM|N))"  # in capitals only: `license: apache-2.0`, `pin_memory: true`
-    r"|(?-i:(?:_KEY|PASS|_PAT|_CREDS)$)"  # the same: `forward_pass: 3 ms`
+    r"|(?-i:(?:_KEY|PASS|_PAT|_CREDS)$)"  # in capitals only, because of `forward_pass: 3 ms`
     r"|(?:[_-]|(?-i:(?<=[a-z])(?=T)))token(?:_?\d{1,2})?$",
     re.IGNORECASE,
 )
 KEYS = re.compile(r"(?:[_-]|(?-i:(?<=[a-z])(?=K)))key$|^(?:key|license|pin|sig|signature|sas)$", re.IGNORECASE)
-"""What may be a secret, and may be the name of a column: it is one as an option, and elsewhere where its value is no word."""
+"""Names of a secret or of a column: a secret as an option, and elsewhere if the value is not a word."""
 TOKENS = re.compile(r"(?:^|[_-])(?:token|api|session|pwd?|pass|passwd|bearer|otp)$", re.IGNORECASE)
-"""The same, where a value of several words with numbers is hardly anything else."""
+"""The same, for names where even a value of several words with numbers is a secret."""
 VOCABULARY = re.compile(
     r"(?:pad|eos|bos|unk|sep|cls|mask|image|video|audio|vision|special|stop|end|next|last|first|new|per|max|min)[_-]token"
     r"|(?:input|output|label|target|prompt|response|answer|question|query|chosen|rejected|text|image|audio|video|reward|score|value|data"
@@ -32,7 +32,7 @@ VOCABULARY = re.compile(
     r"|(?:forward|backward|first|second|single)[_-]pass",
     re.IGNORECASE,
 )
-"""`pad_token`, `input_key` and their like are no secrets."""
+"""`pad_token`, `input_key` and similar names are not secrets."""
 
 HARMLESS = re.compile(
     r"(?:NCCL|RCCL|CCL|GLOO|UCX|UCC|FI|IB|OMPI|PMIX?|MPICH|MPI|MV2|I_MPI|HYDRA|SLURM|CUDA|CUDNN|CUBLAS|NVIDIA|HIP|HSA|ROCR|ROCM|OMP|KMP|GOMP|MKL"
@@ -45,16 +45,16 @@ HARMLESS = re.compile(
     r"|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|TERM|TZ|PWD|OLDPWD|SHLVL|TMPDIR|TMP|TEMP|HOSTNAME|EDITOR|CC|CXX|MAX_JOBS|XDG_\w+_(?:HOME|DIR)",
     re.IGNORECASE,
 )
-"""Variables of the environment whose values are settings of a training run, or of every shell."""
+"""Environment variables whose values are settings of a training run or of every shell."""
 
 
 def is_secret(name: str) -> bool:
-    """Return whether what is called so is not for others."""
+    """Return whether the name is that of a secret."""
     return NAMES.search(name) is not None and VOCABULARY.search(name) is None
 
 
 def may_be_secret(name: str) -> bool:
-    """Return whether what is called so is a secret where its value looks like one."""
+    """Return whether the name is that of a secret if its value looks like one."""
     return (KEYS.search(name) or TOKENS.search(name)) is not None and VOCABULARY.search(name) is None
 
 

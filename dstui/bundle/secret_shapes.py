@@ -1,4 +1,4 @@
-"""What secrets look like: the shapes of published kinds of keys, and texts that no word or name of a training run looks like."""
+"""Recognise secrets by their form: published formats of keys, and texts too random for a word or name of a training run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DISTINCT = {
     "SG.": r"[\w=.-]{40,}",
     "A3-": r"[0-9A-Z]{6}-[0-9A-Z-]{20,}",
 }
-"""What nothing but a secret begins with, in all lists of such (gitleaks, detect-secrets), and what follows."""
+"""Prefixes that only secrets have (from the lists of gitleaks and detect-secrets), with what follows them."""
 BOUNDED = {
     **dict.fromkeys(("gsk_", "glsa_", "pnu_", "rdme_", "ntn_", "sgp_", "tfp_", "rpa_"), r"[\w.=-]{30,}"),
     **dict.fromkeys(("glc_", "fo1_", "fm1r_", "fm1a_", "fm2_"), r"[\w+/=-]{32,}"),
@@ -54,10 +54,10 @@ BOUNDED = {
     "sl.": r"[\w=-]{100,}",
     "t1.": r"[\w-]+={0,2}\.[\w-]{86}",
 }
-"""The same of what may be the end of another word: only where none comes before it, or a newline as JSON spells it."""
+"""Prefixes that may also end another word: they count only at the start of a word, or after a newline that JSON has escaped."""
 
 FREE = r"(?:(?<![\w~])|(?<=\\[nrt]))"
-"""Where no word goes on, but for a newline as JSON spells it."""
+"""The start of a word, also after a newline that JSON has escaped."""
 MARKED = {
     **{begin: re.compile(re.escape(begin) + rest) for begin, rest in DISTINCT.items()},
     **{
@@ -72,7 +72,7 @@ MARKED = {
     "_mmk": re.compile(FREE + r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
     "-us": re.compile(FREE + r"[0-9a-z]{32}-us\d{1,2}(?!\w)"),
 }
-"""What is in a secret of each shape, and the shape. None has a blank in it, or less than SHORTEST_SHAPE characters."""
+"""Secrets in the middle of a text: a substring of each, with its expression. None has a blank, or fewer than SHORTEST_SHAPE characters."""
 SHORTEST_SHAPE = 16
 SHAPES = [
     re.compile(shape)
@@ -95,39 +95,40 @@ SHAPES = [
         r"(?P<head>X-Amz-Signature=)[0-9a-f]{16,}",
         r"(?P<head>login \S{1,80}\s{1,9}password )\S+",  # .netrc
         r"(?P<head>(?:[Kk]ey|KEY|[Tt]oken|[Ss]ecret|[Pp]assword)[^\n]{0,160}[:?>][ \t]*\n(?:wandb:)?[ \t]*)"
-        r"\b[0-9a-f]{32,64}(?=[ \t]*(?:\n|\Z))",  # what was pasted when a tracker asked for it
+        r"\b[0-9a-f]{32,64}(?=[ \t]*(?:\n|\Z))",  # the answer to a tracker's question for a key
         r"(?P<head>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)[\s\S]*?(?=-----END|\Z)",
     )
 ]
-"""What secrets look like, and what stands before them. Each begins with plain letters: such a search runs at 1 GB/s, others at 30 MB/s."""
+"""Forms of secrets, with what precedes them. Each begins with literal letters: such a search runs at 1 GB/s, others at 30 MB/s."""
 
 
 KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY")
 KEY_LINE = re.compile(r"(?P<before>.*?)(?P<body>[A-Za-z0-9+/]+={0,2})[\"',\\nr]*$")
-"""What stands before a line of a key (a rank, a time), and the line."""
+"""A line of a private key, with what a log puts in front (a rank, a time)."""
 FULL_KEY_LINE = 40
-"""Characters of a line of a key, but for its last one; 64 or 70 in practice."""
+"""Characters of a line of a key, except the last; 64 or 70 in practice."""
 RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-"""What a word consists of. Of an identifier each is a few letters long (`ForCausalLM`), of a random text one or two."""
+"""The parts of a word. In an identifier each has a few letters (`ForCausalLM`), in a random text one or two."""
 LONG = re.compile(r"(?:(?<=\\[nrt])|(?<![\w+/\\-]))[A-Za-z0-9+/][\w+/-]{19,}={0,2}")
-"""Texts that are long enough to be a key of no known shape."""
+"""Texts long enough to be a key of an unknown form."""
 KNOWN_FORMS = re.compile(r"_Z\w+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])[0-9a-f]{32,64}(?![0-9a-f])")
-"""Symbols of C++, UUIDs, commits and checksums are no secrets."""
+"""Symbols of C++, UUIDs, commits and checksums are not secrets."""
 HEX = re.compile("[0-9a-f]+")
 SEPARATORS = re.compile(r"[\W_]+")
 RANDOM = ((20, 2.5), (32, 3.3))
-"""Characters without a separator -> the mean length of their runs below which they are random. Chosen by measuring: of random ones of 40
-characters one in a thousand is above, of 50 MB of logs and sources two names (`MobileViTV2DeepLabV3`) are below."""
+"""Characters without a separator -> the mean length of parts below which they are random.
+Measured: of random texts of 40 characters one in a thousand is above; of 50 MB of logs and sources two names (`MobileViTV2DeepLabV3`) are
+below."""
 RANDOM_WHOLE = (40, 2.9)
-"""The same of a text with separators, as base64 has them."""
+"""The same for a text with separators, as base64 has them."""
 LONG_SMALL = 33
-"""Characters of a key of small letters and digits alone; the hashes of packages in paths have 32."""
+"""Characters of a key of only small letters and digits; hashes of packages in paths have 32."""
 WORD_AT_MOST, MIN_RUN = 4, 3.0
-"""A word is short, or its runs are so long on average."""
+"""A part counts as a word if it has at most 4 characters, or if its runs have this mean length."""
 
 
 def private_keys_masked(text: str, mask: str) -> str:
-    """Mask the lines before the end of a private key, whose first line the tail of a log may have cut off."""
+    """Mask the lines before the end of a private key whose first line is cut off, as in the tail of a log."""
     if "-----END" not in text:
         return text
     lines = text.split("\n")
@@ -141,17 +142,17 @@ def private_keys_masked(text: str, mask: str) -> str:
 
 
 def random_texts_masked(text: str, mask: str) -> str:
-    """Mask what only a key looks like, whatever stands around it: long, of small and capital letters and digits, without words."""
+    """Mask texts that can only be keys, whatever precedes them: long, of mixed letters and digits, without words."""
     return LONG.sub(lambda match: mask if _is_random(match[0]) else match[0], text)
 
 
 def is_plain(value: str) -> bool:
-    """Return whether a value is a number, or one or more words: what a secret is not likely to be."""
+    """Return whether a value is a number, or one or more words: an unlikely secret."""
     return all(len(part) <= WORD_AT_MOST or part.isdigit() or _mean_run(part) >= MIN_RUN for part in SEPARATORS.split(value) if part)
 
 
 def are_words(value: str) -> bool:
-    """Return whether a value is words and numbers with something between them: `end_of_turn`, and not `gpt2` or `ForCausalLM`."""
+    """Return whether a value consists of words and numbers with separators: `end_of_turn`, but not `gpt2` or `ForCausalLM`."""
     return all(RUNS.fullmatch(part) for part in SEPARATORS.split(value) if part)
 
 
@@ -166,7 +167,7 @@ def _is_random(token: str) -> bool:
 
 
 def _is_mixed(text: str) -> bool:
-    """Return of small letters, capital ones and digits; or of many small letters and digits, as no checksum is."""
+    """Return whether a text mixes small letters, capitals and digits, or has more small letters and digits than a checksum."""
     kinds = {character.isdigit() * 2 + character.isupper() for character in text}
     small = len(text) >= LONG_SMALL and kinds == {0, 2} and len(RUNS.findall(text)) > len(text) / 4
     return kinds == {0, 1, 2} or (small and not HEX.fullmatch(text))
@@ -177,7 +178,7 @@ def _mean_run(text: str) -> float:
 
 
 def _is_world_info(token: str) -> bool:
-    """Return whether it is what DeepSpeed's launcher is told: hosts and their slots, as JSON in base64."""
+    """Return whether a text is the world info of DeepSpeed's launcher: hosts and slots, as JSON in base64."""
     if not token.startswith("eyJ"):
         return False
     try:

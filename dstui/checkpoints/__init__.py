@@ -1,1 +1,1 @@
-"""DeepSpeed's checkpoints: looked into without executing anything that is in them, and converted by DeepSpeed's own tools."""
+"""DeepSpeed's checkpoints: inspected without executing anything in them, and converted by DeepSpeed's own tools."""

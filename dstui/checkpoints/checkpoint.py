@@ -1,4 +1,4 @@
-"""What is in a checkpoint of DeepSpeed: step, stage, world size, parameters, size, and whether it is whole. Nothing in it is executed."""
+"""Describe a DeepSpeed checkpoint: step, stage, world size, parameters, size, completeness. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_RANKS = 1_000_000
 MOST_TENSORS = 1_000_000
 """Shapes that are counted: a pickle may name one group of them a million times."""
 MOST_STATES = 1000
-"""Names of a script's client state that are told."""
+"""Names of a script's client state that are listed."""
 
 
 @dataclass(frozen=True)
@@ -29,32 +29,32 @@ class Checkpoint:
     """One tag of a checkpoint folder."""
 
     folder: Path
-    """What DeepSpeed is told: it holds `latest` and the folder of the tag."""
+    """The folder to give to DeepSpeed: it contains `latest` and the folder of the tag."""
     tag: str
     tags: tuple[str, ...] = ()
     """All tags of the folder, oldest first."""
     universal: bool = False
-    """Converted for any number of ranks."""
+    """Whether it was converted to a universal checkpoint, for any number of ranks."""
     step: int | None = None
     stage: int | None = None
-    """0 where the optimizer is not sharded."""
+    """The ZeRO stage; 0 if the optimizer is not sharded."""
     world_size: int | None = None
-    """Data-parallel ranks that have written it."""
+    """The data-parallel ranks that wrote it."""
     model_parallel: int | None = None
     parameters: int | None = None
     trainable: int | None = None
     size: int = 0
-    """Bytes on disk, of this tag."""
+    """Bytes on disk of this tag."""
     files: int = 0
     deepspeed: str = ""
     precision: str = ""
     client_state: tuple[str, ...] = ()
-    """Names of what the script saved with it."""
+    """Names of the state that the script saved with it."""
     config: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    """Why it is not whole: sentences."""
+    """Why it is incomplete, as sentences."""
     strange: tuple[str, ...] = ()
-    """What its pickles name and no training run writes: they may run a program when they are loaded."""
+    """Names in its pickles that no training run writes: they may run a program when they are loaded."""
 
     @property
     def path(self) -> Path:
@@ -87,7 +87,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, tag: str | None = None) -> Checkpoint:
-    """Look into a checkpoint: the folder that holds `latest`, or the folder of one tag. Raises FileProblem."""
+    """Read a checkpoint: the folder with `latest`, or the folder of one tag. Raises FileProblem."""
     if not is_there(path):
         raise FileProblem(f"{path}: no such folder")
     if not is_folder(path):
@@ -117,7 +117,7 @@ def _latest(path: Path) -> str:
 
 
 def _inside(path: Path) -> str:
-    """Name the newest checkpoints one level below, where the Trainer keeps them."""
+    """Name the newest checkpoints one level below, where the Trainer puts them."""
     found = [one.name for one in _entries(path) if is_file(one / "latest")]
     return f"; {', '.join(sorted(found, key=_natural)[-3:])} in it are" if found else ""
 
@@ -200,7 +200,7 @@ OWN = frozenset(
         *("loss_scaler", "num_experts"),
     )
 )
-"""What DeepSpeed itself puts into a file of model states; the rest is the script's client state."""
+"""Keys that DeepSpeed itself writes into a file of model states. The rest is the script's client state."""
 
 
 def _by_rank(pattern: re.Pattern[str], names: list[str]) -> dict[tuple[int | None, int], str]:
@@ -281,5 +281,5 @@ def _below(here: Path) -> Iterator[Path]:
 
 
 def _word(value: Any, most: int) -> str:
-    """Return a text of a pickle, cut; "" for anything else, which might be endless when formatted."""
+    """Return a text of a pickle, cut; "" for other values, whose representation might be endless."""
     return value[:most] if isinstance(value, str) else ""

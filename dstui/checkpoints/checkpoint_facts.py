@@ -1,4 +1,4 @@
-"""What is told of a checkpoint, a fact each; and why it cannot be converted, where it cannot."""
+"""List the facts of a checkpoint, and why it cannot be converted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dstui.checkpoints.convert import format_gib
 
 
 class CheckpointFact(NamedTuple):
-    """One line: what it is about, and what is so. `severity`: ok, error, or empty for what is neither."""
+    """One fact with its label. `severity`: ok, error, or empty if neutral."""
 
     name: str
     text: str
@@ -18,7 +18,7 @@ class CheckpointFact(NamedTuple):
 
 
 def describe_checkpoint(found: Checkpoint) -> Iterator[CheckpointFact]:
-    """Yield the facts of a checkpoint. They may contain text of its files: sanitise it before showing it."""
+    """Yield the facts of a checkpoint. They may contain text of its files: sanitise it before it is shown."""
     ranks = f"{found.world_size} ranks" if found.world_size else "an unknown number of ranks"
     parallel = f" x {found.model_parallel} model-parallel" if (found.model_parallel or 1) > 1 else ""
     frozen = f", {found.trainable:,} of them trained" if found.trainable and found.trainable != found.parameters else ""
@@ -40,7 +40,7 @@ def describe_checkpoint(found: Checkpoint) -> Iterator[CheckpointFact]:
 
 
 def conversion_problem(found: Checkpoint, *, trusted: bool = False) -> str:
-    """Return a sentence on why the checkpoint cannot be converted; "" where it can. `trusted`: its pickles may run code."""
+    """Return why the checkpoint cannot be converted; "" if it can. `trusted`: its pickles may run code."""
     if found.problems:
         return f"{found.path} is not whole, and nothing was written: {'; '.join(found.problems)}"
     if found.strange and not trusted:

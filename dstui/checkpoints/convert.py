@@ -1,7 +1,7 @@
-"""A checkpoint made into whole weights, or into one for any number of ranks, by DeepSpeed's own tools in a child process.
+"""Convert a checkpoint to full weights, or to a universal one, with DeepSpeed's own tools in a child process.
 
-The child loads the pickles as torch loads untrusted files (dstui/reference/convert_checkpoint.py): nothing that they name is executed. It
-writes beside the place that was asked for, and what it wrote gets its name only when it is whole.
+The child loads the pickles like untrusted files (dstui/reference/convert_checkpoint.py): nothing that they name is executed. It writes to a
+temporary folder beside the target, which is renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from dstui.checkpoints.checkpoint import Checkpoint
 Kind = Literal["fp32", "universal"]
 SAFE = Path(__file__).parent.parent / "reference" / "convert_checkpoint.py"
 TEMPORARY = ".dstui-"
-"""What the folder of an unfinished conversion begins with."""
+"""Prefix of the folder of an unfinished conversion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What is made of a checkpoint."""
+    """The options of a conversion."""
 
     kind: Kind
     shard: str = "5GB"
-    """The largest file of whole weights."""
+    """The largest file of full weights."""
     trusted: bool = False
-    """Whether its pickles may execute what they name."""
+    """Whether its pickles may execute code."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionCost:
-    """What a conversion takes, and what is there, in bytes."""
+    """Required and available bytes of a conversion."""
 
     memory: int
     memory_free: int
@@ -53,7 +53,7 @@ class ConversionCost:
 
     @property
     def too_much(self) -> str:
-        """The reason why there is not enough room here; "" where there is."""
+        """Return why there is not enough space or memory; "" if there is."""
         if self.disk > self.disk_free:
             return f"the disk has {format_gib(self.disk_free)} free, and {format_gib(self.disk)} are written"
         if self.memory > self.memory_free:
@@ -68,9 +68,9 @@ def format_gib(size: float) -> str:
 
 
 def estimate_cost(kind: Kind, checkpoint: Checkpoint, target: Path) -> ConversionCost:
-    """Estimate bytes of disk and memory.
+    """Estimate the bytes of disk and memory.
 
-    32-bit weights: 4 bytes per parameter on disk, twice that in memory; universal: three times on disk.
+    float32 weights: 4 bytes per parameter on disk, twice that in memory; universal: three times on disk.
     """
     whole = 4 * (checkpoint.parameters or checkpoint.size // 12)
     folder = next(parent for parent in (target.absolute(), *target.absolute().parents) if parent.is_dir())
@@ -84,9 +84,9 @@ def convert(
     target: Path,
     progress: Callable[[str, int], None] = lambda _line, _bytes: None,
 ) -> None:
-    """Write the converted checkpoint to a folder that is not there yet. Raises FileProblem; nothing is left where it fails.
+    """Write the converted checkpoint to a new folder. Raises FileProblem; after a failure nothing is left.
 
-    `progress` gets what DeepSpeed prints, and how many bytes are written.
+    `progress` is called with DeepSpeed's output and the number of written bytes.
     """
     target = target.absolute()
     if is_there(target) and (not target.is_dir() or any(target.iterdir())):
@@ -124,7 +124,7 @@ def _command(conversion: Conversion, checkpoint: Checkpoint, made: Path) -> list
 
 
 def _run(command: list[str], work: Path, progress: Callable[[str, int], None]) -> None:
-    """Run DeepSpeed's tool, away from any folder that could hold a module of its name, and end it where we are ended."""
+    """Run DeepSpeed's tool, outside of folders that could contain a module of its name, and end it if this process ends."""
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
     child = subprocess.Popen(command, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     output: deque[bytes] = deque(maxlen=16)
@@ -144,7 +144,7 @@ def _run(command: list[str], work: Path, progress: Callable[[str, int], None]) -
 
 
 def _read(child: subprocess.Popen[bytes], output: deque[bytes]) -> None:
-    """Keep the last of what it prints: in memory, for the disk may be what is full."""
+    """Keep the end of the child's output in memory, since the disk may be full."""
     assert child.stdout is not None
     while chunk := os.read(child.stdout.fileno(), 4096):
         output.append(chunk)
@@ -162,5 +162,5 @@ def _written(folder: Path) -> int:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size if path.is_file() else 0
-    except OSError:  # it has just got another name
+    except OSError:  # it was renamed in the meantime
         return 0

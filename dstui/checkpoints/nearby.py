@@ -1,4 +1,4 @@
-"""Checkpoints that lie around: folders with a `latest`, or with the files of one tag, a few levels below where somebody works."""
+"""Find checkpoints a few levels below some folders: folders with a `latest` file, or with the files of one tag."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 DEEP, FOLDERS, MAX_FOUND = 3, 2000, 9
-"""Levels that are looked into, folders in all, and checkpoints that are told."""
+"""Levels and folders that are searched, and checkpoints that are returned."""
 
 
 def checkpoints_near(places: Iterable[Path]) -> list[Path]:
-    """Return the folders that hold a `latest`, the newest first. Blocks as long as the disk does; never raises."""
+    """Return the folders with a `latest` file, newest first. May block on a slow disk; never raises."""
     found: dict[Path, float] = {}
     for place in places:
         for folder in islice(_below(place, DEEP), FOLDERS):
@@ -24,7 +24,7 @@ def checkpoints_near(places: Iterable[Path]) -> list[Path]:
 
 
 def _below(folder: Path, levels: int) -> Iterator[Path]:
-    """Yield a folder and those below it, without following links or entering names that begin with a dot."""
+    """Yield a folder and those below it, without following links or entering hidden folders."""
     yield folder
     with suppress(OSError):
         for inner in sorted(folder.iterdir()) if levels else ():

@@ -1,7 +1,4 @@
-"""Whether a Plan can go on from a checkpoint: what DeepSpeed would refuse when it loads it. Pure.
-
-Sources: runtime/engine.py (_load_zero_checkpoint), runtime/zero/stage_1_and_2.py and stage3.py (load_state_dict) of 0.19.8.
-"""
+"""Check whether a Plan can resume from a checkpoint: what DeepSpeed would refuse when it loads it. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ LOAD_UNIVERSAL = "deepspeed.checkpoint.load_universal"
 
 
 def resume_findings(checkpoint: Checkpoint, plan: Plan, world_size: int | None) -> Iterator[Finding]:
-    """Yield why the Plan cannot load the checkpoint, the worst first; nothing where it can."""
+    """Yield why the Plan cannot load the checkpoint, most severe first; nothing if it can."""
     for problem in checkpoint.problems:
         yield Finding("CK001", "error", "", f"the checkpoint is not whole: {problem}", "DeepSpeed dies when it loads it", "run")
     universal = plan.get(LOAD_UNIVERSAL) is True

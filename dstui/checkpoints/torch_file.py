@@ -1,7 +1,7 @@
-"""A file that torch.save wrote, read without torch and without trust: its values, with every object in it a record that does nothing.
+"""Read a file of torch.save without torch and without trusting it: every object in it becomes an inert record.
 
-The file is a zip; its `data.pkl` is a pickle in which tensors name their storages. Unpickling calls what the pickle names: here every name
-becomes an inert class, so nothing is imported and nothing is called. `names` tells what torch.load would import.
+The file is a zip; its `data.pkl` is a pickle in which tensors name their storages. Unpickling calls what the pickle names. Here every name
+becomes an inert class, so that nothing is imported or called. `names` has what torch.load would import.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from dstui.base.regular_files import open_regular
 from dstui.base.zips import open_member, open_zip
 
 MAX_PICKLE_BYTES = 32 << 20
-"""Bytes of a data.pkl that are read: the names and shapes of a hundred thousand tensors take less, and each byte may become an object."""
+"""Bytes of a data.pkl that are read. Names and shapes of a hundred thousand tensors take less, and each byte may become an object."""
 MOST_STEPS = 4_000_000
-"""Instructions of a pickle, each of which may make an object: a tensor takes about 35. In 31 KB of a zip there can be 31 million."""
+"""Instructions of a pickle that are executed, each of which may make an object: a tensor takes about 35, but 31 KB of a zip can contain 31
+million."""
 MOST_NAMES = 1000
-"""Classes that one pickle may name; a checkpoint names about twenty."""
+"""Classes that one pickle may name. A checkpoint names about twenty."""
 LONGEST_NAME = 500
 MOST_DIMENSIONS, MOST_ELEMENTS = 64, 1 << 63
-"""Of a tensor: those of torch."""
+"""torch's own limits of a tensor."""
 ALLOWED = re.compile(
     r"collections\.(OrderedDict|defaultdict|deque)|builtins\.(set|frozenset|slice|complex|list|dict|tuple|int|float|bool|str)"
     r"|torch\.(\w+Storage|Size|Tensor|device|dtype|float\w*|bfloat16|int\w+|bool|Generator)"
@@ -37,23 +38,24 @@ ALLOWED = re.compile(
     r"|deepspeed\.runtime\.fp16\.loss_scaler\.(Dynamic)?LossScaler|deepspeed\.runtime\.zero\.config\.ZeroStageEnum"
     r"|deepspeed\.utils\.tensor_fragment\.fragment_address|argparse\.Namespace|pathlib\.(Pure)?(Posix)?Path|_codecs\.encode"
 )
-"""What a checkpoint of a training run names, each in full: a pickle may also name an attribute of an attribute
-(`deepspeed.runtime.engine.os.system`). Anything else may be a program."""
+"""Names in the checkpoints of training runs, each in full: a pickle may also name an attribute of an attribute
+(`deepspeed.runtime.engine.os.system`). Any other name may be a program."""
 GETATTR = "builtins.getattr"
 ENUMS = {
     "deepspeed.runtime.zero.config.ZeroStageEnum": {"disabled": 0, "optimizer_states": 1, "gradients": 2, "weights": 3, "max_stage": 3},
 }
-"""Members of the Enum classes among them. Python 3.11.0 to 3.11.3 pickle one as `getattr(Class, 'name')`, the others as `Class(value)`."""
+"""Members of the Enum classes among these names. Python 3.11.0 to 3.11.3 pickle one as `getattr(Class, 'name')`, others as `Class(value)`.
+"""
 
 
 class TorchFileProblem(Exception):
-    """The file cannot be read as one that torch.save wrote: a sentence."""
+    """The file cannot be read as a file of torch.save. Holds a sentence."""
 
 
 class Inert(dict[Any, Any]):
-    """An object of a pickle: how its class is called, what it was made of and what was put into it. It does nothing.
+    """An inert object of a pickle: the name of its class, its constructor arguments and its state.
 
-    A dictionary, since pickles fill an OrderedDict item by item; hashable, since they may use any object as a key.
+    It is a dictionary, since pickles fill an OrderedDict item by item, and hashable, since they may use any object as a key.
     """
 
     qualified = ""
@@ -86,7 +88,7 @@ class Inert(dict[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class TorchFile:
-    """What was read."""
+    """The values of a file."""
 
     value: Any
     names: frozenset[str] = field(default_factory=frozenset)
@@ -94,12 +96,12 @@ class TorchFile:
 
     @property
     def strange(self) -> list[str]:
-        """The names in the pickle that no checkpoint of a training run has."""
+        """The names in the pickle that no checkpoint of a training run contains."""
         return sorted(name for name in self.names if not ALLOWED.fullmatch(name))
 
 
 def read_torch_file(path: Path) -> TorchFile:
-    """Read its values. Raises TorchFileProblem, also where the file was cut off."""
+    """Read the values of a file. Raises TorchFileProblem, also if the file is truncated."""
     try:
         with (
             os.fdopen(open_regular(path.resolve()), "rb") as file,
@@ -113,12 +115,12 @@ def read_torch_file(path: Path) -> TorchFile:
             if "File is not a zip file" in str(error)
             else f"damaged: {error}"
         ) from None
-    except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:  # zipfile's, of encrypted or oddly packed members
+    except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:  # zipfile raises these for encrypted members
         raise TorchFileProblem(f"cannot be read: {error}") from None
 
 
 def _pickle_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    """Return the one data.pkl. torch takes the first match regardless of case: of two, it might read the other."""
+    """Return the only data.pkl. torch takes the first match regardless of case: of two, it might read the other."""
     members = archive.infolist()
     found = [member for member in members if member.filename.lower().endswith("data.pkl")]
     if not found:
@@ -133,11 +135,11 @@ def _pickle_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 PYTHON_UNPICKLER: Any = pickle._Unpickler
-"""Any, since typeshed leaves out most of what it has."""
+"""Any, since typeshed lacks most of its attributes."""
 
 
 class _Memo(dict[int, Any]):
-    """The memo of a pickle. It counts how often `getattr` is pushed: by it, by a name or by DUP."""
+    """The memo of a pickle. It counts how often `getattr` is pushed: from the memo, by name or by DUP."""
 
     def __init__(self, getattr_: type[Inert]) -> None:
         super().__init__()
@@ -150,7 +152,7 @@ class _Memo(dict[int, Any]):
 
 
 class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
-    """The pure Python unpickler, since the one in C allocates what a pickle merely announces: gigabytes for an index of its memo."""
+    """The pure Python unpickler. The C version allocates what a pickle merely announces: gigabytes for an index of its memo."""
 
     dispatch: ClassVar[dict[int, Any]] = {code: load for code, load in PYTHON_UNPICKLER.dispatch.items() if code != pickle.BYTEARRAY8[0]}
 
@@ -163,15 +165,15 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
 
     @property
     def names(self) -> frozenset[str]:
-        """The names in the pickle; `getattr` only where it does more than read members of `ENUMS`.
+        """The names in the pickle; `getattr` only if it does more than read members of `ENUMS`.
 
-        Counting is enough: each push of `getattr` is either used up by reading a member, or goes somewhere else.
+        Counting is enough: each push of `getattr` is either used up by reading a member, or used for something else.
         """
         data = self.memo.pushed == self.members_read
         return frozenset(name for name in self.classes if name != GETATTR or not data)
 
     def load(self) -> Any:
-        """Load as pickle does, with a bound on the steps."""
+        """Load as pickle does, with a limit on the steps."""
         self._unframer = pickle._Unframer(self._file_read, self._file_readline)  # type: ignore[attr-defined]
         self.read, self.readline, self.readinto = self._unframer.read, self._unframer.readline, self._unframer.readinto
         self.metastack: list[Any] = []
@@ -187,7 +189,7 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
         raise TorchFileProblem("its data.pkl has more in it than any checkpoint")
 
     def find_class(self, module: str, name: str) -> type[Inert]:
-        if self.proto < 3:  # the names of Python 2, as the unpickler itself translates them
+        if self.proto < 3:  # names of Python 2, translated as the unpickler does
             module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
         qualified = f"{module}.{name}"
         if len(self.classes) > MOST_NAMES or len(qualified) > LONGEST_NAME:
@@ -249,7 +251,7 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
 
 
 def _member(args: Any) -> Inert | None:
-    """Return the Enum member that `getattr(*args)` reads, as `Class(value)` creates it; None for anything else."""
+    """Return the Enum member that `getattr(*args)` reads, as `Class(value)` creates it; None for other arguments."""
     if not isinstance(args, tuple) or len(args) != 2:
         return None
     owner, name = args
@@ -283,12 +285,12 @@ def _read(stream: IO[bytes]) -> TorchFile:
 
 
 def as_mapping(value: Any) -> dict[Any, Any]:
-    """Return a dictionary or OrderedDict of a pickle; empty for anything else."""
+    """Return a dictionary or OrderedDict of a pickle; empty for other values."""
     return value if isinstance(value, dict) else {}
 
 
 def count_elements(value: Any) -> int:
-    """Return the number of elements of a shape: torch.Size, or a tensor of a pickle. 0 for nonsense."""
+    """Return the number of elements of a shape (torch.Size, or a tensor of a pickle); 0 for invalid values."""
     shape = _shape(value)
     if not isinstance(shape, (tuple, list)) or len(shape) > MOST_DIMENSIONS:
         return 0
@@ -301,8 +303,8 @@ def count_elements(value: Any) -> int:
 
 
 def _shape(value: Any) -> Any:
-    """Return the shape that an object of a pickle was created with; None where it has none."""
-    for _wrapped in range(8):  # a Parameter around a tensor
+    """Return the shape in the constructor arguments of an object; None if it has none."""
+    for _wrapped in range(8):  # a Parameter wraps a tensor
         if not isinstance(value, Inert) or not value.args:
             return None
         if value.qualified == "torch.Size":

@@ -1,4 +1,4 @@
-"""The installed DeepSpeed's verdict beside ours: `dstui check --oracle parse|init`."""
+"""Compare with the installed DeepSpeed's verdict: `dstui check --oracle parse|init`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dstui.documents.trusted_python import OPTION, own, probe_python, remember
 from dstui.plan.finding import Finding, Fix, When, sort_findings
 
 MOST_STARTED = 8
-"""Ranks that `--oracle init` starts at most: each is a process with torch in it."""
+"""The most ranks that `--oracle init` starts: each is a process that imports torch."""
 
 
 def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[str, dict[str, Any]]:
-    """Ask DeepSpeed about every configuration; what it refuses and no rule explains is added to the findings.
+    """Ask DeepSpeed about every configuration. What it refuses and no rule explains is added to the findings.
 
-    `trust`: the user wants the interpreters that Plans name to be asked.
+    `trust`: the user agreed to run the interpreters that Plans name.
     """
     verdicts: dict[str, dict[str, Any]] = {}
     checkers: dict[str, ReferenceChecker] = {}
@@ -36,7 +36,7 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
                     one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
                     continue
                 verdict = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message, "python": python}
-                if one.file not in verdicts or verdicts[one.file]["ok"]:  # of several models the first that is refused
+                if one.file not in verdicts or verdicts[one.file]["ok"]:  # of several models the first refused one
                     verdicts[one.file] = verdict
                 one.findings[:] = sort_findings([*one.findings, _as_finding(one, name, found, how)])
     finally:
@@ -46,7 +46,7 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
 
 
 def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: int | None, how: str) -> ReferenceVerdict:
-    """Return what DeepSpeed says of one configuration. Raises ReferenceFailure."""
+    """Return DeepSpeed's verdict on one configuration. Raises ReferenceFailure."""
     ranks = world_size or fitting_world_size(config)
     if how == "init" and ranks > MOST_STARTED:
         raise ReferenceFailure(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
@@ -54,7 +54,7 @@ def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: i
 
 
 def _whose(one: CheckedFile, trust: bool) -> str:
-    """Return the interpreter that is asked; where it is not the one that the Plan names, that is said."""
+    """Return the interpreter to ask. Print a remark if it is not the one that the Plan names."""
     plan = one.plan
     if plan is None or own(plan):
         return sys.executable
@@ -70,13 +70,13 @@ def _whose(one: CheckedFile, trust: bool) -> str:
 
 
 def _contradicted(one: CheckedFile, path: str) -> Finding | None:
-    """Return the first error that says DeepSpeed's parser would refuse what it takes; what only another reader refuses is none."""
+    """Return the first error that claims a refusal by DeepSpeed's parser which does not happen. Errors about other readers do not count."""
     ours = (f for f in one.findings if f.path.startswith(path) and f.severity == "error" and f.when == "parse")
     return next((f for f in ours if f.code in RULES and not RULES[f.code].readers), None)
 
 
 def _as_finding(one: CheckedFile, model: str, found: ReferenceVerdict, how: str) -> Finding:
-    """DeepSpeed's verdict as a line of its own: an error where it refuses and no rule said so."""
+    """Return DeepSpeed's verdict as a finding: an error if it refuses and no rule reported that."""
     path, which = (f"models.{model}.deepspeed", f"the configuration of {model}") if model else ("", "this configuration")
     name = f"DeepSpeed {found.version}".strip()
     moment: When = "initialize" if how == "init" else "parse"

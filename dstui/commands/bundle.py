@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write it and say what to do with it; 0, 1 where there is no such run, 2 where it cannot be read or written."""
+    """Write the zip and print what to do with it. Return 0; 1 if there is no such run; 2 if it cannot be read or written."""
     try:
         folder = JobFolder(args.run) if args.run and is_folder(args.run) else find(args.run)
         more = {} if is_there(folder.path / "machine.json") else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}

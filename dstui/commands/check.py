@@ -1,4 +1,4 @@
-"""`dstui check FILE…`: diagnostics for Plans, ds_config.json and accelerate YAML, fit for people and for hooks."""
+"""`dstui check FILE…`: findings for Plans, ds_config.json and accelerate YAML, for people and for hooks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check and print; 0 without errors, 1 with, 2 where a file could not be read."""
+    """Check and print. Return 0 without errors, 1 with errors, 2 if a file could not be read."""
     try:
         machine = _recorded(args.machine) if args.machine else None
         if args.deepspeed_version:
@@ -76,15 +76,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _recorded(path: Path) -> Machine:
-    from dstui.machine.recorded import read_machine  # most checks are for no machine
+    from dstui.machine.recorded import read_machine  # most checks need no machine
 
     return read_machine(path)
 
 
 def installed_deepspeed() -> str | None:
-    """Return the release that is installed beside dstui; None where there is none."""
+    """Return the release of DeepSpeed installed beside dstui; None if there is none."""
     suffix = ".dist-info"
-    for entry in filter(None, sys.path):  # by its folder: importlib.metadata takes a tenth of the whole command to import
+    for entry in filter(None, sys.path):  # by its folder: importing importlib.metadata takes a tenth of the whole command
         for found in Path(entry).glob("deepspeed-*" + suffix):
             return found.name.removeprefix("deepspeed-").removesuffix(suffix)
     from importlib.metadata import PackageNotFoundError, version

@@ -1,4 +1,4 @@
-"""An accelerate YAML, judged with the files that it names: its hostfile, its ds_config.json."""
+"""Judge an accelerate YAML together with the files that it names: its hostfile and its ds_config.json."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile, select
 
 
 def accelerate_findings(path: Path, text: str) -> tuple[AccelerateConfig, list[Finding]]:
-    """Return the file's values and what is wrong with them. Raises ConfigError."""
+    """Return the file's values and findings. Raises ConfigError."""
     meant, sentences = repaired(text)
     if meant.count("\n") != text.count("\n"):
-        meant, sentences = text, []  # a lost newline: where it is missing is said by the reader
+        meant, sentences = text, []  # a newline was lost: the reader reports where
     found = read_accelerate(meant)
     findings = check_accelerate(found.config, found.line_of)
     findings += [_published(text, meant, sentence) for sentence in sentences]
@@ -29,14 +29,14 @@ def accelerate_findings(path: Path, text: str) -> tuple[AccelerateConfig, list[F
 
 
 def named_config(path: Path, config: Mapping[str, Any]) -> Path | None:
-    """Return the ds_config.json that an accelerate YAML names, where it is on this machine."""
+    """Return the ds_config.json that an accelerate YAML names, if it is on this machine."""
     inner = config.get(SECTION)
     name = inner.get(FILE) if isinstance(inner, Mapping) else None
     return place_of(path, name) if isinstance(name, str) and name != "none" else None
 
 
 def place_of(path: Path, name: str) -> Path | None:
-    """Return a file that a YAML names: relative to the current folder, as the ranks take it, else to the YAML's own."""
+    """Return the path of a file that a YAML names: relative to the current folder, as ranks read it, else to the YAML's folder."""
     return next((place for place in (typed_path(name), path.parent / typed_path(name)) if is_file(place)), None)
 
 
@@ -57,7 +57,7 @@ def _named(path: Path, found: AccelerateConfig) -> list[Finding]:
 
 
 def _hosts(path: Path, found: AccelerateConfig, inner: Mapping[str, Any]) -> list[Finding]:
-    """Return the hostfile, and the filters held against it."""
+    """Return the findings about the hostfile and the filters on it."""
     at = f"{SECTION}.deepspeed_hostfile"
     place = place_of(path, inner["deepspeed_hostfile"])
     if place is None:

@@ -1,4 +1,4 @@
-"""One file, read as what it is and judged: a Plan, a bare ds_config.json or an accelerate YAML."""
+"""Read and judge one file: a Plan, a bare ds_config.json or an accelerate YAML."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says about every file."""
+    """Options of the command line that apply to every file."""
 
     machine: Machine | None = None
     world_size: int | None = None
     integration: str | None = None
     version: str | None = None
     sets: tuple[str, ...] = ()
-    """PATH=VALUE, to be set in the Plans."""
+    """PATH=VALUE settings for the Plans."""
     site: bool = True
-    """With what the site file says."""
+    """Whether to apply the site file."""
 
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A file and what is wrong with it. `error`: it could not be read at all."""
+    """A file with its findings. `error`: why it could not be read at all."""
 
     file: str
     kind: str = ""
     """plan, ds_config or accelerate"""
     text: str = ""
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The DeepSpeed configurations in it by model, for the reference checker; "" where there is one alone."""
+    """The DeepSpeed configurations of the file by model, for the reference checker; "" if there is only one."""
     integration: str = ""
     assumed: bool = False
     """Whether the integration was guessed from the values."""
@@ -56,7 +56,7 @@ class CheckedFile:
     plan: Plan | None = None
     findings: list[Finding] = field(default_factory=list)
     names: Path | None = None
-    """A ds_config.json that it names, which is to be judged too."""
+    """A ds_config.json that the file names and that is judged too."""
     error: str | None = None
     line: int | None = None
     column: int | None = None
@@ -74,7 +74,7 @@ def check_files(paths: Iterable[Path], asked: Asked) -> list[CheckedFile]:
 
 
 def check_file(path: Path, asked: Asked) -> CheckedFile:
-    """Read and judge a file; never raises for what is in it."""
+    """Read and judge a file. Its content never causes an exception."""
     try:
         text = read_text(path)
         kind = kind_of(text, path.name)
@@ -83,7 +83,7 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
         if kind == "ds_config":
             return _dsconfig(path, text, asked)
         if kind == "accelerate":
-            from dstui.commands.checked_accelerate import accelerate_findings, named_config  # most files are no accelerate YAML
+            from dstui.commands.checked_accelerate import accelerate_findings, named_config  # most files are not an accelerate YAML
 
             found, findings = accelerate_findings(path, text)
             named = named_config(path, found.config)
@@ -135,7 +135,7 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         return CheckedFile(str(path), "plan", text, findings=error.findings)
     ranks = asked.world_size if asked.world_size is not None else target.world_size
     reader = asked.integration or plan.job.integration
-    script = None if isinstance(facts.script, NoScript) else facts.script  # a checked Plan may come from elsewhere
+    script = None if isinstance(facts.script, NoScript) else facts.script  # a checked Plan may have been written on another machine
     found = assess(target, replace(facts, script=script), world_size=ranks, integration=reader, deepspeed_version=asked.version)
     return CheckedFile(
         file=str(path),

@@ -1,4 +1,4 @@
-"""`dstui checkpoint PATH`: what is in a checkpoint, whole weights or a universal one from it, and whether a Plan can go on from it."""
+"""`dstui checkpoint PATH`: show a checkpoint, convert it to full weights or a universal one, or check whether a Plan can resume from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look, and convert or compare where that is asked; 0, 1 where it is not whole or cannot be, 2 where it cannot be read."""
+    """Show, convert or compare. Return 0; 1 if the checkpoint is incomplete or unsuitable; 2 if it cannot be read."""
     try:
         checkpoint = read_checkpoint(args.path, args.tag)
         if args.resume is not None:
@@ -48,14 +48,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(found: Checkpoint) -> str:
-    """Return what is in it, a line each."""
+    """Return the content of a checkpoint as lines."""
     several = f"  (one of {len(found.tags)}: {', '.join(found.tags[-4:])})" if len(found.tags) > 1 else ""
     lines = [f"{found.path}{several}", *(f"  {fact.name:<11} {fact.text}" for fact in describe_checkpoint(found))]
     return "\n".join(sanitise(line) for line in lines)
 
 
 def _convert(kind: Kind, checkpoint: Checkpoint, target: Path, args: argparse.Namespace) -> int:
-    """Tell what it takes, and do it; 1 where it cannot be done."""
+    """Print what the conversion needs, and convert. Return 1 if that is impossible."""
     if why := conversion_problem(checkpoint, trusted=args.force):
         say(f"{why}; --force does it all the same" if checkpoint.strange and not checkpoint.problems and not args.force else why)
         return 1
@@ -73,7 +73,7 @@ def _convert(kind: Kind, checkpoint: Checkpoint, target: Path, args: argparse.Na
 
 
 class _Progress:
-    """The last line of DeepSpeed's tool and the share that is written, on a terminal in place, else not at all."""
+    """Shows the last line of DeepSpeed's tool and the written share in place on a terminal, else nothing."""
 
     def __init__(self, whole: int) -> None:
         self.whole, self.shown = max(whole, 1), os.isatty(2)
@@ -89,7 +89,7 @@ class _Progress:
 
 
 def _resume(checkpoint: Checkpoint, path: Path) -> int:
-    """Return whether a Plan can load it; 1 where it cannot."""
+    """Print whether a Plan can load the checkpoint. Return 1 if it cannot."""
     from dstui.machine.probe import probe
     from dstui.render.target import Target
 

@@ -1,7 +1,7 @@
-"""`dstui completion [SHELL] [--install]`: a script that completes commands, options, their choices and the Plans that come with dstui.
+"""`dstui completion [SHELL] [--install]`: a script that completes commands, options, their choices and shipped Plans.
 
-Its words are those of the parsers themselves. Libraries that do this (shtab, argcomplete) want one parser that holds all commands, or an
-interpreter at every keystroke; here each command brings its own parser, and is imported only when it is asked for.
+Its words come from the parsers. Libraries for this (shtab, argcomplete) need one parser with all commands, or an interpreter at every
+keystroke. Here each command has its own parser and is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dstui.commands import COMMANDS, session_parser
 from dstui.documents.plan_files import SHIPPED
 
 Options = dict[str, argparse.Action]
-"""An option as it is typed -> what the parser knows of it."""
+"""Option as typed -> its action in the parser."""
 
 
 SHELLS = ("bash", "zsh", "fish")
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or install the script; 0, or 2 with a sentence."""
+    """Print or install the script. Return 0; 2 after an error."""
     shell = args.shell or Path(os.environ.get("SHELL", "")).name
     if shell not in SHELLS:
         return refuse(f"completion is for {', '.join(SHELLS)}: name one, such as dstui completion bash --install")
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _install(shell: str, script: str) -> None:
-    """Write the script into the user's folder of completions; zsh has none, so its start file gets a line that reads the script."""
+    """Write the script into the user's folder of completions. zsh has none, so its start file gets a line that reads the script."""
     data, config = (_user_folder("XDG_DATA_HOME", ".local/share"), _user_folder("XDG_CONFIG_HOME", ".config"))
     file = {
         "bash": data / "bash-completion/completions/dstui",
@@ -66,13 +66,13 @@ def _install(shell: str, script: str) -> None:
 
 
 def _user_folder(variable: str, default: str) -> Path:
-    """Return a folder of the XDG base directory specification, which takes absolute paths alone."""
+    """Return a folder of the XDG base directory specification, which allows only absolute paths."""
     named = Path(os.environ.get(variable, ""))
     return named if named.is_absolute() else Path.home() / default
 
 
 def _add_line(file: Path, line: str) -> None:
-    """Append a line to a file that has it not yet."""
+    """Append a line to a file unless it has the line already."""
     text = read_text(file) if is_there(file) else ""
     if line in text.splitlines():
         return
@@ -81,7 +81,7 @@ def _add_line(file: Path, line: str) -> None:
 
 
 def _commands() -> dict[str, tuple[str, Options]]:
-    """Command -> what it does and its options; "" is dstui without one."""
+    """Return command -> (description, options); "" is dstui without a command."""
     found = {"": ("", _options(session_parser()))}
     for name, what in COMMANDS.items():
         parser = argparse.ArgumentParser()
@@ -91,7 +91,7 @@ def _commands() -> dict[str, tuple[str, Options]]:
 
 
 def _options(parser: argparse.ArgumentParser) -> Options:
-    """Return an argument without dashes stands under the empty word where it has choices."""
+    """Return the options of a parser. An argument without dashes that has choices gets the empty name."""
     found = {option: action for action in parser._actions for option in action.option_strings}
     chosen = next((action for action in parser._actions if not action.option_strings and action.choices), None)
     return found | ({"": chosen} if chosen is not None else {})
@@ -110,7 +110,7 @@ def _bash(*, zsh: bool) -> Iterator[str]:
                 yield f'    {name or "*"}\\ {option}) COMPREPLY=($(compgen -W {shlex.quote(_choices(action))} -- "$cur")); return ;;'
     yield "  esac"
     yield '  case "${COMP_WORDS[1]}" in'
-    for name, (_, options) in sorted(commands.items(), reverse=True):  # the empty name, which is any other word, is the last
+    for name, (_, options) in sorted(commands.items(), reverse=True):  # the empty name comes last: it matches any other word
         words = _choices(options[""]) if "" in options else ""
         yield f"    {name or '*'}) options={shlex.quote(' '.join(filter(None, options)))} words={shlex.quote(words)} ;;"
     yield "  esac"

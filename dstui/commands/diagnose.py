@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it; 0 where there is an answer, 1 where the logs do not say, 2 where one cannot be read or found."""
+    """Print the diagnosis. Return 0 if there is an answer, 1 if the logs do not show the cause, 2 if one cannot be read or found."""
     if args.since is not None:
         return refuse("--since is for runs of this folder: leave out the paths") if args.paths else _since(args.since, args.format)
     try:
@@ -57,17 +57,17 @@ def _dumped(found: dict[str, Any]) -> str:
 
 
 def _path(name: str) -> str:
-    """Return what a word names: a path where there is one, else the folder of the run of that name."""
+    """Return what a word names: an existing path, else the folder of the run of that name."""
     if name == "-" or os.path.exists(name) or "/" in name:  # noqa: PTH110 - false, not an error, for a name that is too long
         return name
     try:
         return str(find(name).path)
     except LookupError:
-        return name  # its reader says that there is no such file
+        return name  # the reader reports the missing file
 
 
 def _with_history(diagnosis: Diagnosis, paths: list[str]) -> Diagnosis:
-    """Add to the diagnosis of a failed run of one's own which host, or rank, was first in the failures before it."""
+    """Add to the diagnosis of a failed run of the user's own which host or rank was first in earlier failures."""
     from dstui.diagnosis.recurrence import latest_failures, repeated
 
     if diagnosis.kind != "failure" or len(paths) != 1 or not is_job(JobFolder(paths[0])):
@@ -77,7 +77,7 @@ def _with_history(diagnosis: Diagnosis, paths: list[str]) -> Diagnosis:
 
 
 def _since(text: str, form: str) -> int:
-    """Print why each run of this folder ended that started since then; 1 where there is none."""
+    """Print why each run of this folder that started since then ended. Return 1 if there is none."""
     from dstui.diagnosis.recurrence import latest_failures, repeated
 
     moment = parse_moment(text, time.time())
@@ -107,7 +107,7 @@ def _since(text: str, form: str) -> int:
 
 
 def _diagnosed(folder: JobFolder) -> Diagnosis | None:
-    """Return the diagnosis of a run; None where its logs cannot be read."""
+    """Return the diagnosis of a run; None if its logs cannot be read."""
     try:
         return diagnose([folder.path])
     except FileProblem:
@@ -115,7 +115,7 @@ def _diagnosed(folder: JobFolder) -> Diagnosis | None:
 
 
 def _line(folder: JobFolder, status: JobStatus, answer: Diagnosis | None) -> str:
-    """Return one run's cause in a line: its name, its state, the cause, who was first."""
+    """Return one line about a run: its name, its state, the cause, and who was first."""
     if answer is None:
         return f"{folder.name}  {status.state}  its logs cannot be read"
     who = "" if answer.first_failing_rank is None else f"  [rank {answer.first_failing_rank}{f' on {answer.host}' if answer.host else ''}]"

@@ -1,6 +1,6 @@
-"""`dstui docs KEY`: what a key, a finding's code, a failure's cause, a variable, a function, a program or a shipped Plan is about.
+"""`dstui docs KEY`: explain a key, a finding, a failure's cause, a variable, a function, a program or a shipped Plan.
 
-Keys are those of DeepSpeed, of accelerate and of a Plan. Without a key: an index.
+Keys are those of DeepSpeed, of accelerate and of a Plan. Without a key, print the index.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from dstui.base.output import say, tell
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
-from dstui.check.regressions import AS_OF, REGRESSIONS
-from dstui.check.rule import Rule, quote_excerpt
+from dstui.check.pages import rule_page
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.topics import GROUPS, topics, topics_called
 from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
 from dstui.documents.plan_files import SHIPPED, find_plan, read_plan
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
-from dstui.plan.finding import describe_moment
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
 from dstui.plan.model import NamedModel
@@ -45,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is known; 0, or 1 where nothing is called so."""
+    """Print the pages. Return 0; 1 if there is none of that name."""
     if args.causes:
         tell(causes_document(), end="")
         return 0
@@ -66,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def index() -> list[tuple[str, dict[str, str]]]:
-    """Return each group of the index: its heading, and name -> one sentence."""
+    """Return each group of the index: its heading, and name -> sentence."""
     found = [
         ("Plans that come with dstui", dict(SHIPPED)),
         ("The Plan", {**_sections(), **{path: str(field["help"]) for path, field in _fields()}}),
@@ -80,7 +78,7 @@ def index() -> list[tuple[str, dict[str, str]]]:
 
 
 def _index_lines() -> Iterator[str]:
-    """Yield the index with a line for each name; the names of a group are as wide as most of them need."""
+    """Yield the index, one line per name. Columns are as wide as most names of the group need."""
     for number, (heading, entries) in enumerate(index()):
         yield ("\n" if number else "") + heading
         width = min(max(map(len, entries)), 36)
@@ -94,16 +92,15 @@ def _sentence(text: str) -> str:
 
 
 def _sections() -> dict[str, str]:
-    """Return what stands at the root of a Plan, in the words of its schema."""
+    """Return the top-level sections of a Plan with their descriptions in the schema."""
     return {name: str(part["description"]) for name, part in plan_schema()["properties"].items() if "description" in part}
 
 
 def _pages(name: str) -> Iterator[str]:
-    """Yield everything that is called so: by its whole path, else by its last part."""
+    """Yield all pages of a name: those with this full path, else those with this last part."""
     asked = name.removeprefix("deepspeed.").removeprefix("accelerate.").removeprefix(f"{SECTION}.")
-    rule = RULES.get(name.upper()) or ACCELERATE_RULES.get(name.upper())
-    if rule is not None:
-        yield _of_rule(rule)
+    if rule := rule_page(name.upper()):
+        yield rule
     yield from cause_pages(name)
     if name in SHIPPED:
         yield _of_recipe(name)
@@ -122,13 +119,13 @@ def _pages(name: str) -> Iterator[str]:
 
 
 def _of_section(name: str, words: str) -> str:
-    """Return a section at the root of a Plan: what it is, and its keys."""
+    """Return the page of a top-level section of a Plan: its description and its keys."""
     keys = [(path, str(field["help"])) for path, field in _fields() if path.startswith(f"{name}.")]
     return "\n".join([f"{name}  (Plan)", f"  {words}", *(f"    {path:<28} {_sentence(text)}" for path, text in keys)])
 
 
 def _of_recipe(name: str) -> str:
-    """Return a Plan that comes with dstui: its own words, how to go on, and what each of its keys means."""
+    """Return the page of a shipped Plan: its comments, the next steps, and the meaning of each key."""
     plan = read_plan(find_plan(name), ())
     heading = takewhile(lambda line: line.startswith("#"), plan.text.splitlines())
     lines = [f"{name}  (a Plan that comes with dstui: {SHIPPED[name]})", *(f"  {line.removeprefix('# ')}" for line in heading)]
@@ -201,21 +198,4 @@ def _of_accelerate(key: AccelerateKey, title: str) -> str:
     if not key.beside_file:
         lines.append("  not      beside deepspeed_config_file: accelerate refuses the file for it")
     lines.append(f"  page     {GUIDE}")
-    return "\n".join(lines)
-
-
-def _of_rule(rule: Rule) -> str:
-    lines = [f"{rule.code}  ({rule.severity})", f"  {rule.title}"]
-    if rule.when:
-        reader = "accelerate" if "accelerate" in rule.readers or rule.code in ACCELERATE_RULES else rule.readers[0] if rule.readers else ""
-        lines.append(f"  when     {describe_moment(rule.when, reader)}")
-    if rule.says:
-        lines.append(f"  says     {quote_excerpt(rule.says)}")
-    if rule.readers:
-        lines.append(f"  about    configurations that {', '.join(rule.readers)} reads")
-    if rule.source:
-        lines.append(f"  source   {rule.source}")
-    if rule.code == "KR001":
-        lines.append(f"  known    as of {AS_OF}")
-        lines += [f"    {one.since} up to {one.fixed}: {one.symptom}\n      {one.link}" for one in REGRESSIONS]
     return "\n".join(lines)

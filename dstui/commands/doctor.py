@@ -1,4 +1,4 @@
-"""`dstui doctor [PLAN]`: whether this machine, and every host of a Plan, is ready; `--fleet HOSTS`: which host is unlike the others."""
+"""`dstui doctor [PLAN]`: check whether this machine and every host of a Plan are ready; `--fleet HOSTS`: find the host that differs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examine; 0 where nothing fails, 1 where something does, 2 where the Plan is unreadable."""
+    """Run the checks. Return 0 if none fails, 1 if one does, 2 if the Plan is unreadable."""
     if args.fleet and (args.plan or args.deep):
         return refuse("--fleet goes with neither a Plan nor --deep: it compares hosts, whatever will run there")
     if (args.save or args.against) and not args.fleet:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(results: Sequence[Result], several: bool) -> Iterator[str]:
-    """Yield what is wrong last, where it is still on the screen; what was skipped only as a number."""
+    """Yield the report with the failures last, where they stay on the screen. Skipped checks are only counted."""
     reported = [result for result in results if result.verdict != "skipped"]
     width = max((len(result.id) for result in reported), default=0)
     for verdict in ("ok", "warn", "fail"):

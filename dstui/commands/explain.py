@@ -1,6 +1,6 @@
-"""`dstui explain PLAN [KEY]`: what happens at a launch, and where each value comes from; nothing is started.
+"""`dstui explain PLAN [KEY]`: show what a launch would do and where each value comes from. Nothing is started.
 
-`dstui explain --run [RUN]`: what DeepSpeed made of the configuration in a run.
+`dstui explain --run [RUN]`: show what DeepSpeed made of the configuration in a run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the explanation; 0, 1 where there is no such run or no engine in it, or 2 with a sentence."""
+    """Print the explanation. Return 0; 1 if there is no such run or it has no engine; 2 after an error."""
     if args.run is not None:
         return refuse("--run explains a run by itself: leave out the Plan") if args.plan else _run(args.run, as_json=args.json)
     if args.plan is None:

@@ -1,4 +1,4 @@
-"""`dstui doctor --fleet HOSTS`: the hosts side by side, the odd one out first, as text and as JSON."""
+"""`dstui doctor --fleet HOSTS`: compare hosts, the deviating ones first, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = {"ok": "✔", "warn": "▲", "fail": "✗"}
 
 
 def run_fleet(args: argparse.Namespace) -> int:
-    """Examine a fleet; 0 where all hosts are alike, well and as they were, else 1. Raises FileProblem."""
+    """Examine a fleet. Return 0 if all hosts are alike, healthy and unchanged, else 1. Raises FileProblem."""
     baseline = read_baseline(args.against) if args.against else None
     if args.save and not args.force:
         check_unused(args.save)
@@ -53,7 +53,7 @@ def _json(fleet: Fleet, drift: Sequence[Change], ok: bool) -> dict[str, object]:
 
 
 def _lines(fleet: Fleet) -> Iterator[str]:
-    """Yield what is wrong with each host that is not like the others, then those that are, what all have, and the count."""
+    """Yield the problems of each host that differs, then the hosts that are alike, what all have in common, and the count."""
     reports = fleet.reports
     width = max((len(report.host) for report in reports), default=0)
     for report in (report for report in reports if report.verdict != "ok"):
@@ -72,7 +72,7 @@ def _lines(fleet: Fleet) -> Iterator[str]:
 
 
 def _said(report: HostReport) -> Iterator[str]:
-    """Yield what is unlike the others, then what the checks found, each with its fix below."""
+    """Yield the differences from other hosts, then the failed checks, each with its fix below."""
     for name, (here, others) in report.odd.items():
         yield f"{name} {_text(name, here)}; most have {_text(name, others)}"
     for result in report.results:
@@ -82,7 +82,7 @@ def _said(report: HostReport) -> Iterator[str]:
 
 
 def _drift_lines(drift: Sequence[Change], name: str) -> Iterator[str]:
-    """Yield what changed since the baseline."""
+    """Yield the changes since the baseline."""
     yield f"\n{'Nothing has' if not drift else 'What has'} changed since {name}" + (":" if drift else "")
     for each in drift:
         if each.fact is None:

@@ -1,4 +1,4 @@
-"""`dstui forecast PLAN`: whether it fits, how fast it would be, what is not known; with --recommend, which plan is best."""
+"""`dstui forecast PLAN`: whether it fits, how fast it would be, and what is unknown; with --recommend, the best Plans that fit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the forecast; 0 where it fits or nothing can be compared, 1 where it does not, 2 where a file is unreadable."""
+    """Print the forecast. Return 0 if it fits or there is nothing to compare with, 1 if it does not fit, 2 if a file is unreadable."""
     try:
         plan = plan_of(args.plan, args.set, site=not args.no_site)
         memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:
-    """Return the Machine to plan for, and the Plan on it: a named one, a recorded one, none, or the one that is here."""
+    """Return the Plan, and the Machine to plan for: given by size, recorded, none, or this one."""
     if args.gpu:
         if args.machine or args.gpu_memory:
             raise FileProblem("--gpu names the machine: it goes with neither --machine nor --gpu-memory")
@@ -91,7 +91,7 @@ def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:
 
 
 def bytes_of(text: str, option: str = "--gpu-memory") -> int:
-    """Return bytes of 80GB, 24GiB, 16000MB. Raises FileProblem."""
+    """Parse a size such as 80GB, 24GiB or 16000MB to bytes. Raises FileProblem."""
     match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", text.upper())
     if match is None or float(match[1]) <= 0 or match[2] not in UNITS:
         raise FileProblem(f"{option} {text}: a size is a number with a unit, such as 80GB or 24GiB")
@@ -126,7 +126,8 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
         yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
         s = found.speed
-        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s, {_seconds(s.step)} a step; bound by {s.bound_by}"
+        low, high = (f"{float(f'{end:.2g}'):,.0f}" for end in s.range)
+        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s ({low} to {high}), {_seconds(s.step)} a step; bound by {s.bound_by}"
     if found.corrected:
         yield found.corrected
     for name, need in (("GPU", found.gpu), ("RAM", found.host)):
@@ -142,7 +143,7 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
 
 
 def _runs(runs: Sequence[Taken]) -> Iterator[str]:
-    """Yield what runs of this model took here."""
+    """Yield lines about earlier runs of this model."""
     if runs:
         yield ""
         yield "Measured here before"
@@ -162,7 +163,7 @@ def _head(plan: Plan, found: Forecast) -> str:
 
 
 def _way(s: Setup) -> str:
-    """Return how a model is sharded, in which format it computes, and in which batches."""
+    """Return how the model is sharded, its number format and its batches."""
     zero = f"ZeRO-{s.stage}" if s.stage else "no ZeRO"
     places = "".join(
         f", {what} in {'RAM' if place == 'cpu' else 'NVMe'}"
@@ -223,7 +224,7 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
 
 
 def _ranked_line(row: RankedPlan) -> str:
-    """Return one plan of the table: GPU and RAM, the tight one marked, and what it is the best at."""
+    """Return one row of the table: GPU and RAM, with the scarcer one marked, and what this Plan is best at."""
     tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"
     places = {"gpu": (row.gpu_bytes, row.headroom), "host": (row.host_bytes, row.host_headroom)}
     figures = [

@@ -1,5 +1,5 @@
 # ruff: noqa: N999 - the command is called so
-"""`dstui import FILE`: any file that people have, as a Plan: ds_config.json, accelerate YAML, a launch, a hostfile, a .deepspeed_env."""
+"""`dstui import FILE`: make a Plan of a ds_config.json, an accelerate YAML, a launch, a hostfile or a .deepspeed_env."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write the Plan, and say what was changed or not understood; 0, or 2 with a sentence."""
+    """Print or write the Plan, and print what was changed or not understood. Return 0; 2 after an error."""
     if not args.files and not args.command:
         return refuse("import takes a file, - or -- COMMAND …")
     if args.launch < 0:
@@ -57,7 +57,7 @@ def _opened(name: str, launch: int) -> Opened:
 
 
 def _joined(opened: list[Opened]) -> Plan:
-    """Return the first Plan, with what the others say and it does not: the hosts of a hostfile, the variables of a .deepspeed_env."""
+    """Return the first Plan, completed from the others: the hosts of a hostfile, the variables of a .deepspeed_env."""
     plan, *others = [one.plan for one in opened]
     for other in others:
         for section in ("job", "cluster", "accelerate", "deepspeed"):

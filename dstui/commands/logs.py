@@ -1,4 +1,4 @@
-"""`dstui logs [RUN]`: what the ranks of a job printed, in the order in which it came, their rank before each line; safe on any terminal."""
+"""`dstui logs [RUN]`: print the output of a job's ranks in order of arrival, each line with its rank; safe on any terminal."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dstui.plan.patterns import Expression, compile_pattern
 
 POLL = 0.2
 FIND_EVERY = 1.0
-"""Seconds between two looks whether the job has ended, and for logs of further ranks."""
+"""Seconds between two looks for the job's end and for logs of further ranks."""
 
 
 class Refused(Exception):
-    """What was asked for makes no sense; why, in a sentence."""
+    """The options make no sense. Holds the reason as a sentence."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them; 0, 1 where there is no such run, 2 where an option makes no sense, or where they do not go together."""
+    """Print the logs. Return 0; 1 if there is no such run; 2 if an option is invalid or two contradict each other."""
     try:
         folder = find(args.run)
         if args.metrics:
@@ -77,7 +77,7 @@ def _numbers(folder: JobFolder, args: argparse.Namespace) -> int:
 
 
 def _ranks(folder: JobFolder, args: argparse.Namespace) -> set[int] | None:
-    """Return the ranks that were asked for; None for all, and the launcher."""
+    """Return the selected ranks; None for all, and the launcher."""
     if args.host is None:
         return set(args.rank) if args.rank else None
     status = folder.read_status()
@@ -95,7 +95,7 @@ def _attempt(folder: JobFolder, attempt: int | None) -> int | None:
 
 
 def _teller(folder: JobFolder, timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[Slice]], None]:
-    """Return what prints the wanted lines of slices."""
+    """Return a function that prints the selected lines of slices."""
     since = _since(timeline, args.since)
     least = _level(args.level)
     levels = Levels(least)
@@ -120,7 +120,7 @@ def _teller(folder: JobFolder, timeline: Timeline, args: argparse.Namespace) -> 
 
 
 def _since(timeline: Timeline, text: str | None) -> float | None:
-    """Return the moment from which on lines are wanted: told from now, or from the end of a job that has ended."""
+    """Return the time from which lines are selected: counted back from now, or from the end of an ended job."""
     if text is None:
         return None
     latest = timeline.ended if timeline.job.final else time.time()
@@ -145,7 +145,7 @@ def _expression(pattern: str | None) -> Expression | None:
 
 
 def _follow(folder: JobFolder, timeline: Timeline, tell: Callable[[Iterable[Slice]], Any]) -> None:
-    """Tell what comes, until the job has ended."""
+    """Print new lines until the job has ended."""
     found_at = 0.0
     while True:
         ended = False

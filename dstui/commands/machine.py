@@ -1,4 +1,4 @@
-"""`dstui machine`: what this machine has, or a recorded one, or every host of a hostfile, as a report or as JSON."""
+"""`dstui machine`: show this machine, a recorded one, or every host of a hostfile, as a report or as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
 
 HERE_SECONDS, THERE_SECONDS = 5.0, 15.0
-"""Deadlines: for this machine, and for a host over ssh, where a login shell and a cold file system take their time too."""
+"""Deadlines in seconds: for this machine, and for a host over ssh, where a login shell and a cold file system also take time."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the machine or the hosts; 0, or 2 where a file cannot be read or written."""
+    """Show the machine or the hosts. Return 0; 2 if a file cannot be read or written."""
     try:
         return _hosts(args) if args.hosts else _machine(args)
     except FileProblem as problem:
@@ -67,7 +67,7 @@ def _machine(args: argparse.Namespace) -> int:
 
 
 def _with_types(machine: Machine) -> Machine:
-    """Return for a snapshot that is kept: what only DeepSpeed knows of a machine without GPUs, whose import takes seconds."""
+    """Add, for a snapshot that is saved, what only DeepSpeed knows of a machine without GPUs. The import takes seconds."""
     from dstui.check.reference import ReferenceChecker, ReferenceFailure, add_float_types
 
     if machine.accelerator == "cpu":

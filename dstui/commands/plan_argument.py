@@ -1,4 +1,4 @@
-"""The Plan that a command is given: any file that people have, opened as one."""
+"""The PLAN argument of commands: any supported file, opened as a Plan."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dstui.plan import Plan
 
 
 def add_no_site(parser: argparse.ArgumentParser) -> None:
-    """Add the option that leaves the site file out."""
+    """Add the option that ignores the site file."""
     parser.add_argument("--no-site", action="store_true", help="without what the site file says (/etc/dstui/site.yaml, $DSTUI_SITE)")
 
 
 def plan_of(name: str, sets: Sequence[str] = (), *, site: bool = True) -> Plan:
-    """Open a file or a shipped Plan, and say what was changed where it is made of another kind of file. Raises FileProblem or PlanError.
+    """Open a file or a shipped Plan, and print what an import changed. Raises FileProblem or PlanError.
 
-    `site`: with what the site file says.
+    `site`: apply the site file.
     """
     opened = open_document(name, sets, site=site)
     for note in (*opened.notes, *opened.plan.beneath.problems):

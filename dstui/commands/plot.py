@@ -1,4 +1,4 @@
-"""`dstui plot RUN…`: what runs measured over their steps, as curves of text or as a picture (SVG); several runs over each other."""
+"""`dstui plot RUN…`: metrics of runs over their steps, as curves of text or as a picture (SVG); several runs in one plot."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 MOST = 8
 SECONDS = 60.0
-"""For reading the logs of a run; of longer ones what was read so far is drawn, and it is said."""
+"""Seconds for reading the logs of a run. Of longer logs the part read so far is drawn, with a remark."""
 WIDTH, HEIGHT = 100, 16
 INKS = (34, 33, 32, 31, 35, 36, 94, 93)
-"""The colours of lines, as terminals number them."""
+"""ANSI colours of the lines."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw them; 0, 1 where there is no such run or it tells no such metric, 2 where the picture cannot be written."""
+    """Draw the plots. Return 0; 1 if there is no such run or metric; 2 if the picture cannot be written."""
     from dstui.jobs.metrics.series import MetricSeries
 
     try:
@@ -99,7 +99,7 @@ def _draw(args: argparse.Namespace, read: Sequence[MetricSeries]) -> int:
 
 
 def _picture(args: argparse.Namespace, read: Sequence[MetricSeries], name: str, cells: tuple[int, int]) -> Picture:
-    """Return the plot of one metric: of the runs that tell it."""
+    """Return the plot of one metric, of the runs that have it."""
     from dstui.runs.columns import metric_text
     from dstui.tui.plot.curves import View, picture
 

@@ -1,4 +1,4 @@
-"""`dstui probe PLAN`: the ranks of a Plan up to the end of deepspeed.initialize, and what DeepSpeed made of the configuration."""
+"""`dstui probe PLAN`: start the ranks up to the end of deepspeed.initialize, and show what DeepSpeed made of the configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was resolved; 0, 1 where it is not as the Plan says or was not reached, 2 with a sentence."""
+    """Print the resolved values. Return 0; 1 if they differ from the Plan or were not reached; 2 after an error."""
     from dstui.headless import find_machine, say_findings
     from dstui.jobs.control.probing import probe_plan
     from dstui.jobs.control.start import LaunchError

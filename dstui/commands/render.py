@@ -1,4 +1,4 @@
-"""`dstui render PLAN`: the files and the command that a Plan stands for."""
+"""`dstui render PLAN`: print or write the files and the command of a Plan."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ALONE: Mapping[str, Callable[[Target], Artifact]] = {
     "k8s": kubernetes_artifact,
     "k8s-v1": partial(kubernetes_artifact, v1=True),
 }
-"""What is made only where it is asked for, or does not need the rest."""
+"""Artifacts that are made only on request, or that do not need the others."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write; 0, or 2 with a sentence."""
+    """Print or write. Return 0; 2 after an error."""
     try:
         plan = plan_of(args.plan, args.set, site=not args.no_site)
         machine = read_machine(args.machine) if args.machine else probe()
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> list[Artifact]:
-    """Return the files that are asked for; DeepSpeed's own, accelerate's and the script's lines need no command that could be launched."""
+    """Return the requested files. Those of DeepSpeed and accelerate and the lines of the script do not need a launchable command."""
     if only == "code":
         return [_of_the_script(target.plan, whole)]
     if only == "ds_config":
@@ -104,7 +104,7 @@ def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> li
 
 
 def _of_the_script(plan: Plan, whole: bool) -> Artifact:
-    """Return the lines that the script needs: of a plain loop as a diff, or as a new file (`whole`); of any other in general."""
+    """Return the lines that the script needs: for a plain loop a diff or a new file (`whole`), for others the general lines."""
     changed = changed_script(plan)
     if changed is None:
         return script_artifact(plan)
@@ -118,7 +118,7 @@ def _of_the_script(plan: Plan, whole: bool) -> Artifact:
 
 
 def _say_what_reaches(target: Target) -> None:
-    """Print which variables the ranks find, to standard error: standard output is the file."""
+    """Print to standard error which variables the ranks get; standard output is the file."""
     shell = [name for name in WORTH_TELLING if name in os.environ]
     found = trace_variables(target.launch, shell, gpu_here=bool(target.machine.gpus))
     say("what reaches the ranks:")
@@ -127,7 +127,7 @@ def _say_what_reaches(target: Target) -> None:
 
 
 def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:
-    """Return the hostfile's slots; for what can do without them, None where there is no such file here."""
+    """Return the hostfile's slots. For artifacts that can do without, return None if the file is not on this machine."""
     try:
         return read_pool(plan)
     except FileProblem:

@@ -1,4 +1,4 @@
-"""`dstui run -- COMMAND…`: the command as it is, with its launches caught by stand-ins and run as jobs."""
+"""`dstui run -- COMMAND…`: run a command unchanged, except that stand-ins catch its launches and run them as jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dstui.base.output import no_screen, refuse, say
 from dstui.stand_ins.run_session import CAUGHT, Options, RunSession
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that the command gets in dstui's place. SIGINT and SIGQUIT come to both from the terminal."""
+"""Signals that are forwarded to the command. The terminal sends SIGINT and SIGQUIT to both processes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; its exit status."""
+    """Run the command and return its exit status."""
     if not args.command:
         return refuse("run takes a command after --: dstui run -- bash finetune.sh")
     if args.output and not args.hold:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:
-    """Run a command with our own streams; its status as a shell has it."""
+    """Run a command on dstui's own streams and return its status as a shell does."""
     process: subprocess.Popen[bytes] | None = None
     early: list[int] = []
 
@@ -64,7 +64,7 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> int:
         else:
             process.send_signal(number)
 
-    for number in FORWARDED:  # before it starts: a signal that comes at once would end dstui and leave the command alone
+    for number in FORWARDED:  # before the start: an early signal would end dstui and leave the command running
         signal.signal(number, forward)
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, lambda _number, _frame: None)

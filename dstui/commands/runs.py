@@ -1,4 +1,4 @@
-"""`dstui runs`: the jobs that were started, also after the terminal is gone."""
+"""`dstui runs`: list the started jobs, running or ended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List them, the latest last: 0. 1 where a named run is not there, 2 where a Plan or a condition is unreadable."""
+    """List the jobs, the latest last. Return 0; 1 if a named run does not exist; 2 if a Plan or a condition is invalid."""
     if args.diff:
         return _diff(args.diff, args.json)
     if runs_table.is_asked_for(args):
@@ -114,12 +114,12 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
 
 
 def _cut_off(status: JobStatus) -> str:
-    """Return which hosts of a job that goes on are unreachable, and for how long the first of them; "" where none is."""
+    """Return the unreachable hosts of a running job, and for how long the first has been; "" if there are none."""
     now, hosts = datetime.now().timestamp(), {} if status.final else status.hosts
     cut = {sanitise(name): now - (host.since or now) for name, host in hosts.items() if host.state == "unreachable"}
     return f"{', '.join(cut)} unreachable for {duration_text(max(cut.values()))}" if cut else ""
 
 
 def _short(path: Path) -> str:
-    """Return the folder, relative where it is below the current one."""
+    """Return the folder, relative if it is below the current one."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,4 +1,4 @@
-"""The options of `dstui runs` that make a table: sorted, chosen by conditions, compared, or counted by what failed."""
+"""The options of `dstui runs` that make a table: sorted, filtered, compared, or counted by failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
 
 OPTIONS = ("sort", "reverse", "where", "columns", "places", "since", "by", "compare", "markdown")
-"""With any of them the runs are a table."""
+"""Any of these options shows the runs as a table."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def is_asked_for(args: argparse.Namespace) -> bool:
-    """Return whether any of the options is given."""
+    """Return whether any of the options was given."""
     return any(getattr(args, name) for name in OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table: 0; 1 where there is no such run, 2 where what was asked for makes no sense."""
+    """Print the table. Return 0; 1 if there is no such run; 2 if the options are invalid."""
     from dstui.runs.kept import Kept
 
     if args.columns == "help":
@@ -149,7 +149,7 @@ def _compare(args: argparse.Namespace, kept: Any) -> int:
 
 
 def _json_of(value: Any) -> Any:
-    """Return a value without NaN and infinity, for which JSON has no words: they become null."""
+    """Return a value with NaN and infinity replaced by null, since JSON has neither."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

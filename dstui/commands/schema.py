@@ -1,4 +1,4 @@
-"""`dstui schema`: the JSON Schema of a Plan, for editors that complete and check what is typed."""
+"""`dstui schema`: the JSON Schema of a Plan, for completion and checks in editors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write it; 0, or 2 with a sentence."""
+    """Print or write the schema. Return 0; 2 after an error."""
     try:
         version = args.deepspeed_version
         if version and version_tuple(nearest_release(version)) != version_tuple(version):

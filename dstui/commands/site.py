@@ -1,4 +1,4 @@
-"""`dstui site init|check`: make the site file of this machine, and test one against its templates."""
+"""`dstui site init|check`: make a site file for this machine, and test a site file against its templates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dstui.site.installed import SITE_FILE, VARIABLE, open_site, site_path
 from dstui.site.site_file import Site
 
 SECONDS = 10
-"""For SLURM's controller to answer."""
+"""Seconds for SLURM's controller to answer."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action; 0, 1 where something in the site does not fit, 2 with a sentence."""
+    """Run the action. Return 0; 1 if the site has mistakes; 2 after an error."""
     try:
         return _init(args.output) if args.action == "init" else _check(args.file or site_path())
     except (FileProblem, PlanError) as error:
@@ -92,7 +92,7 @@ def _templates(site: Site) -> Iterator[tuple[str, Path]]:
 
 
 def _mistakes(site: Site) -> Iterator[str]:
-    """Yield what does not fit in a site whose form is right, with the file that it is about."""
+    """Yield the mistakes of a site file with a valid form, each with the file that it is about."""
     from dstui.diagnosis.signatures import BY_ID
     from dstui.plan import load
     from dstui.plan.locks import broken_locks, describe_broken
@@ -116,7 +116,7 @@ def _mistakes(site: Site) -> Iterator[str]:
 
 
 def _unreadable(file: str) -> str:
-    """Return why a file records no machine; "" where it does."""
+    """Return why a file does not hold a recorded machine; "" if it does."""
     from dstui.machine.recorded import read_machine
 
     try:

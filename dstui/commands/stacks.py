@@ -1,4 +1,4 @@
-"""`dstui stacks [RUN]`: where the ranks of a job are right now; ranks that are at the same place are told together."""
+"""`dstui stacks [RUN]`: show where the ranks of a job are now; ranks at the same place are grouped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them; 0, 1 where there is no such run or no living rank, 2 where no stack could be read."""
+    """Print the stacks. Return 0; 1 if there is no such run or no living rank; 2 if no stack could be read."""
     try:
         folder = find(args.run)
     except LookupError as error:

@@ -1,4 +1,4 @@
-"""`dstui stop [RUN]`: ask a job to end, then make it, then prove that nothing of it is left."""
+"""`dstui stop [RUN]`: ask a job to end, then force it, then verify that no process of it is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stop it; 0, 1 where there is no such run or it is not the user's own, 2 where processes are left."""
+    """Stop the job. Return 0; 1 if there is no such run or it is not the user's own; 2 if processes are left."""
     try:
         folder = find(args.run)
     except LookupError as error:

@@ -1,6 +1,6 @@
-"""What `dstui docs` knows beside keys, rules and causes: variables, functions, programs and words, and findings that no rule makes.
+"""Topics of `dstui docs` besides keys, rules and causes: variables, functions, programs, words, and findings that no rule makes.
 
-The entries are data (`data/topics.json`), and a test holds them against the programs that they are about.
+The entries are data (`data/topics.json`), and a test compares them with the programs that they describe.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ GROUPS: Mapping[str, str] = {
     "accelerate-yaml": "Keys of an accelerate YAML for sequence parallelism",
     "findings": "Findings that no rule makes",
 }
-"""The groups of the index, in its order, and their headings."""
+"""The groups of the index in order, with their headings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """One entry."""
+    """One entry of the index, with its page."""
 
     name: str
     group: str
     help: str
-    """One sentence: its title in the index, and the first line of its page."""
+    """One sentence: the title in the index and the first line of the page."""
     more: str = ""
     also: tuple[str, ...] = ()
-    """Other names of the same."""
+    """Other names of the topic."""
     values: str = ""
     default: str = ""
     source: str = ""
-    """A file of the package that has it, and after a colon a text of that file; `nccl` for what NCCL's own library names."""
+    """A file of the package, and after a colon a text in that file; `nccl` for names in NCCL's own library."""
     page: str = ""
     see: tuple[str, ...] = ()
     """Names of other pages."""
@@ -61,13 +61,13 @@ class Topic:
 
 @cache
 def topics() -> tuple[Topic, ...]:
-    """Return all entries, in the order of the file."""
+    """Return all topics, in the order of the file."""
     found: list[dict[str, Any]] = json.loads(DATA.read_bytes())
     lists = ("also", "see")
     return tuple(Topic(**entry | {name: tuple(entry.get(name, ())) for name in lists}) for entry in found)
 
 
 def topics_called(name: str) -> list[Topic]:
-    """Return the entries of this name, in any case."""
+    """Return the topics of this name, ignoring case."""
     asked = name.lower()
     return [topic for topic in topics() if asked in (topic.name.lower(), *(other.lower() for other in topic.also))]

@@ -1,4 +1,4 @@
-"""`dstui tune PLAN`: the best candidates of the forecast, measured by short jobs, and the Plan that won as a patch."""
+"""`dstui tune PLAN`: measure the best candidates of the forecast by short jobs, and print the winning Plan as a patch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ steps = bounded(int, 3, 10_000)
 
 
 def budget(text: str) -> float:
-    """Return seconds of 90, 90s, 10m, 1.5h."""
+    """Parse 90, 90s, 10m or 1.5h to seconds."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", text)
     seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
     if not 1 <= seconds <= 7 * 86400:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was measured; 0 where a Plan was found, 1 where no candidate ran, 2 with a sentence, 128 + n after a signal."""
+    """Print the measurements. Return 0 if a Plan was found, 1 if no candidate ran, 2 after an error, 128 + n after signal n."""
     from dstui.headless import find_machine, say_findings, signals
 
     try:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             return 1
         from dstui.forecast.model import ModelFacts
         from dstui.tune import report
-        from dstui.tune.candidates import Problem
+        from dstui.tune.candidates import Problem, regret_of
         from dstui.tune.record import key_of, new_folder, unfinished
         from dstui.tune.session import Options, chosen, tune
 
@@ -88,11 +88,11 @@ def run(args: argparse.Namespace) -> int:
         with signals() as asked:
             why = tune(tuned, target, facts, folder, options, asked, remark)
             number = asked()
-        best = chosen(tuned, folder.results)
+        best, regret = chosen(tuned, folder.results), regret_of(tuned, folder.results)
         if args.json:
-            tell(json.dumps(report.as_json(folder, best, why), indent=1, default=str))
+            tell(json.dumps(report.as_json(folder, best, why, regret), indent=1, default=str))
         else:
-            tell("\n".join(report.lines(plan, folder, best, why)))
+            tell("\n".join(report.lines(plan, folder, best, why, regret)))
         if number is not None:
             return 128 + number
         if args.output is not None and best is not None:
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _not_tuned(plan: Plan) -> str:
-    """Return why a Plan cannot be tuned; empty where it can."""
+    """Return why a Plan cannot be tuned; "" if it can."""
     if plan.job.command:
         return "tune takes a Plan whose ranks dstui starts itself: job.command starts its own"
     if plan.models:
@@ -120,7 +120,7 @@ def _not_tuned(plan: Plan) -> str:
 
 
 def _not_startable(target: Target) -> str:
-    """Return why none of the jobs could start; empty where nothing is seen that prevents it."""
+    """Return why none of the jobs can start; "" if nothing prevents it."""
     from dstui.jobs.control.start import LaunchError, check
 
     try:
@@ -135,7 +135,7 @@ def _script_options(facts: object) -> tuple[str, ...]:
 
 
 def _may_write(plan: Plan, facts: object) -> bool:
-    """Return whether the short jobs may run: nothing of the user's is written, or the user says that it may be."""
+    """Return whether the short jobs may run: they write none of the user's files, or the user agreed."""
     from dstui.tune.outputs import fixed_writes, redirected
 
     _, options = redirected(plan, Path("/"), _script_options(facts))

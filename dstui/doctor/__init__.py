@@ -1,5 +1,5 @@
-"""Readiness of a machine and of every host of a Plan: one check, one function, one test.
+"""Check whether this machine and every host of a Plan are ready: one check, one function, one test.
 
-`ready.py` runs on each host and gathers what a Machine does not hold; `gather` brings Machines and that together as cases; the modules
-of `checks` judge a case each; nothing is changed anywhere but for files of ours that are removed again.
+`ready.py` runs on each host and gathers facts that a Machine lacks. `gather` combines Machines and these facts into cases. The modules of
+`checks` judge one case each. The doctor changes nothing except temporary files of its own.
 """

@@ -1,8 +1,8 @@
-"""A case: one host, everything that is known of it, and the Plan; a check judges a case.
+"""A case is one host with everything known about it and the Plan; a check judges a case.
 
 @doctor_check("shm")
 def shared_memory(case):
-    "Memory through which the ranks of a host talk."
+    "Shared memory is large enough for the ranks of a host."
     yield Outcome("ok", "64 GB in /dev/shm")
 """
 
@@ -24,7 +24,7 @@ Verdict = Literal["ok", "warn", "fail", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a check found on a host."""
+    """The result of a check on a host."""
 
     verdict: Verdict
     observed: str
@@ -33,48 +33,48 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One host as the doctor sees it."""
+    """One host with the facts that checks judge."""
 
     host: str
     machine: Machine
     ready: Mapping[str, Any] = field(default_factory=dict)
-    """What `ready.py` found there; empty where it was not run."""
+    """The facts that `ready.py` found there; empty if it was not run."""
     failure: Failure | None = None
-    """Why the host could not be looked at, or not completely."""
+    """Why the host could not be probed, or not completely."""
     plan: Plan | None = None
     python: str = ""
     """The interpreter of the ranks."""
     asked: bool = True
-    """Whether that one was asked about the host's software; else it was dstui's own, or any that is there."""
+    """Whether that interpreter was asked about the host's software; otherwise it was dstui's own, or any that exists."""
     isolated: bool = False
-    """Whether it was run with -I, which leaves out the packages of PYTHONPATH and of the user's own site-packages."""
+    """Whether it was run with -I, which ignores PYTHONPATH and the user's own site-packages."""
     slots: int = 0
-    """Ranks on this host; 0 where no Plan tells."""
+    """Ranks on this host; 0 without a Plan."""
     requirement: Requirement = field(default_factory=Requirement)
-    """What the Plan asks of a host's GPUs."""
+    """The Plan's requirements on a host's GPUs."""
     here: bool = True
     hosts: tuple[str, ...] = ("localhost",)
     """All hosts of the job, rank 0's first."""
     names_needed: tuple[str, ...] | None = None
-    """The names that every host must be able to resolve; None where no launch tells: then all."""
+    """The names that every host must resolve; None without a launch: then all."""
     meeting: str = ""
-    """Where the ranks meet: an address or a name; "" where no launch tells."""
+    """The rendezvous address: an IP address or a name; "" without a launch."""
     others: tuple[Case, ...] = ()
-    """The other hosts, for comparison; without others of their own."""
+    """The other hosts, for comparison. Their own `others` are empty."""
     skew: float | None = None
-    """Seconds by which the host's clock is ahead of this machine's, at least."""
+    """Seconds by which the host's clock differs from this machine's, at least."""
     start: Machine = field(default_factory=Machine.unprobed)
     """The machine where dstui runs, from which the launcher would start."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """The environment there."""
+    """The environment on the host."""
     facts: ModelFacts | Mapping[str, ModelFacts] | None = None
-    """What is known of the Plan's model; None where it names none."""
+    """The facts of the Plan's model; None if it names none."""
     pool: Mapping[str, int] | None = None
     """The slots of the Plan's hostfile."""
     forecast: Forecast | None = None
-    """What the Plan would need of this host."""
+    """The Plan's needs on this host."""
     deep: Mapping[str, Any] | None = None
-    """What the all-reduce over all hosts gave; None where it was not asked for."""
+    """The result of the all-reduce over all hosts; None if it was not requested."""
 
     @property
     def cpu(self) -> bool:
@@ -105,7 +105,7 @@ class Check:
 
 
 CHECKS: dict[str, Check] = {}
-"""Every check by its id, in the order in which they are told."""
+"""Every check by its id, in the order of the report."""
 
 
 def doctor_check(id: str, *, once: bool = False) -> Callable[[Evaluate], Evaluate]:

@@ -1,4 +1,4 @@
-"""The all-reduce over all hosts: one gloo rank on each (two on a single one), meeting as the ranks of the job will."""
+"""Run an all-reduce over all hosts: one gloo rank on each (two on a single one), with the rendezvous address of the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dstui.hosts.ssh import python_command, ssh_command
 from dstui.machine.child import Line, run_command
 
 SECONDS = 90.0
-"""torch's import from a cold disk is most of it."""
+"""Most of it is for torch's import from a cold disk."""
 RANK = """\
 import datetime, json, os, signal, sys
 signal.alarm({alarm})

@@ -1,4 +1,4 @@
-"""Runs the checks over the cases: a flat list of results, in the order of the checks."""
+"""Run the checks on the cases. Returns a flat list of results, in the order of the checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dstui.doctor.checks import ORDER
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one check found on one host."""
+    """The result of one check on one host."""
 
     id: str
     host: str
@@ -27,7 +27,7 @@ class Result:
 
 
 def examine(cases: Sequence[Case], problem: str | None = None) -> list[Result]:
-    """Run all checks on all cases. `problem`: why the Plan's hosts are not known, which fails the check `hosts`."""
+    """Run all checks on all cases. `problem`: why the Plan's hosts are unknown, which fails the check `hosts`."""
     found = [Result("hosts", "localhost", "fail", problem, "correct the section cluster of the Plan")] if problem else []
     for check in ORDER:
         found += [result for case in (cases[:1] if check.once else cases) for result in _results(check, case)]
@@ -35,11 +35,12 @@ def examine(cases: Sequence[Case], problem: str | None = None) -> list[Result]:
 
 
 def _results(check: Check, case: Case) -> list[Result]:
-    if case.failure and not case.ready and check.id != "reach" and not check.once:  # the job and this machine are judged all the same
+    # the job and this machine are judged even if the host cannot be
+    if case.failure and not case.ready and check.id != "reach" and not check.once:
         return [Result(check.id, case.host, "skipped", "the host could not be examined")]
     try:
         judgements = list(check.evaluate(case))
-    except (KeyError, TypeError, IndexError) as error:  # a host that answered with half of what it should
+    except (KeyError, TypeError, IndexError) as error:  # a host that sent an incomplete answer
         judgements = [Outcome("skipped", f"the host's answer is incomplete: {error}")]
     return [Result(check.id, case.host, judgement.verdict, judgement.observed, judgement.fix) for judgement in judgements]
 

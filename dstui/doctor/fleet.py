@@ -1,6 +1,6 @@
-"""A fleet: many hosts side by side. Which one is unlike the others, and what changed since the fleet was accepted.
+"""Compare many hosts: which one differs from the others, and what changed since the fleet was accepted.
 
-What is compared are facts of the snapshots that stay the same while a host is used. A fact that no host has an opinion about is left out.
+Compared are facts of the snapshots that stay the same while a host is used. A fact that is unknown on all hosts is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 Value: TypeAlias = str | int | None
-"""A fact as it is compared and saved: a number (bytes, where it is a size), a text, None for what is not there or no limit."""
+"""A fact in comparable form: a number (bytes for a size), a text, or None for something missing or unlimited."""
 Facts: TypeAlias = Mapping[str, Value]
 
 CHECKS = ("reach", "driver", "gpu-count", "gpu-health", "xid", "shm", "memlock", "open-files", "rdma", "clock")
@@ -32,7 +32,7 @@ VERSION = 1
 
 
 def _gpus(get: Callable[[Gpu], object]) -> Callable[[Machine], Value]:
-    """Return a fact of all GPUs: `18` where they agree, `7 x 18, 1 x 17` where they do not; None without GPUs."""
+    """Return a fact of all GPUs: `18` if they agree, `7 x 18, 1 x 17` if they do not; None without GPUs."""
 
     def fact(machine: Machine) -> Value:
         counts = Counter(str(get(gpu)) for gpu in machine.gpus)
@@ -47,7 +47,7 @@ def _nvlink(gpu: Gpu) -> str:
 
 
 def _network(machine: Machine) -> Value:
-    """Return the cards that are up: speed and MTU, without their names."""
+    """Return speed and MTU of the interfaces that are up, without their names."""
     nics = [nic for nic in known(machine.host.nics, ()) if nic.state == "up" and not nic.virtual]
     return _counted(f"{known(nic.speed, 'unknown')} Mb/s mtu {known(nic.mtu, 'unknown')}" for nic in nics)
 
@@ -94,27 +94,27 @@ FACTS: Mapping[str, Callable[[Machine], Maybe[Value | bool]]] = {
     "deepspeed": lambda m: m.software.deepspeed,
     "CUDA toolkit": lambda m: m.software.cuda_toolkit,
 }
-"""What hosts of one kind have in common."""
+"""The facts that hosts of one kind share."""
 SIZES = ("memory", "/dev/shm", "memlock")
-"""Facts in bytes, of which hosts that are alike differ by what their firmware keeps."""
+"""Facts in bytes. Alike hosts differ in these by what their firmware reserves."""
 TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """One host beside the others."""
+    """One host compared to the others."""
 
     host: str
     facts: Facts
-    """Empty where it could not be looked at."""
+    """Empty if it could not be probed."""
     odd: Mapping[str, tuple[Value, Value]]
     """Fact -> its value here, and that of most hosts."""
     results: Sequence[Result]
-    """What the checks found wrong."""
+    """The failed checks."""
 
     @property
     def verdict(self) -> Verdict:
-        """Return the worst that is known of it."""
+        """Return the worst verdict on the host."""
         if any(result.verdict == "fail" for result in self.results):
             return "fail"
         return "warn" if self.odd or self.results else "ok"
@@ -122,21 +122,21 @@ class HostReport:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All hosts, the odd one out first."""
+    """All hosts, the deviating ones first."""
 
     reports: Sequence[HostReport]
     shared: Sequence[Result]
-    """What the checks found wrong with every host that could be looked at, one result for all of them: no host is odd for it."""
+    """Checks that fail on every host that could be probed, one result for all: no host deviates by them."""
 
     @property
     def is_ready(self) -> bool:
-        """Return whether nothing is wrong and no host is odd."""
+        """Return whether no check fails and no host deviates."""
         return not self.shared and all(report.verdict == "ok" for report in self.reports)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is not as it was when the baseline was saved; without a fact the host itself came or went."""
+    """A difference from the baseline. Without a fact, the host itself was added or removed."""
 
     host: str
     fact: str | None
@@ -155,13 +155,13 @@ def parse_fleet(text: str) -> dict[str, int]:
 
 
 def facts_of(machine: Machine) -> Facts:
-    """Return every fact of a host in the form in which it is compared."""
+    """Return every fact of a host in comparable form."""
     values = {name: get(machine) for name, get in FACTS.items()}
     return {name: "unknown" if isinstance(v, Unknown) else str(v) if isinstance(v, bool | float) else v for name, v in values.items()}
 
 
 def compare(cases: Sequence[Case]) -> Fleet:
-    """Compare hosts with each other. Each fact is held against the value that most of them have."""
+    """Compare hosts with each other. Each fact is compared with the value that most of them have."""
     facts = {case.host: {} if case.failure and not case.ready else facts_of(case.machine) for case in cases}
     usual = {name: _most([own[name] for own in facts.values() if own], name) for name in FACTS}
     wrong = [result for result in examine(cases) if result.id in CHECKS and result.verdict in ("warn", "fail")]
@@ -178,12 +178,12 @@ def compare(cases: Sequence[Case]) -> Fleet:
         for host, own in facts.items()
     ]
     order = {"fail": 0, "warn": 1, "ok": 2}
-    reports.sort(key=lambda report: (order[report.verdict], -len(report.odd), -len(report.results)))  # equals keep their order
+    reports.sort(key=lambda report: (order[report.verdict], -len(report.odd), -len(report.results)))  # stable: equal hosts keep their order
     return Fleet(reports, list({(result.id, result.fix): result for result in wrong if (result.id, result.fix) in everywhere}.values()))
 
 
 def _most(values: Sequence[Value], name: str) -> Value:
-    """Return the value that most hosts share; of as many the first."""
+    """Return the most common value; of equally common ones the first."""
     return max(values, key=lambda value: sum(_alike(value, other, name) for other in values), default=None)
 
 
@@ -214,7 +214,7 @@ def read_baseline(path: Path) -> dict[str, Facts]:
 
 
 def changes(reports: Sequence[HostReport], baseline: Mapping[str, Facts]) -> list[Change]:
-    """Return what is not as it was: hosts that came or went, and facts that differ where both sides have them."""
+    """Return the differences: hosts that were added or removed, and facts that differ if both sides have them."""
     found = [Change(host, None, "in the fleet", None) for host in baseline if host not in {report.host for report in reports}]
     for report in reports:
         before = baseline.get(report.host)

@@ -1,4 +1,4 @@
-"""Brings together what the doctor judges: this machine, every host of the Plan over ssh, all at once."""
+"""Gather what the doctor judges, in parallel: this machine, and every host of the Plan over ssh."""
 
 from __future__ import annotations
 
@@ -39,48 +39,48 @@ from dstui.render.target import Target
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0
-"""Seconds for a host; the imports of torch and deepspeed may take most of it."""
+"""Seconds for a host; importing torch and deepspeed may take most of it."""
 MEET_SECONDS = 8.0
-"""How long hosts wait for each other at rank 0's port."""
+"""Seconds that hosts wait for each other at rank 0's port."""
 PORT = 29500
-"""The launcher's own choice, where the Plan names none (deepspeed/launcher/constants.py)."""
+"""The launcher's default if the Plan names none (deepspeed/launcher/constants.py)."""
 PLACES = (
     *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "XDG_CACHE_HOME", "TORCH_EXTENSIONS_DIR"),
     *("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
 )
-"""Variables of the Plan that change what the doctor finds; the other ones, which may be keys, stay here."""
+"""Variables of the Plan that affect the doctor's results. Others, which may be secrets, are not sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOnHosts:
-    """What is asked about: the Plan's hosts with their slots, interpreter, folder and script."""
+    """The job to check: the Plan's hosts with their slots, interpreter, folder and script."""
 
     plan: Plan | None
     slots: Mapping[str, int]
     python: str
     probe_with: str
-    """The interpreter that looks: that of the ranks, or dstui's own where nobody agreed that a program of the Plan's is run."""
+    """The interpreter that probes: that of the ranks, or dstui's own without the user's consent to run the Plan's."""
     workdir: str
     script: str | None
     model: str | None = None
-    """The folder of the model, where the Plan names one rather than a hub id."""
+    """The folder of the model, if the Plan does not name a hub id."""
     hub: str | None = None
-    """The id, where it names that."""
+    """The hub id of the model, if the Plan names one."""
     problem: str | None = None
-    """Why the hosts of the Plan could not be told."""
+    """Why the hosts of the Plan are unknown."""
     launch: LaunchSpec | None = None
-    """How it would be started; None where it cannot be."""
+    """The launch spec; None if the Plan cannot be launched."""
     meeting: str = ""
-    """Where its ranks meet: an address, or a name."""
+    """The rendezvous address: an IP address or a name."""
 
     @property
     def asked(self) -> bool:
-        """Return whether the interpreter that probes is the ranks' own."""
+        """Return whether the probing interpreter is that of the ranks."""
         return self.plan is None or own(self.plan) or self.probe_with != sys.executable
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of the interpreter that probes."""
+        """The options of the probing interpreter."""
         return child_python.options(self.probe_with)
 
 
@@ -95,7 +95,7 @@ def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
         pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else allocation_of(plan)
         target = Target(plan, machine, pool)
         used = target.slots
-        with contextlib.suppress(RenderError):  # what is no matter of its hosts
+        with contextlib.suppress(RenderError):  # errors that do not concern its hosts
             launch = target.launch
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
@@ -110,7 +110,7 @@ def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
 
 
 def _meeting(plan: Plan, launch: LaunchSpec | None, hosts: Mapping[str, int]) -> str:
-    """Return where the ranks of several hosts would meet; the first host is asked where the Plan does not say, as at a launch."""
+    """Return the rendezvous address of several hosts. The first host is asked if the Plan does not say, as at a launch."""
     first = next(iter(hosts))
     if plan.cluster.master_addr is not None or len(hosts) < 2 or launch is None or launch.meets_by_name:
         return plan.cluster.master_addr or first.rpartition("@")[2]
@@ -118,7 +118,7 @@ def _meeting(plan: Plan, launch: LaunchSpec | None, hosts: Mapping[str, int]) ->
 
 
 def _model(plan: Plan) -> str | None:
-    """Return the model's source where it is a path: it looks like one, or exists. Any other is an id on the hub."""
+    """Return the model's source if it is a path: it looks like one, or exists. Otherwise it is a hub id."""
     source = plan.model.source if plan.model else None
     if not source:
         return None
@@ -134,10 +134,10 @@ def gather_cases(
     machine: Machine | None = None,
     on_case: Callable[[Case], object] = lambda _case: None,
 ) -> tuple[JobOnHosts, tuple[Case, ...]]:
-    """Return the job, and a case for each of its hosts, probed in parallel. Never raises for a failure of a host.
+    """Return the job, and a case for each of its hosts, probed in parallel. A failure of a host never raises.
 
-    `deadline`: seconds for a host; `machine`: this one, where it is known already. `on_case` is called with each case as soon as its host
-    has answered, by the thread that asked.
+    `deadline`: seconds for a host; `machine`: this one, if it is known already. `on_case` is called with each case as soon as its host has
+    answered, by the thread that asked.
     """
 
     here = machine or probe(python=probe_python(plan) if plan else sys.executable)
@@ -147,7 +147,7 @@ def gather_cases(
 
 
 def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tuple[Case, ...]:
-    """Return a case for each of these hosts, of which no job is known. Never raises for a failure of a host."""
+    """Return a case for each of these hosts without a job. A failure of a host never raises."""
     job = JobOnHosts(None, hosts, sys.executable, sys.executable, gettempdir(), None)
     return tuple(_look(job, probe(), False, deadline))
 
@@ -155,7 +155,7 @@ def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tup
 def _look(
     job: JobOnHosts, here: Machine, imports: bool, deadline: float, on_case: Callable[[Case], object] = lambda _case: None
 ) -> list[Case]:
-    """Look at all hosts of a job, in parallel."""
+    """Probe all hosts of a job in parallel."""
 
     def examined(host: str) -> Case:
         case = _case(job, host, here, _wanted(job, host, token, imports), deadline)
@@ -177,7 +177,7 @@ def _forecast(job: JobOnHosts, found: list[Case]) -> list[Case]:
 
 @contextlib.contextmanager
 def _token(job: JobOnHosts) -> Iterator[str | None]:
-    """Write a small file into the job's folder, by which other hosts show that they see the same folder; None where not needed."""
+    """Write a small file into the job's folder, by which other hosts show that they see the same folder; None if not needed."""
     path = Path(job.workdir, f".dstui-doctor-{secrets.token_hex(8)}")
     try:
         if job.plan is None or (len(job.slots) < 2 and all(host in HERE for host in job.slots)):
@@ -217,13 +217,13 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
 
 
 def _names(job: JobOnHosts) -> list[str]:
-    """Return the names that each host has to resolve: of all hosts, and of the meeting point."""
+    """Return the names that each host has to resolve: those of all hosts, and the rendezvous address."""
     names = [host.rpartition("@")[2] for host in job.slots]
     return list(dict.fromkeys([*names, job.meeting]))
 
 
 def _needed(job: JobOnHosts) -> tuple[str, ...] | None:
-    """Return those of the names that the job needs; None where its launcher is not known."""
+    """Return those of the names that the job needs; None if its launcher is unknown."""
     if job.launch is None:
         return None
     return tuple(dict.fromkeys([*job.launch.names_needed, *([] if is_address(job.meeting) else [job.meeting])]))
@@ -270,6 +270,6 @@ def _requirement(job: JobOnHosts, host: str, machine: Machine) -> Requirement:
 
 
 def _skew(ready: Mapping[str, Any], began: float, ended: float) -> float | None:
-    """Return by how many seconds a host's clock is outside of the time in which it was read here; 0 inside."""
+    """Return by how many seconds a host's clock is outside of the interval in which it was read here; 0 if inside."""
     clock = ready.get("clock")
     return None if clock is None else min(0.0, clock - began) + max(0.0, clock - ended)

@@ -1,4 +1,4 @@
-"""Before a launch to several hosts: those of the doctor's checks that take no import, side by side, and only what is wrong."""
+"""Before a launch to several hosts, run in parallel those of the doctor's checks that need no import, and report only problems."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ DEADLINE = 20.0
 
 
 def run_preflight(target: Target, on_case: Callable[[Case], object] = lambda _case: None) -> list[Result]:
-    """Return what would make the launch fail or hang (fail), and what to look at (warn), by host. Takes as long as the slowest host.
+    """Return results that would make the launch fail or hang (fail) or deserve a look (warn), by host. Takes as long as the slowest host.
 
-    `on_case` hears of each host as soon as it has answered, in the thread that asked it.
+    `on_case` is called for each host as soon as it has answered, in the thread that asked it.
     """
     job, found = gather_cases(target.plan, imports=False, deadline=DEADLINE, machine=target.machine, on_case=on_case)
     return [result for result in examine(found, job.problem) if result.id in BEFORE and result.verdict in ("warn", "fail")]
 
 
 def format_lines(results: Sequence[Result]) -> list[str]:
-    """Format results as `h2: error: port: it is taken by …` with the fix below; the same result of many hosts becomes one."""
+    """Format results as `h2: error: port: it is taken by …` with the fix below. Equal results of many hosts become one."""
     grouped: dict[tuple[bool, str, str], list[Result]] = {}
     for each in results:
         grouped.setdefault((each.verdict == "fail", each.id, each.observed), []).append(each)

@@ -1,12 +1,12 @@
-"""What a job needs of a host and no snapshot holds: folders, names, ports, caches, imports. Prints JSON lines; a program of its own.
+"""Print, as JSON lines, what a job needs of a host and a snapshot lacks: folders, names, ports, caches, imports. A standalone program.
 
-Runs under the interpreter of the job (`PYTHON ready.py`), here or sent over ssh: plain Python 3.8 without anything of dstui. ARGUMENT, a
-JSON object, comes over standard input: it may hold the password of a proxy, and everybody sees a command line. It writes one small file
-into the job's folder and removes it, and listens on one port for a moment.
+It runs under the interpreter of the job (`PYTHON ready.py`), here or sent over ssh: plain Python 3.8 without imports of dstui. ARGUMENT, a
+JSON object, comes on standard input, because it may contain the password of a proxy and command lines are visible to all users. The program
+writes one small file into the job's folder and removes it, and listens on one port for a moment.
 
-ARGUMENT: {"python": str, "script": str | null, "model": str | null, "hub": str | null, "folders": [str], "token": str | null,
-"names": [str], "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool, "env": {name: value},
-"modules": [str], "programs": [str], "options": [str]}: options of the interpreter.
+ARGUMENT: {"python": str, "script": str | null, "model": str | null, "hub": str | null, "folders": [str], "token": str | null, "names":
+[str], "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool, "env": {name: value}, "modules":
+[str], "programs": [str], "options": [str]}. `options` are those of the interpreter.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from pathlib import Path
 from typing import Any
 
 SETTLED, STALE_SECONDS = 2, 600
-"""A lock of torch's extension builder that is older, and held by nobody here, belongs to a build that was killed; on a network file system,
-where another host may hold it, only the longer time says so."""
+"""A lock of torch's extension builder that is older than the first value, and held by no process here, belongs to a killed build. On a
+network file system another host may hold it, so the second value applies."""
 IMPORT_SECONDS = 90
-"""From a cold network file system an import of torch takes half of it."""
+"""Half of it is an import of torch from a cold network file system."""
 POINTER_BYTES = 1024
-"""A pointer of git-lfs has about 130 bytes, weights have more than this."""
+"""A pointer file of git-lfs has about 130 bytes; weights have more than this."""
 MOST_SCRIPT, MOST_INDEX = 1 << 20, 16 << 20
-"""Bytes of a training script, and of the index of a model's weights."""
+"""Bytes of a training script, and of the index of a model's weights, that are read."""
 HUB_SECONDS = 5.0
-"""How long the hub may take to answer."""
+"""Seconds for the hub to answer."""
 LAUNCHERS = re.compile(r"deepspeed\.launcher\.\w+|torch\.distributed\.run|torchrun|accelerate\.commands\.launch")
 NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "fuse.sshfs", "ceph", "wekafs")
 IMPORTS = """\
@@ -68,7 +68,7 @@ def emit(kind: str, value: Any) -> None:
 
 
 def folder(path: str) -> dict[str, Any]:
-    """Return whether a folder exists and is writable, the time of a small synced write, its free space and its place."""
+    """Return whether a folder exists and is writable, the time of a small synced write, its free space and its file system."""
     if not Path(path).is_dir():
         return {"exists": False}
     found: dict[str, Any] = {"exists": True, "filesystem": filesystem(path)}
@@ -99,7 +99,7 @@ def filesystem(path: str) -> str:
 
 
 def head(path: Any, most: int) -> bytes:
-    """Read a regular file of at most so many bytes, without blocking. Raises OSError for anything else."""
+    """Read a regular file of at most `most` bytes without blocking. Raises OSError for other files."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - nothing blocks on a pipe
         data = file.read(most + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     if data is None or len(data) > most:
@@ -122,7 +122,7 @@ def script(path: str) -> dict[str, Any]:
 
 
 def model(path: str) -> dict[str, Any]:
-    """Return whether a model's folder is complete: its config.json and every file of weights in its index, none a git-lfs pointer."""
+    """Return whether a model's folder is complete: its config.json and every weight file of its index, none of them a git-lfs pointer."""
     place = Path(path)
     if place.is_file():
         return {"files": 0}
@@ -145,7 +145,7 @@ def model(path: str) -> dict[str, Any]:
 
 
 def hub(name: str) -> dict[str, Any]:
-    """Return whether a model is in this host's Hugging Face cache, and else whether the hub has it. No token is sent."""
+    """Return whether a model is in this host's Hugging Face cache, else whether the hub has it. No token is sent."""
     home = Path(os.environ.get("HF_HOME") or cache_folder() / "huggingface")
     kept = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}" / "snapshots"
     if any(kept.glob("*/*")):
@@ -158,12 +158,12 @@ def hub(name: str) -> dict[str, Any]:
         target=ask, args=(f"{found['endpoint']}/{urllib.parse.quote(name)}/resolve/main/config.json", found), daemon=True
     )
     asking.start()
-    asking.join(HUB_SECONDS)  # a name server may take longer than any time-out of a socket
+    asking.join(HUB_SECONDS)  # a name server may take longer than any socket time-out
     return found if "status" in found or "problem" in found else {**found, "problem": f"no answer within {HUB_SECONDS:.0f} s"}
 
 
 def ask(url: str, found: dict[str, Any]) -> None:
-    """Record the status of a page, or why there is none. A proxy in the environment is used."""
+    """Record the HTTP status of a page, or why there is none. A proxy of the environment is used."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=HUB_SECONDS) as answer:
             found["status"] = answer.status
@@ -174,7 +174,7 @@ def ask(url: str, found: dict[str, Any]) -> None:
 
 
 def keys() -> list[str]:
-    """Return the trackers for which this user has a key on this host, but never the key."""
+    """Return the trackers for which this user has a key on this host, never the keys."""
     server = urllib.parse.urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() may raise
     netrc = Path(os.environ.get("NETRC") or home / ".netrc")
@@ -187,7 +187,7 @@ def keys() -> list[str]:
 
 
 def addresses(names: list[str]) -> dict[str, Any]:
-    """Name -> the IPv4 addresses that this host knows for it; the own name too."""
+    """Return name -> the IPv4 addresses that this host resolves it to, including its own name."""
     return {"": socket.gethostname(), **{name: resolved(name) for name in names}}
 
 
@@ -201,7 +201,7 @@ def identity() -> str:
 
 
 def resolved(name: str) -> list[str]:
-    """Return the IPv4 addresses of a name; empty where it is not known."""
+    """Return the IPv4 addresses of a name; empty if it does not resolve."""
     try:
         return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)})
     except OSError:
@@ -209,7 +209,7 @@ def resolved(name: str) -> list[str]:
 
 
 def kernel_log() -> str | None:
-    """Return the kernel's log since boot; None where this user may not read it."""
+    """Return the kernel's log since boot; None if this user may not read it."""
     try:
         device = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -225,7 +225,7 @@ def kernel_log() -> str | None:
 
 
 def xids(log: str | None) -> dict[str, int] | None:
-    """Return how often NVIDIA's driver reported each error number; None where the log may not be read."""
+    """Return how often NVIDIA's driver reported each error number; None if the log may not be read."""
     if log is None:
         return None
     found: dict[str, int] = {}
@@ -235,7 +235,7 @@ def xids(log: str | None) -> dict[str, int] | None:
 
 
 def extensions() -> dict[str, Any]:
-    """Return torch's folder of compiled ops: its place, its file system, and locks that no living build holds."""
+    """Return torch's folder of compiled ops: its path, its file system, and locks that no running build holds."""
     place = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_folder() / "torch_extensions")
     now = time.time()
     above = next(folder for folder in (place, *place.parents) if folder.is_dir())
@@ -247,7 +247,7 @@ def extensions() -> dict[str, Any]:
 
 
 def held(paths: Iterable[str]) -> set[str]:
-    """Return which of these files some process has open, as far as this user may see."""
+    """Return those of these files that a process has open, as far as this user may see."""
     found = set()
     for link in Path("/proc").glob("[0-9]*/fd/*") if paths else ():
         with suppress(OSError):
@@ -261,7 +261,7 @@ def cache_folder() -> Path:
 
 
 def imports(python: list[str]) -> dict[str, Any]:
-    """Import torch and deepspeed with the job's interpreter and return what it says. Takes seconds."""
+    """Import torch and deepspeed with the job's interpreter and return its output. Takes seconds."""
     try:
         ran = subprocess.run([*python, "-c", IMPORTS], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS)
     except subprocess.TimeoutExpired:
@@ -289,7 +289,7 @@ def modules(python: list[str], names: list[str]) -> dict[str, bool]:
 
 
 def leftovers() -> list[dict[str, Any]]:
-    """Return this user's launchers and processes of dstui's jobs that run here: pid, age in seconds, what it is."""
+    """Return this user's launchers and dstui job processes on this host: pid, age in seconds, description."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError):
@@ -318,7 +318,7 @@ def holder(port: int) -> str:
 
 
 def targets(folder: Path) -> set[str]:
-    """Return the targets of the links in a folder; empty where they are gone or may not be read."""
+    """Return the targets of the links in a folder; empty if they are gone or unreadable."""
     try:
         return {os.readlink(link) for link in folder.iterdir()}  # noqa: PTH115 - Path.readlink came with 3.9
     except OSError:
@@ -326,7 +326,7 @@ def targets(folder: Path) -> set[str]:
 
 
 def listen(port: int, peers: int, seconds: float) -> dict[str, Any]:
-    """Bind the port that rank 0 will need, and accept connections of the other hosts for a while."""
+    """Bind the port that rank 0 will need, and accept connections of the other hosts for `seconds`."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -346,7 +346,7 @@ def listen(port: int, peers: int, seconds: float) -> dict[str, Any]:
 
 
 def connect(host: str, port: int, seconds: float) -> dict[str, Any]:
-    """Connect to the port on rank 0's host, trying again for a while, since it may not listen yet."""
+    """Connect to the port on rank 0's host, retrying for `seconds`, since it may not listen yet."""
     ends = time.monotonic() + seconds
     problem = attempt(host, port, ends)
     while problem and time.monotonic() < ends:
@@ -356,7 +356,7 @@ def connect(host: str, port: int, seconds: float) -> dict[str, Any]:
 
 
 def attempt(host: str, port: int, ends: float) -> str:
-    """Try to connect once. Returns why it failed, or ""."""
+    """Try to connect once. Return why it failed, or ""."""
     try:
         socket.create_connection((host, port), timeout=max(0.1, ends - time.monotonic())).close()
     except OSError as error:
@@ -376,7 +376,7 @@ def talk(wanted: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def report(wanted: dict[str, Any]) -> None:
-    """Print everything that was asked for."""
+    """Print all requested facts."""
     os.environ.update(wanted["env"])
     found: dict[str, Any] = {}
     waiting = threading.Thread(target=talk, args=(wanted, found))

@@ -1,1 +1,1 @@
-"""Files that people have, opened as Plans; the files that a Plan names, and whether its interpreter may be asked."""
+"""Open users' files as Plans, read the files that a Plan names, and decide whether its interpreter may run."""

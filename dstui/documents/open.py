@@ -1,6 +1,6 @@
-"""Any file that people have, opened as a Plan: a Plan itself, one that comes with dstui, a ds_config.json, an accelerate YAML, a launch.
+"""Open any supported file as a Plan: a Plan, a shipped Plan, a ds_config.json, an accelerate YAML, a launch script or a training script.
 
-And the script that a Plan names, looked into (never run): who reads its configuration, and how.
+The script that a Plan names is also analysed (never run): who reads its configuration, and how.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError
 
 MOST_SCRIPTS = 300
-"""So many scripts of a folder are looked into."""
+"""Scripts of a folder that are analysed."""
 
 if TYPE_CHECKING:
     from dstui.adopt.every_kind import FilesBeside
@@ -35,24 +35,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A Plan, and the file it is saved to; None where that is still to be named."""
+    """An opened Plan with the file that it is saved to; None if that still needs a name."""
 
     plan: Plan
     path: Path | None
     notes: tuple[str, ...] = ()
-    """What was changed or not understood where it was made of another file."""
+    """What was changed or not understood during an import."""
     findings: tuple[Finding, ...] = ()
-    """What is wrong with a file that it was made of, by its own lines and paths."""
+    """Findings of the imported file, with its own lines and paths."""
     made: bool = False
-    """Whether it was made of another file, whose lines are not the Plan's."""
+    """Whether the Plan was imported, so that its lines are not those of the file."""
 
 
 def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0, *, site: bool = True) -> Opened:
-    """Open a file by its path, or a shipped Plan by its name.
+    """Open a file by its path, or a shipped Plan by its name. Raises FileProblem or PlanError.
 
-    `script`: what a bare configuration is to train; `launch`: which one of a shell text is meant, from 1;
-    `site`: with what the site file says.
-    Raises FileProblem or PlanError.
+    `script`: the training script for a bare configuration. `launch`: the number of the launch in a shell text, from 1. `site`: apply the
+    site file.
     """
     path = find_plan(name)
     text = read_text(path)
@@ -74,7 +73,7 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
 
 
 def for_script_here(plan: Plan) -> Plan:
-    """Return a shipped Plan for the only script in the current folder that trains, where its own script is not there."""
+    """Return a shipped Plan for the only training script in the current folder, if the Plan's own script is not there."""
     if plan.base != str(Path.cwd()) or not plan.job.script or is_file(plan.job.script):
         return plan
     trains = []
@@ -86,12 +85,12 @@ def for_script_here(plan: Plan) -> Plan:
 
 
 def is_script(name: str) -> bool:
-    """Return whether a name is that of a Python script that is there."""
+    """Return whether a name is that of an existing Python script."""
     return name.endswith(PYTHON) and is_file(name)
 
 
 def script_named(name: str, text: str) -> Script:
-    """Return a training script, looked into, as the recipes take it."""
+    """Return an analysed training script in the form that recipes take."""
     from dstui.adopt.recipes import Script
     from dstui.adopt.script import ScriptFacts
 
@@ -115,7 +114,7 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
 
 
 def open_text(text: str, launch: int = 0) -> Opened:
-    """Return a text without a file, such as a pasted command. Raises FileProblem or PlanError."""
+    """Open a text that has no file, such as a pasted command. Raises FileProblem or PlanError."""
     path = Path("pasted")
     kind = kind_of(text)
     if kind == "plan":
@@ -124,33 +123,33 @@ def open_text(text: str, launch: int = 0) -> Opened:
 
 
 def plan_of_both(config: str, script: str) -> Opened:
-    """Return a ds_config.json or an accelerate YAML and the script that it is for, as one Plan. Raises FileProblem or PlanError."""
+    """Return one Plan for a ds_config.json or an accelerate YAML and its script. Raises FileProblem or PlanError."""
     path, facts = Path(config), _facts_of(Path(script))
     text = read_text(path)
     kind = kind_of(text, path.name)
     args = (
         facts.suggested_args if facts is not None and kind == "ds_config" else ()
-    )  # an accelerate YAML reaches it through its environment
+    )  # an accelerate YAML reaches the script through its environment
     return _made(path, text, kind, ImportOptions(script=(script, *args)))
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What is asked of a file that is no Plan."""
+    """Options of an import."""
 
     sets: Sequence[str] = ()
-    """PATH=VALUE, to be set in the Plan that is made."""
+    """PATH=VALUE settings for the imported Plan."""
     script: Sequence[str] = ()
-    """What a bare configuration is to train."""
+    """The training script, with arguments, for a bare configuration."""
     launch: int = 0
-    """Which launch of a shell text is meant, from 1; 0 is the likeliest."""
+    """The number of the launch in a shell text, from 1; 0 is the likeliest."""
     site: bool = True
-    """With what the site file says."""
+    """Whether to apply the site file."""
 
 
 def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
-    """Return the Plan of a file of another kind; paths in it are relative to the current folder."""
-    from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
+    """Import a file of another format as a Plan. Relative paths in it start from the current folder."""
+    from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and their first frame does not wait for these imports
     from dstui.adopt.every_kind import imported
 
     here = path.resolve()
@@ -165,7 +164,7 @@ def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
 
 
 def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
-    """Return what can be asked about the files that this one names."""
+    """Return the readers for files that this one names."""
     from dstui.adopt.every_kind import FilesBeside
 
     reader = file_reader(path.parent)
@@ -199,7 +198,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
 
 
 def file_reader(folder: Path) -> Callable[[str], str | None]:
-    """Return what reads a file that another one names: relative to the current folder, as its ranks would, else to that file's."""
+    """Return a function that reads files named by this one: relative to the current folder, as ranks do, else to the file's folder."""
 
     def read(name: str) -> str | None:
         for place in (default_config(),) if name == DEFAULT_CONFIG else (typed_path(name), folder / typed_path(name)):
@@ -211,13 +210,13 @@ def file_reader(folder: Path) -> Callable[[str], str | None]:
 
 
 def default_config() -> Path:
-    """Return where accelerate keeps its default_config.yaml (accelerate/commands/config/config_args.py)."""
+    """Return the path of accelerate's default_config.yaml (accelerate/commands/config/config_args.py)."""
     cache = typed_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return typed_path(os.environ.get("HF_HOME") or str(cache / "huggingface")) / "accelerate" / DEFAULT_CONFIG
 
 
 def _handed_over(word: str, config: Path) -> str:
-    """Return an argument; where it is the path of the configuration itself, by whatever spelling, the place of the rendered one."""
+    """Return an argument. The path of the configuration, in any spelling, becomes the placeholder of the rendered file."""
     option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
     with suppress(OSError, ValueError):
         if value and Path(value).resolve() == config:
@@ -226,11 +225,8 @@ def _handed_over(word: str, config: Path) -> str:
 
 
 def allocation_of(plan: Plan) -> dict[str, int] | None:
-    """Return the hosts of the SLURM allocation that this process is in, for a Plan that gives only the number of its hosts.
-
-    Never raises.
-    """
-    from dstui.adopt.slurm import hosts_of_allocation  # most Plans name their hosts, or need none
+    """Return the hosts of the SLURM allocation of this process, for a Plan that gives only the number of hosts."""
+    from dstui.adopt.slurm import hosts_of_allocation  # most Plans name their hosts or need none
 
     cluster = plan.cluster
     if cluster.hosts is not None or cluster.hostfile is not None or (cluster.num_nodes or 1) < 2:
@@ -241,12 +237,12 @@ def allocation_of(plan: Plan) -> dict[str, int] | None:
 
 
 def script_facts_of(plan: Plan) -> ScriptFacts | NoScript | None:
-    """Return what the script of a Plan says of itself; None where there is nothing to look into. Reads, and runs nothing."""
+    """Return the facts of a Plan's script; None if it has none. Reads the script without running it."""
     return script_facts(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
 
 
 def script_facts(folder: str, script: str | None, module: str | None) -> ScriptFacts | NoScript | None:
-    """As `script_facts_of`, for a script, or for a module whose file stands under the folder."""
+    """Do the same for a script, or for a module whose file is in the folder."""
     from dstui.adopt.script import NoScript
 
     if script:
@@ -260,21 +256,21 @@ def script_facts(folder: str, script: str | None, module: str | None) -> ScriptF
 
 @dataclass(frozen=True, slots=True)
 class ChangedScript:
-    """The plain loop of a Plan with DeepSpeed's lines in it: a new file, the user's stays as it is."""
+    """The plain training loop of a Plan with DeepSpeed's lines added: a new file, the user's own stays unchanged."""
 
     name: str
-    """What the new file is called."""
+    """The name of the new file."""
     text: str
-    """The new file; empty where the lines have no clear place in the script."""
+    """Its content; empty if there is no clear place for the lines in the script."""
     diff: str
     notes: tuple[str, ...]
-    """What stays to be done by hand, each with its line."""
+    """What remains to be done by hand, each with its line."""
     needs: Mapping[str, bool | int] = field(default_factory=dict)
     """Keys that the configuration needs for the adapted script."""
 
 
 def changed_script(plan: Plan) -> ChangedScript | None:
-    """Return the script of a Plan as DeepSpeed would train it; None where it is no plain loop. Reads, and runs nothing."""
+    """Return the script of a Plan, adapted to DeepSpeed; None if it is not a plain loop. Reads the script without running it."""
     facts = script_facts_of(plan)
     without = getattr(facts, "without", None)
     if without is None or without.what == "lightning" or not plan.job.script:
@@ -298,9 +294,9 @@ def changed_script(plan: Plan) -> ChangedScript | None:
 
 
 def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:
-    """Return what a script says of itself; None where it cannot be read. What was read is kept until a file of it changes.
+    """Return the facts of a script; None if it cannot be read. They are cached until one of its files changes.
 
-    `root`: where its imports are looked for, if not in its own folder.
+    `root`: the folder for its imports, if not its own.
     """
     with suppress(OSError, ValueError, FileProblem):
         asked = (path, root or path.parent, path.stat().st_mtime_ns)
@@ -320,7 +316,7 @@ def _changed_at(path: Path) -> int:
 
 @lru_cache(maxsize=64)
 def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
-    """Return the facts, and the modules of the script that were asked for, with the moment of their last change (0: not there)."""
+    """Return the facts, and the imported modules that were looked up with their modification time (0: no file)."""
     from dstui.adopt.script import inspect_script
 
     read = dict[Path, int]()

@@ -1,4 +1,4 @@
-"""The files that a Plan is read from and that it names: shipped Plans, overrides, hostfiles, .deepspeed_env."""
+"""The files that a Plan is read from and those that it names: shipped Plans, overrides, hostfiles, .deepspeed_env."""
 
 from __future__ import annotations
 
@@ -32,12 +32,22 @@ SHIPPED = {
     "pretrain": "many hosts, restarts by itself",
 }
 """Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
+BLANK_PLAN = """\
+version: 1
+name: training
+job:
+  script: train.py
+deepspeed:
+  train_micro_batch_size_per_gpu: 1
+  gradient_accumulation_steps: 1
+"""
+"""A Plan with nothing but a script, to begin with."""
 SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] / "configs")
-"""Where they lie: of an installed dstui, of a checkout."""
+"""The folders of shipped Plans: in an installed dstui, in a checkout."""
 
 
 def find_plan(name: str) -> Path:
-    """Return the path of a Plan: the file of that name, else the site's template or the shipped Plan that is called so (`quickstart`)."""
+    """Return the path of a Plan: an existing file, else the site's template or the shipped Plan of that name (`quickstart`)."""
     path = Path(name)
     if "/" not in name and not is_there(path) and (template := site_template(name)) is not None:
         return template
@@ -48,17 +58,17 @@ def find_plan(name: str) -> Path:
 
 
 def is_shipped(folder: str) -> bool:
-    """Return whether the Plans in a folder are those that come with dstui, which belong to no project."""
+    """Return whether a folder holds the shipped Plans, which belong to no project."""
     return Path(folder) in SHIPPED_IN
 
 
 def hostfile_of(plan: Plan) -> dict[str, int] | HostfileProblem | None:
-    """Return what the hostfile of a Plan holds, or why that cannot be told; None where it names none. Never raises."""
+    """Return the hosts of a Plan's hostfile, or why they are unknown; None if the Plan names no hostfile. Never raises."""
     return pool_in(Path(plan.place(plan.cluster.hostfile))) if plan.cluster.hostfile is not None else None
 
 
 def pool_in(path: Path) -> dict[str, int] | HostfileProblem:
-    """Host -> slots of a hostfile, or why it gives none. Never raises."""
+    """Return host -> slots of a hostfile, or why it gives none. Never raises."""
     try:
         return parse_hostfile(read_text(path))
     except HostfileError as error:
@@ -73,7 +83,7 @@ def env_files_of(plan: Plan) -> EnvFiles:
 
 
 def env_files_in(workdir: str, name: str | None = None) -> EnvFiles:
-    """Return those of a job's folder and of the home; `name`: another one for them. Never raises."""
+    """Return the files of a job's folder and of the home folder. `name` replaces the usual file name. Never raises."""
     name = name or os.environ.get("DS_ENV_FILE") or ENV_FILE
     folders = (os.path.expanduser("~"), workdir)  # noqa: PTH111 - Path.home() raises where nobody knows the user
     found = EnvFiles()
@@ -90,7 +100,7 @@ def _with_env_file(found: EnvFiles, path: Path) -> EnvFiles:
 
 
 def read_pool(plan: Plan) -> dict[str, int] | None:
-    """Host -> slots of the hostfile that a Plan names; None where it names none. Raises FileProblem."""
+    """Return host -> slots of the hostfile that a Plan names; None if it names none. Raises FileProblem."""
     if plan.cluster.hostfile is None:
         return None
     path = Path(plan.place(plan.cluster.hostfile))
@@ -101,18 +111,15 @@ def read_pool(plan: Plan) -> dict[str, int] | None:
 
 
 def read_plan(path: Path, sets: Iterable[str] = (), *, site: bool = True) -> Plan:
-    """Return a Plan from a file or a shipped one by its name, with `PATH=VALUE` overrides (VALUE is YAML).
-
-    Raises FileProblem or PlanError.
-    """
+    """Return the Plan of a file, or a shipped one by name, with `PATH=VALUE` overrides (VALUE is YAML)."""
     path = find_plan(str(path))
     return overridden(load_at(path, read_text(path), site=site), sets)
 
 
 def load_at(path: Path, text: str, *, site: bool = True) -> Plan:
-    """Return the Plan of a file's text. A shipped Plan for a script of the user's is one of the current folder. Raises PlanError.
+    """Return the Plan of a file's text. Raises PlanError.
 
-    `site`: with what the site file says.
+    The paths of a shipped Plan for a user's script start from the current folder. `site`: apply the site file.
     """
     plan = load_layered(text, str(path), str(path.absolute().parent), site=site)
     if is_shipped(str(path.parent)) and plan.job.script and not is_there(Path(plan.place(plan.job.script))):

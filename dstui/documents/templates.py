@@ -1,4 +1,4 @@
-"""Plans to begin with, by their names: those of the site, then those that come with dstui."""
+"""Plans to start from, by name: those of the site, then those that come with dstui."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDINGS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A Plan to begin with. `purpose` is its first line of comment."""
+    """A Plan to start from. `purpose` is its first comment line."""
 
     name: str
     path: Path
@@ -37,7 +37,7 @@ def site_templates(site: Site | None = None) -> Iterator[Template]:
 
 
 def site_template(name: str) -> Path | None:
-    """Return the file of a site's template; None where it has none of this name."""
+    """Return the file of a site's template; None if it has none of this name."""
     return next((template.path for template in site_templates() if template.name == name), None) if "/" not in name else None
 
 

@@ -1,8 +1,8 @@
-"""Which interpreter looks for a Plan: that of its ranks (`job.python`), where the user agreed to that, else dstui's own.
+"""Decide which interpreter may run to inspect a Plan: that of its ranks (`job.python`) if the user agreed to it, else dstui's own.
 
-A Plan may have come from anywhere, and with it the program that it names. What was agreed holds for an interpreter, whichever Plan names
-it: for this path and owner, as long as nobody replaces the program or what it runs at its start. It is kept in the user's state folder,
-unless others may write the interpreter's environment: then it holds for this process alone, and the next one asks again.
+A Plan, and the program that it names, may come from anywhere. Consent is for an interpreter, whichever Plan names it: for this path and
+owner, as long as neither the program nor what it runs at its start is replaced. It is kept in the user's state folder. If others may write
+the interpreter's environment, it holds for this process only, and the next one asks again.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from dstui.render.launch import interpreter
 MOST = 1000
 """Answers that are remembered; the oldest are forgotten first."""
 OPTION = "--trust-python"
-"""What a command without dialogs takes for a yes."""
+"""The option by which a command without dialogs gives consent."""
 HELP = "let the interpreter that a Plan names (job.python) look too, now and later"
 AT_START = ("sitecustomize*", "usercustomize*", "*.pth")
-"""What an interpreter runs at its start, in its site-packages."""
+"""Files in site-packages that an interpreter runs at its start."""
 
 _of_this_process: list[dict[str, Any]] = []
-"""Answers that were given to this process: all that counts where others may write the environment, or nothing can be remembered."""
+"""Answers given to this process. Only these count if others may write the environment or nothing can be stored."""
 
 
 def probe_python(plan: Plan) -> str:
-    """Return the interpreter that looks for this Plan: that of its ranks where it is dstui's own or was agreed to, else dstui's own."""
+    """Return the interpreter that inspects this Plan: that of its ranks if it is dstui's own or has consent, else dstui's own."""
     python = interpreter(plan)
     return sys.executable if own(plan) or not answer(plan) else python if "/" in python else _place(python)
 
 
 def own(plan: Plan) -> bool:
-    """Return whether the ranks of a Plan run under dstui's own interpreter (that of another virtual environment is another one)."""
+    """Return whether the ranks of a Plan run under dstui's own interpreter. Another virtual environment is another interpreter."""
     mine, theirs = Path(_place(sys.executable)), Path(_place(interpreter(plan)))
     return mine.parent == theirs.parent and mine.resolve() == theirs.resolve()
 
 
 def to_be_asked(plan: Plan) -> bool:
-    """Return whether there is something to ask: another interpreter, which is there, and about which nothing was said yet."""
+    """Return whether to ask for consent: the ranks have another interpreter, it exists, and the user has not answered yet."""
     return not own(plan) and answer(plan) is None and Path(_place(interpreter(plan))).is_file()
 
 
 def answer(plan: Plan) -> bool | None:
-    """Return what the user said about the interpreter of this Plan; None where that was not asked yet, or of what is not there any more."""
+    """Return the user's answer about the interpreter of this Plan; None if there is none yet or the interpreter does not exist any more."""
     python = _place(interpreter(plan))
     known = [*([] if writable_by_others(python) else _remembered()), *_of_this_process]
     entry = {**_entry(python), "yes": None}
@@ -62,7 +62,7 @@ def answer(plan: Plan) -> bool | None:
 
 
 def remember(plan: Plan, yes: bool) -> None:
-    """Keep the user's answer. A state folder that cannot be written costs the memory, nothing else."""
+    """Store the user's answer. If the state folder is not writable, it is only kept in memory."""
     python = _place(interpreter(plan))
     entry = {**_entry(python), "yes": yes}
     _of_this_process.append(entry)
@@ -75,7 +75,7 @@ def remember(plan: Plan, yes: bool) -> None:
 
 
 def about(plan: Plan) -> str:
-    """Return what there is to know of the interpreter of a Plan before an answer: whose it is, and who else may write its environment."""
+    """Describe the interpreter of a Plan for the question: its owner, and who else may write its environment."""
     python = _place(interpreter(plan))
     found, owner = [], _owner(python)
     if owner not in (None, 0, os.geteuid()):
@@ -86,14 +86,14 @@ def about(plan: Plan) -> str:
 
 
 def state_file() -> Path:
-    """Return where the answers lie."""
+    """Return the path of the file with the answers."""
     from platformdirs import user_state_path
 
     return user_state_path("dstui") / "interpreters.json"
 
 
 def writable_by_others(python: str) -> str:
-    """Return the first file or folder by which others than its owner could change what an interpreter runs; "" where there is none."""
+    """Return the first path by which others than its owner could change what an interpreter runs; "" if there is none."""
     programs = {python, os.path.realpath(python)}
     for path in (*programs, *_environment(python)):
         for place in (Path(path), *Path(path).parents):
@@ -104,7 +104,7 @@ def writable_by_others(python: str) -> str:
 
 
 def _environment(python: str) -> Iterator[str]:
-    """Yield the folders of packages of an interpreter, its pyvenv.cfg, and what it runs at its start."""
+    """Yield the package folders of an interpreter, its pyvenv.cfg, and the files that it runs at its start."""
     prefix = Path(python).parent.parent
     if (prefix / "pyvenv.cfg").is_file():
         yield str(prefix / "pyvenv.cfg")
@@ -115,7 +115,7 @@ def _environment(python: str) -> Iterator[str]:
 
 
 def _entry(python: str) -> dict[str, Any]:
-    """Return an interpreter: its path, its owner, what stands there, what a link there leads to, and what it runs at its start."""
+    """Describe an interpreter: path, owner, identity of the file and of its link's target, and of the files that it runs at its start."""
     at_start = [[path, *_identity(path, True)] for path in _environment(python) if not Path(path).is_dir()]
     file = [_identity(python, link) for link in (False, True)]
     return {"python": python, "owner": _owner(python), "file": file, "at_start": at_start}
@@ -128,16 +128,16 @@ def _owner(python: str) -> int | None:
 
 
 def _place(python: str) -> str:
-    """Return an interpreter's path with every link in it followed but the last, which is what makes a virtual environment.
+    """Return an interpreter's path with all links resolved but the last, which makes a virtual environment.
 
-    A bare name is looked for on the PATH.
+    A bare name is searched on the PATH.
     """
     found = Path(python if "/" in python else shutil.which(python) or python)
     return str(Path(os.path.realpath(found.parent), found.name))
 
 
 def _identity(path: str, follow: bool) -> list[int]:
-    """Return what changes when a file is replaced or written to; empty where there is none."""
+    """Return values that change when a file is replaced or written; empty if there is no file."""
     with suppress(OSError, ValueError):
         found = Path(path).stat(follow_symlinks=follow)
         return [found.st_ino, found.st_mtime_ns, found.st_size]

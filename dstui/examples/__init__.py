@@ -1,1 +1,1 @@
-"""Scripts that the shipped Plans train. Nothing in dstui imports them."""
+"""Scripts that shipped Plans train. Nothing in dstui imports them."""

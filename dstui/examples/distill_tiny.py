@@ -1,10 +1,9 @@
-"""A small GPT learns from a larger one that is only asked: two models in one job, each with its own DeepSpeed configuration.
+"""Train a small GPT from a larger one that only computes: two models in one job, each with its own DeepSpeed configuration.
 
     accelerate launch --use_deepspeed --num_processes 2 --module dstui.examples.distill_tiny \\
-        --student ds_config_student.json --teacher ds_config_teacher.json
-
-The student is trained at ZeRO-2; the teacher only computes, at ZeRO-3, where its weights are spread over all ranks. For the example the
-teacher is first taught the task itself, for `--lessons` steps on each rank alone.
+    --student ds_config_student.json --teacher ds_config_teacher.json
+The student is trained at ZeRO-2. The teacher only computes, at ZeRO-3, with its weights sharded over all ranks. For the example, the
+teacher first learns the task itself, for `--lessons` steps on each rank alone.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ def main() -> None:
 
     on_cpu = get_accelerator().device_name() == "cpu"
     if on_cpu:
-        # Plain gloo: DeepSpeed would compile its own CPU collectives first, which takes a minute and a compiler.
+        # Use plain gloo: DeepSpeed would first compile its own CPU collectives, which takes a minute and a compiler.
         deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
     plugins = {"student": DeepSpeedPlugin(hf_ds_config=args.student), "teacher": DeepSpeedPlugin(hf_ds_config=args.teacher)}
-    handlers = [InitProcessGroupKwargs(backend="gloo")] if on_cpu else []  # accelerate finds no backend for CPU ranks by itself
+    handlers = [InitProcessGroupKwargs(backend="gloo")] if on_cpu else []  # accelerate chooses no backend for CPU ranks by itself
     accelerator = Accelerator(deepspeed_plugins=plugins, kwargs_handlers=handlers)  # the first plugin is active
 
     torch.manual_seed(1)
@@ -77,7 +76,7 @@ def main() -> None:
     accelerator.state.select_deepspeed_plugin("teacher")
     teacher = accelerator.prepare(sharded_teacher(accelerator.deepspeed_plugin.deepspeed_config, taught(args.lessons)))
     teacher.eval()
-    # accelerate has one number for all models, and took that of the last one
+    # accelerate has one number for all models, and used that of the last one
     accelerator.gradient_accumulation_steps = plugins["student"].get_value("gradient_accumulation_steps")
     accelerator.print(f"teacher {type(teacher.optimizer).__name__}, student {type(student.optimizer).__name__}", flush=True)
 
@@ -85,7 +84,7 @@ def main() -> None:
     while step < args.steps:
         for batch in loader:  # on the rank's own device
             step += 1
-            with torch.no_grad():  # every rank takes part: each holds a part of the teacher
+            with torch.no_grad():  # all ranks take part: each holds a part of the teacher
                 wanted = teacher(batch, logits=True).float()
             with accelerator.accumulate(student):
                 given = student(batch, logits=True).float()
@@ -99,7 +98,7 @@ def main() -> None:
             print(line, flush=True)
             if step == args.steps:
                 break
-    if args.save:  # by its own engine: accelerator.save_state() would want to save the teacher too, and die of it
+    if args.save:  # by its own engine: accelerator.save_state() would also save the teacher and fail
         student.save_checkpoint(args.save)
     accelerator.end_training()
 

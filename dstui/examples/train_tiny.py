@@ -1,7 +1,6 @@
-"""A tiny GPT on text that it makes itself, trained through `deepspeed.initialize`: dstui's quickstart.
+"""Train a tiny GPT on generated text through `deepspeed.initialize`: dstui's quickstart.
 
     deepspeed --num_gpus 2 --module dstui.examples.train_tiny --deepspeed_config ds_config.json
-
 It prints one line per rank and step, `step 10/40 loss 2.7183 1234 tokens/s`, and learns to add.
 """
 
@@ -38,7 +37,7 @@ class Block(nn.Module):
 
 
 class TinyGPT(nn.Module):
-    """A character-level GPT; forward gives the loss over (batch, context + 1) tokens, or the logits."""
+    """A character-level GPT. forward returns the loss over (batch, context + 1) tokens, or the logits."""
 
     def __init__(self, width: int = 128, layers: int = 2, heads: int = 4) -> None:
         super().__init__()
@@ -53,7 +52,7 @@ class TinyGPT(nn.Module):
 
 
 def make_batch(size: int, dice: random.Random) -> torch.Tensor:
-    """(size, CONTEXT + 1) tokens of sums such as `17+25=42`, one after another."""
+    """Return (size, CONTEXT + 1) tokens of sums such as `17+25=42`, one after another."""
     rows = []
     for _ in range(size):
         text = ""
@@ -73,7 +72,7 @@ def main() -> None:
 
     accelerator = get_accelerator()
     if accelerator.device_name() == "cpu":
-        # Plain gloo: DeepSpeed would compile its own CPU collectives first, which takes a minute and a compiler.
+        # Use plain gloo: DeepSpeed would first compile its own CPU collectives, which takes a minute and a compiler.
         deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
     torch.manual_seed(0)
     model = TinyGPT()
@@ -95,6 +94,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    # Not by returning: a thread of gloo may still hold a tensor of the last step, and if it lets go of it while Python ends, it aborts the
-    # process ("terminate called without an active exception"; torch 2.13, ~AsyncAllgatherWork waits for a lock that nobody gives back).
+    # Exit without returning: a thread of gloo may still hold a tensor of the last step. If it frees the tensor while Python ends, it aborts
+    # the process ("terminate called without an active exception"; torch 2.13, ~AsyncAllgatherWork waits for a lock that is never released).
     os._exit(0)

@@ -1,4 +1,4 @@
-"""How fast this machine really is: measured once by a child process, and remembered in the user's cache for this machine."""
+"""Measure how fast this machine is, once and in a child process, and store the rates in the user's cache."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MOST = 100
 """Machines whose rates are read."""
 CHILD = Path(__file__).parents[1] / "reference" / "rates.py"
 SECONDS = 240.0
-"""A cold import of torch, a compilation of CPU Adam, and a few seconds for each rate."""
+"""Covers a cold import of torch, a compilation of CPU Adam, and a few seconds for each rate."""
 
 
 def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float]:
-    """Measure the rates of this machine and remember them. Raises FileProblem where nothing could be measured."""
+    """Measure the rates of this machine and store them. Raises FileProblem if nothing could be measured."""
     lines = run_command(
         [python, *child_python.options(python), str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS
     )
@@ -41,7 +41,7 @@ def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float
 
 
 def read_rates() -> dict[str, dict[str, Any]]:
-    """Return what was measured of each machine before, by its key."""
+    """Return the stored rates by machine key."""
     found = {}
     with suppress(OSError):
         for path in sorted(_folder().glob("*.json"))[:MOST]:
@@ -53,14 +53,14 @@ def read_rates() -> dict[str, dict[str, Any]]:
 
 
 def _folder() -> Path:
-    """Return where there is a file for each machine."""
+    """Return the folder with a file for each machine."""
     from platformdirs import user_cache_path
 
     return user_cache_path("dstui") / "rates"
 
 
 def machine_key(machine: Machine) -> str:
-    """Return what tells this machine from others: its GPUs, CPUs and name."""
+    """Return the key of a machine: its GPUs, CPUs and name."""
     gpus = [(known(gpu.name, "?"), known(gpu.memory_total, 0)) for gpu in machine.gpus]
     reported = [known(machine.host.name, "?"), known(machine.host.cpu, "?"), known(machine.host.cpus_usable, 0), gpus]
     return hashlib.sha256(json.dumps(reported).encode()).hexdigest()[:16]

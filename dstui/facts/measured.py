@@ -1,6 +1,6 @@
-"""What was measured: how fast machines are (`--calibrate`), and what runs of a model took, beside what was forecast of them.
+"""Store and read what was measured: the speed of machines (`--calibrate`), and what runs of a model took compared to their forecast.
 
-Kept in the user's own folders, for each model a small file with the last runs on each machine. The next forecast learns from it.
+The user's own folders hold a small file per model with the last runs on each machine. Later forecasts are corrected by them.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 
 KEPT_RUNS, KEPT_MACHINES, KEPT_MODELS = 8, 16, 64
-"""Of each model on each machine the last runs; of each model the last machines; the models that were run last."""
+"""The number of runs kept for each model and machine, of machines per model, and of models; the latest ones."""
 OF_MODEL = ("source", "params", "trainable", "lora", "quantization", "attention")
-"""What makes a model another one, of what a Plan says of it."""
+"""The keys of a Plan that identify its model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What one run took. None is not known."""
+    """What one run took. None means unknown."""
 
     run: str = ""
     ended: str = ""
     """ISO 8601, UTC."""
     gpu_bytes: int | None = None
-    """The most of a GPU, by NVML (the whole of it) or by the logs (what torch gave out)."""
+    """The highest use of one GPU, from NVML (the whole GPU) or from the logs (torch's allocations)."""
     node_bytes: int | None = None
-    """The most that the ranks of one node held in RAM, by the kernel."""
+    """The highest RAM use of the ranks on one node, from the kernel."""
     step_seconds: float | None = None
     memory_scale: float | None = None
-    """Bytes as a multiple of what was forecast."""
+    """Used bytes divided by forecast bytes."""
     step_scale: float | None = None
     host_scale: float | None = None
-    """RAM of a node as a multiple of what was forecast, where the ranks have GPUs."""
+    """Used RAM of a node divided by the forecast, if the ranks have GPUs."""
     settings: str = ""
     """`Setup.settings` of the run."""
 
@@ -60,7 +60,7 @@ def _beside(scale: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What runs of one model took, and how fast machines are, both by the key of the machine."""
+    """What runs of one model took, and how fast machines are, both by machine key."""
 
     taken: Mapping[str, Sequence[Taken]]
     rates: Mapping[str, Mapping[str, Any]]
@@ -70,11 +70,11 @@ class Measured:
         return self.taken.get(machine_key(machine), ())
 
     def of(self, machine: Machine) -> dict[str, Any]:
-        """Return what `forecast` takes as `measured`."""
+        """Return the argument `measured` of `forecast`."""
         return {**self.rates.get(machine_key(machine), {}), **self.corrections(machine)}
 
     def corrections(self, machine: Machine) -> dict[str, Any]:
-        """Return by part the median of what was taken as a multiple of what was forecast, with its scatter and the number of runs."""
+        """Return, for each part, the median ratio of used to forecast, with its scatter and the number of runs."""
         runs = self.runs(machine)
         found: dict[str, Any] = {}
         for part in PARTS:
@@ -95,18 +95,18 @@ class Measured:
 
 
 PARTS = ("memory_scale", "host_scale", "step_scale")
-"""What is corrected apart: memory of a GPU (of CPU ranks, of the node), RAM beside GPUs, the time of a step."""
+"""The parts that are corrected separately: GPU memory (of CPU ranks: of the node), RAM beside GPUs, step time."""
 
 
 def model_key(plan: Plan) -> str:
-    """Return a name for the model of a Plan; empty where it names none."""
+    """Return a key for the model of a Plan; "" if it names none."""
     model = plan.data.get("model")
     named = {key: str(model[key]) for key in OF_MODEL if model.get(key) is not None} if isinstance(model, Mapping) else {}
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16] if {"source", "params"} & set(named) else ""
 
 
 def read_measured(model: str) -> Measured:
-    """Return what is kept of a model by its key; empty where nothing is."""
+    """Return the stored measurements of a model by its key; empty if there are none."""
     try:
         data = parse_json(read_text(_path(model))) if model else {}
     except (FileProblem, ValueError):
@@ -118,7 +118,7 @@ def read_measured(model: str) -> Measured:
 
 
 def taken_of(found: Any) -> Taken:
-    """Return a run as it was written; what makes no sense is left out."""
+    """Return a run from its stored form. Invalid values are left out."""
     given = found if isinstance(found, Mapping) else {}
     made: dict[str, Any] = {name: given[name][:200] for name in ("run", "ended", "settings") if isinstance(given.get(name), str)}
     made |= {name: given[name] for name in ("gpu_bytes", "node_bytes") if type(given.get(name)) is int and 0 < given[name] < 1 << 60}
@@ -128,7 +128,7 @@ def taken_of(found: Any) -> Taken:
 
 
 def remember(plan: Plan, machine: Machine, taken: Taken) -> None:
-    """Keep what a run took. FileProblem or OSError where that cannot be written."""
+    """Store what a run took. Raises FileProblem or OSError if that cannot be written."""
     model, here = model_key(plan), machine_key(machine)
     if not model:
         return

@@ -1,4 +1,4 @@
-"""What the files of a model tell: config.json, the headers of its weights, the hub's cache on this machine. Nothing in them is trusted."""
+"""Read the files of a model: config.json, the headers of its weights, the hub's cache on this machine. Nothing in them is trusted."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from dstui.plan import Plan
 from dstui.plan.model import Model
 
 HEADER_LIMIT = 8 << 20
-"""Bytes of a safetensors header, enough for 60,000 tensors; what is made of them takes twenty times as much."""
+"""Bytes of a safetensors header, enough for 60,000 tensors. The parsed form takes twenty times as much."""
 MOST_SHARDS = 2000
 PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
-"""Types in which a number is a parameter; others are packed."""
+"""Data types in which an element is one parameter; other types pack several."""
 NO_PARAMETERS = re.compile(r"(inv_freq|masked_bias|\.attn\.bias|\.attention\.bias|position_ids)$")
-"""Buffers that older files hold beside the parameters."""
+"""Buffers that older files store beside the parameters."""
 HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 
 
 def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
-    """Return what is known of the model of a Plan, or of each of several by its name. Never raises: `problem` says why one is not known."""
+    """Return the facts of a Plan's model, or of each of several by name. Never raises: `problem` says why one is unknown."""
     names = [name for name in configurations(plan) if name]
     if not names:
         model = plan.model
@@ -41,7 +41,7 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
 
 
 def _reader(plan: Plan) -> Callable[[str], str | None]:
-    """Return what reads a file that the script's arguments name, as its ranks would find it."""
+    """Return a function that reads a file that the script's arguments name, as its ranks would find it."""
 
     def read(name: str) -> str | None:
         path = Path(plan.base) / typed_path(plan.job.workdir) / typed_path(name)
@@ -60,7 +60,7 @@ def read_model_configs(plan: Plan) -> dict[str, Mapping[str, Any] | None]:
 
 
 def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
-    """Return the config.json of a model, where it is on this machine or dstui knows it. Never raises."""
+    """Return the config.json of a model if it is on this machine or known to dstui. Never raises."""
     if not source:
         return None
     path = Path(base) / typed_path(source)
@@ -74,7 +74,7 @@ def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
 
 
 def read_model(source: str | None, params: float | None, base: str) -> ModelFacts:
-    """Return what is known of one model: by its source where that can be read, else by its number of parameters."""
+    """Return the facts of one model from its source, else from its number of parameters."""
     if source is None:
         if params is None:
             return unknown_model(
@@ -107,7 +107,7 @@ def _of_source(source: str, base: str) -> ModelFacts:
 
 
 def _of_path(path: Path) -> ModelFacts:
-    """Return a folder, a config.json or a file of weights."""
+    """Return the facts of a folder, a config.json or a file of weights."""
     try:
         if is_folder(path):
             if is_file(path / "config.json"):
@@ -135,7 +135,7 @@ def _json(path: Path) -> Mapping[str, Any]:
 
 
 def _of_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
-    """Return the number of parameters that the headers of weights tell."""
+    """Return the number of parameters from the headers of weight files."""
     if not files:
         return unknown_model(str(path), why or f"{path} has neither a config.json nor safetensors")
     total = 0
@@ -150,7 +150,7 @@ def _of_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
 
 
 def _shards(folder: Path) -> list[Path]:
-    """Return the files of weights in a folder, by their index where there is one."""
+    """Return the weight files of a folder, from their index if there is one."""
     index = folder / "model.safetensors.index.json"
     if is_file(index):
         named = _json(index).get("weight_map")
@@ -163,7 +163,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _header(path: Path) -> list[tuple[str, str, int]]:
-    """Name, type and number of elements of each tensor in a safetensors file: its first bytes are read, and no tensor."""
+    """Return name, type and number of elements of each tensor in a safetensors file. Reads only the header."""
     try:
         if not is_file(path):
             raise FileProblem(f"{path} is missing, or no regular file")
@@ -196,7 +196,7 @@ def _tensor(path: Path, name: str, entry: Any) -> tuple[str, str, int]:
 
 
 def _cached(name: str) -> Path | None:
-    """Return the folder of the newest snapshot of a model in the hub's cache; None where it has none with a config.json."""
+    """Return the folder of the newest snapshot of a model in the hub's cache; None if none has a config.json."""
     cache = os.environ.get("HF_HUB_CACHE") or typed_path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
     folder = Path(cache) / f"models--{name.replace('/', '--')}"
     try:

@@ -1,6 +1,6 @@
-"""`dstui --headless PLAN`: check, launch, stream every rank's lines, and end with the job's own exit status.
+"""Run `dstui --headless PLAN`: check, launch, stream the lines of all ranks, and exit with the job's status.
 
-Standard output belongs to the ranks (or, with --json, to the events); what dstui has to say goes to standard error.
+Standard output carries the ranks' lines (with --json: events), standard error dstui's own messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dstui.plan.finding import Finding
 from dstui.plan.holes import describe_open_holes, fill_holes, unescape_holes
 from dstui.render.artifacts import artifacts, ds_configs
 from dstui.render.config_files import PLACEHOLDER, config_name, with_paths
-from dstui.render.launch import RenderError, open_holes, submits
+from dstui.render.launch import RenderError, open_holes
 from dstui.render.target import Target
 from dstui.surroundings import gather
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
 
 ENV_FILES = "PL051"
-"""The finding that tells which .deepspeed_env reaches the ranks: a launch says so, though nothing is wrong with it."""
+"""The finding about which .deepspeed_env reaches the ranks. A launch prints it, though nothing is wrong."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,6 +55,10 @@ def run(args: argparse.Namespace) -> int:
         target, facts = gather(plan, find_machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
+    if args.trust_site:
+        from dstui.documents.trusted_lines import agree  # which hardly a launch needs
+
+        agree(plan)
     findings = assess(target, facts).findings
     for note in opened.notes:
         say(note)
@@ -72,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_machine(path: str | None, plan: Plan) -> Machine:
-    """Return this machine, or the recorded one in a file."""
+    """Return the recorded machine of a file, or this machine."""
     if path:
         from dstui.machine.recorded import read_machine
 
@@ -88,7 +92,7 @@ def find_machine(path: str | None, plan: Plan) -> Machine:
 
 
 def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
-    """Print what stands in the way of a launch. `made`: of another file, whose lines are not the Plan's."""
+    """Print the findings that prevent a launch. `made`: the Plan was imported, so lines are not its own."""
     for finding in findings:
         if finding.severity != "info" or finding.code == ENV_FILES:
             where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
@@ -97,7 +101,7 @@ def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
 
 
 def _run_command(plan: Plan, args: argparse.Namespace) -> int:
-    """Run a command that starts its own ranks as `dstui run` does: its launches become jobs. Returns only where it cannot be run."""
+    """Run a command that starts its own ranks as `dstui run` does: its launches become jobs. Returns only if it cannot run."""
     if args.detach or args.json or args.run_dir or args.strict:
         return refuse("--detach, --json, --run-dir and --strict do not go with job.command: its launches get job folders of their own")
     words = [unescape_holes(word) for word in plan.job.command]
@@ -119,7 +123,7 @@ def _run_command(plan: Plan, args: argparse.Namespace) -> int:
 
 
 def _write_configs(plan: Plan) -> str:
-    """Write the configurations that a command names, and return the path of ds_config.json: its launches copy them into job folders."""
+    """Write the configurations that a command names and return the path of ds_config.json. Its launches copy them into job folders."""
     from dstui.jobs.store.folder import RUNS_FOLDER
 
     folder = Path.cwd() / RUNS_FOLDER / f"config-{re.sub(r'[^A-Za-z0-9_-]', '_', plan.name or '')[:80]}"
@@ -141,7 +145,7 @@ def _show(target: Target) -> int:
 
 
 def _not_shared(target: Target, run_dir: Path | None) -> bool:
-    """Return whether the nodes of a cluster cannot see a folder of the job; says which."""
+    """Return whether the nodes of a cluster cannot all see the job's folders, and print which."""
     from dstui.jobs.control.submit import not_shared
 
     folders = (run_dir or Path.cwd(), Path(target.launch.workdir))
@@ -152,22 +156,22 @@ def _not_shared(target: Target, run_dir: Path | None) -> bool:
 
 
 def _not_ready(target: Target, run_dir: Path | None) -> bool:
-    """Return whether a host is not ready for this job; says what is wrong, and what to do.
+    """Return whether a host is not ready for this job, and print what is wrong and what to do.
 
-    Nothing is looked at for a job of this machine.
+    A job of this machine needs no such check.
     """
     from dstui.jobs.control.start import LaunchError
     from dstui.jobs.control.start import check as check_launcher
 
     try:
-        if submits(target.plan):
+        if target.plan.cluster.submits:
             return _not_shared(target, run_dir)
         if target.launch.only_here:
             return False
         check_launcher(target.launch)
     except (RenderError, LaunchError):
-        return False  # the launch says it
-    from dstui.doctor.preflight import format_lines, run_preflight  # which no job of this machine needs
+        return False  # the launch reports it
+    from dstui.doctor.preflight import format_lines, run_preflight  # not needed for a job of this machine
 
     results = run_preflight(target)
     for line in format_lines(results):
@@ -176,7 +180,7 @@ def _not_ready(target: Target, run_dir: Path | None) -> bool:
 
 
 def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -> int:
-    from dstui.jobs.control.start import LaunchError, start  # which a dry run does without
+    from dstui.jobs.control.start import LaunchError, start  # not needed for a dry run
 
     run_dir = Path(args.run_dir) if args.run_dir else None
     with signals() as asked:
@@ -189,7 +193,7 @@ def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -
         except LaunchError as error:
             say(str(error))
             return 1
-        from dstui.headless.following import follow, say_notices  # while the job starts
+        from dstui.headless.following import follow, say_notices  # imported while the job starts
 
         if args.detach:
             say_notices(folder)
@@ -200,7 +204,7 @@ def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -
 
 
 def _is_read_noticed(folder: JobFolder, plan: Plan) -> bool:
-    """Return whether --strict can tell that no rank reads the configuration; say why where it cannot."""
+    """Return whether --strict can tell that no rank reads the configuration. Print why if it cannot."""
     from dstui.jobs.store.access_time import all_read
 
     if not any(plan.configurations.values()):
@@ -214,7 +218,7 @@ def _is_read_noticed(folder: JobFolder, plan: Plan) -> bool:
 
 @contextmanager
 def signals() -> Iterator[Callable[[], int | None]]:
-    """While the job runs, SIGINT, SIGTERM and SIGHUP are requests to stop it; the first that came is what it ends with."""
+    """Turn SIGINT, SIGTERM and SIGHUP into requests to stop the job while it runs. Yield a function that returns the first one."""
     came: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

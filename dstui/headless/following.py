@@ -1,4 +1,4 @@
-"""Print what a job says until it has ended: its lines as text, or its events as JSON."""
+"""Print a job until it has ended: its lines as text, or its events as JSON."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from dstui.jobs.watch.summary import summary
 from dstui.plan.finding import Finding
 
 NOBODY_READS = "PL001"
-"""The check that finds that nothing hands the configuration to the script."""
+"""The finding that nothing hands the configuration to the script."""
 POLL = 0.1
 """Seconds between two looks at the logs."""
 PALETTE = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
-"""Colours of ranks on a terminal (ANSI), one after another."""
+"""ANSI colours of the ranks, used in turn."""
 LOSSES_WITHOUT = 3
-"""Losses that ranks may tell before the configuration is read: a first evaluation may come before deepspeed.initialize."""
+"""Losses that ranks may print before they read the configuration: an evaluation may come before deepspeed.initialize."""
 
 
 def say_notices(folder: JobFolder) -> None:
-    """Print the notices of a job that has just been started and that nobody follows."""
+    """Print the notices of a job that was just started and is not followed."""
     follower = Follower(folder, lines=False)
     for event in follower.poll():
         if isinstance(event, Notice) and event.text:
@@ -53,16 +53,16 @@ def follow(  # noqa: PLR0913 - all but the first are named
     plain: bool = False,
     strict: bool = False,
 ) -> int:
-    """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came.
+    """Print a job until it has ended and return its exit status. `asked` returns the signal that requests its end, if any came.
 
-    `findings`: what was found before the launch, as events where these are asked for; that nobody hands the configuration to the script
-    is said again at the end, unless somebody has read it.
+    `findings`: those from before the launch, printed as events with --json. The one that nothing hands the configuration to the script is
+    printed again at the end, unless a rank has read it.
 
-    `strict`: stop a job whose ranks train without having read the configuration, and end it with 1.
+    `strict`: if ranks train without having read the configuration, stop the job and exit with 1.
 
-    `plain`: only the lines of ranks and launcher, as they are; what dstui has to say goes to standard error.
+    `plain`: print only the lines of ranks and launcher, unchanged, and dstui's messages on standard error.
 
-    The job ends too where nobody is left to print for: the reader of a pipe, or the terminal.
+    The job is also stopped if its reader is gone: the other end of a pipe, or the terminal.
     """
     try:
         show = _Events(findings) if as_json else _Lines() if plain else _Printer(folder.read_status())
@@ -118,7 +118,7 @@ def _follow(
 
 
 def _diagnosis(folder: JobFolder, state: str) -> Diagnosis | None:
-    """Return why the job failed, or why its success is none; None where its logs cannot be read, which must not hide how it ended."""
+    """Return why the job failed or why its success is doubtful; None if its logs cannot be read, which must not hide its end."""
     try:
         return diagnose_job(folder) if state in ("failed", "lost") else unread_configuration(folder)
     except FileProblem as error:
@@ -127,20 +127,20 @@ def _diagnosis(folder: JobFolder, state: str) -> Diagnosis | None:
 
 
 class _Events:
-    """Events as JSON, one a line."""
+    """Prints events as JSON, one per line."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = findings
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Notice) and not event.text:
-            return  # only the end of what an earlier one told
+            return  # an earlier event had all but the end
         self._emit(event.as_json())
         if isinstance(event, Started):
             self._found(self.findings)
 
     def end(self, end: Exited, again: Sequence[Finding], why: Diagnosis | None, _follower: Follower) -> None:
-        """Print what is said again, the diagnosis, and the exit as the last event."""
+        """Print the repeated findings, the diagnosis, and the exit as the last event."""
         self._found(again)
         if why is not None:
             self._emit({"event": "diagnosis", **{name: fact for name, fact in why.as_json().items() if name != "version"}})
@@ -157,7 +157,7 @@ class _Events:
 
 
 class _Printer:
-    """Events as text: lines with their rank before them, in a colour per rank on a terminal."""
+    """Prints events as text: each line with its rank, in a colour per rank on a terminal."""
 
     def __init__(self, status: JobStatus | None = None) -> None:
         self.hosts = hosts_of_ranks(status)
@@ -174,7 +174,7 @@ class _Printer:
             say(f"rank {event.rank} on {event.host} ended with {event.exit_code}{cause}")
 
     def end(self, end: Exited, again: Sequence[Finding], why: Diagnosis | None, follower: Follower, /) -> None:  # noqa: ARG002
-        """Print the summary, what is said again, and the diagnosis."""
+        """Print the summary, the repeated findings, and the diagnosis."""
         tell(summary(follower))
         for finding in again:
             tell(f"\n{finding.severity} {finding.code}: {finding.message}{finding.instruction}")
@@ -182,16 +182,16 @@ class _Printer:
             tell("\n" + report(why))
 
     def prefix(self, rank: int | None) -> str:
-        """`[1]` or `[1 h2]`; the launcher's own lines have a dash."""
+        """Return `[1]` or `[1 h2]`; a dash for the launcher's own lines."""
         text = rank_label(rank, self.hosts, self.width)
         return Ink(f"\x1b[{PALETTE[rank % len(PALETTE)]}m{text}\x1b[0m") if self.colour and rank is not None else text
 
 
 class _Lines(_Printer):
-    """The lines of ranks and launcher, as they would stand on the terminal without dstui."""
+    """Prints the lines of ranks and launcher as they would appear without dstui."""
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Line):  # a launcher's own lines have the host before them, also where there is only this one
+        if isinstance(event, Line):  # pdsh and others prefix lines with the host, even for a single host
             tell(event.text.removeprefix("localhost: ") if event.rank is None else event.text)
         else:
             super().__call__(event)

@@ -1,1 +1,1 @@
-"""Reaching other hosts: ssh command lines with deadlines, what their failures mean, sending a script that needs nothing there."""
+"""Connect to other hosts: ssh command lines with deadlines, the meaning of their failures, and the agent, which needs no installation."""

@@ -1,29 +1,31 @@
-"""The agent: what dstui runs on each host of a job, sent over the connection as source. Nothing is installed; Python 3.8 is enough.
+"""The agent: the program that dstui runs on each host of a job. It is sent over the connection as source and needs only Python 3.8.
 
-It starts the host's command in a session of its own, brings home what the ranks write, says which of them are gone, and on request ends
-everything that carries the job's tag, with proof. It ends with its standard input; the job does not: a lost connection costs no training.
+It starts the host's command in a session of its own, sends home what the ranks write, reports which of them are gone, and on request ends
+every process that carries the job's tag, with proof. It ends with its standard input. The job does not: a lost connection costs no
+training.
 
-Orders come as lines of JSON on standard input. The first one opens, and no other may come before it has been answered by "hello":
-    {"folder": PATH,               the folder of the job, as the commands and files that are sent along call it
-     "name": NAME,                 what it is called here: hosts may share a disk, so each has a folder of its own (own_place)
-     "known": PATH | null,         where it is here, if that has been said before
+Orders are lines of JSON on standard input. The first one opens the session; no other may follow before the answer "hello":
+    {"folder": PATH,               the job folder as the commands and files of the order name it
+     "name": NAME,                 this host's name: hosts may share a disk, so each has a folder of its own (own_place)
+     "known": PATH | null,         the job folder on this host, if an earlier "hello" said it
      "ranks": [N],                 the ranks that a launcher of several hosts starts here by PATH (lead_to)
      "tag": TAG, "attempt": N, "have": {FILE: bytes}, "make": bool, "files": {NAME: text}, "needs": {...},
-     "gauge": PYTHON | null,        the interpreter that runs the file nvml.py there, which tells what the GPUs do
-     "stays": bool}                 whether what it starts would end with it: it then stays until that has ended
+     "gauge": PYTHON | null,        the interpreter that runs the file nvml.py here, which reports the GPUs' state
+     "stays": bool}                 whether the command would end with the agent: the agent then stays until the command has ended
 Later ones, in any number:
-    {"do": "start", "attempt": N, "argv": [...] | null, "cwd": PATH, "env": {...}} once for each attempt, whoever asks how often;
+    {"do": "start", "attempt": N, "argv": [...] | null, "cwd": PATH, "env": {...}} runs once for each attempt, however often it is sent;
                                                                                     null: another host starts the ranks
     {"do": "stop", "linger": seconds, "ask": bool}                                  answered by "swept"
-    {"do": "clean"}                                                                 the folder goes; answered by "bye"
+    {"do": "clean"}                                                                 removes the folder; answered by "bye"
 
-What it says, after the line READY, are frames: a line of JSON, followed by the `size` bytes that it announces. Key "is":
+Its output, after the line READY, are frames: a line of JSON, followed by the `size` bytes that it announces. Key "is":
     hello (time, there, folder, lacks)   refused (text)   log (file, at, size)   record (file, size)   beat (time)
     gpus (size)   ended (attempt, exit_code, text)   swept (left)   bye
-Files are named relative to the job's folder on this host, as in the job folder at home. Times are seconds since the epoch by this host.
+Files are named relative to the job folder, which has the same layout on this host as at home. Times are seconds since the epoch by this
+host's clock.
 
-One file, and longer than others here, because it is sent as it is: it can import nothing of dstui. What it does as others do here (finding
-and ending processes as dstui/jobs/supervisor/escalation.py, checking files as dstui/base/regular_files.py) is written again.
+This is one long file because it is sent as it is: it cannot import dstui. It repeats code for ending processes
+(dstui/jobs/supervisor/escalation.py) and checking files (dstui/base/regular_files.py).
 """
 
 from __future__ import annotations
@@ -44,41 +46,41 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 READY = b"\0dstui agent 1\n"
-"""What a login shell prints comes before it."""
+"""The first line of the output; a login shell may print text before it."""
 TAG = "DSTUI_JOB"
 BEAT = 2.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 BUSY, IDLE = 0.1, 0.4
-"""Seconds between two looks at the files: while they grow, and else."""
+"""Seconds between two looks at the files: while they grow, and otherwise."""
 SHIM = "shim.py"
-"""What starts each rank."""
+"""The program that starts each rank."""
 GAUGE, GAUGED = "nvml.py", 5.0
-"""The program that tells what the GPUs do, and the seconds between two of its lines."""
+"""The program that reports the GPUs' state, and the seconds between two of its lines."""
 CHUNK, BUDGET = 1 << 18, 1 << 22
-"""Bytes of one frame, and of one look."""
+"""Bytes of one frame, and of one turn."""
 LARGEST_RECORD, LARGEST_STATE = 1 << 16, 1 << 12
 ANSWERS = 20
-"""Seconds that the job's interpreter gets to answer."""
+"""Seconds for the job's interpreter to answer."""
 STUCK = 60
-"""Seconds after which an agent whose output nobody takes ends."""
+"""Seconds after which an agent exits if nobody reads its output."""
 STEP, GRACE, POLL = 5.0, 0.5, 0.1
 """As in dstui/jobs/supervisor/escalation.py: seconds per step of the escalation, for launchers after their ranks, between two looks."""
 LAUNCHER = "deepspeed.launcher."
 RANK_FILE = re.compile(r"rank_([0-9]{1,5})\.(?:log|jsonl?)")
 BUFFERS = "/dev/shm/deepspeed_allreduce_buffer_%d_%s_%s_*"
-"""What DeepSpeed leaves in memory for each rank on a CPU (dstui/jobs/store/cleanup.py)."""
+"""Shared memory that DeepSpeed leaves for each rank on a CPU (dstui/jobs/store/cleanup.py)."""
 
 
 class NotPossible(Exception):
-    """Why nothing can be done here, as a sentence."""
+    """Nothing can be done here. Holds the reason as a sentence."""
 
 
 Process = Tuple[int, int]
-"""Pid, and start in clock ticks since boot."""
+"""Pid, and start time in clock ticks since boot."""
 
 
 def say(what: str, data: bytes = b"", **facts: Any) -> bool:
-    """Return one frame; whether anybody took it. Whose reader takes nothing for a minute ends."""
+    """Write one frame. Return whether it was taken; exit when the reader blocks for 60 s."""
     frame = memoryview(json.dumps({**facts, "is": what, "size": len(data)}).encode() + b"\n" + data)
     signal.alarm(STUCK)
     try:
@@ -90,7 +92,7 @@ def say(what: str, data: bytes = b"", **facts: Any) -> bool:
 
 
 def ticks_of(pid: int) -> Optional[int]:
-    """Return when a process started, in clock ticks since boot; None where it is gone or a zombie."""
+    """Return the start time of a process in clock ticks since boot; None if it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -109,7 +111,7 @@ def command_of(pid: int) -> str:
 
 
 def tagged(tag: str) -> Set[Process]:
-    """(pid, ticks) of each process of this user that carries the tag."""
+    """Return (pid, ticks) of each process of this user that carries the tag."""
     found, mark = set(), f"{TAG}={tag}".encode()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -125,7 +127,7 @@ def tagged(tag: str) -> Set[Process]:
 
 
 def send(process: Process, number: int) -> None:
-    """Signal a process, if it is still the one that was looked at."""
+    """Signal a process if it is still the same one."""
     if ticks_of(process[0]) == process[1]:
         try:
             os.kill(process[0], number)
@@ -134,9 +136,9 @@ def send(process: Process, number: int) -> None:
 
 
 def own_place(order: Dict[str, Any]) -> str:
-    """Return where the job's folder is on this host, or is to be made: on the temporary disk that TMPDIR names, else in /tmp.
+    """Return the path of the job folder on this host, existing or not: in the temporary folder of TMPDIR, else in /tmp.
 
-    Older versions of dstui gave it the same path on every host.
+    Older versions of dstui used the same path on every host.
     """
     name, known = order["name"], order["known"]
     bases = [base for base in (os.environ.get("TMPDIR"), "/tmp") if base and os.path.isabs(base)]
@@ -151,7 +153,7 @@ def own_place(order: Dict[str, Any]) -> str:
 
 
 def lead_to(folder: str, shared: str, ranks: List[int]) -> None:
-    """Let the shims of these ranks find the folder of this host, where one command for several hosts names the same path on all."""
+    """Let the shims of these ranks find the folder of this host, if one command for several hosts names the same path on all."""
     own_folder(shared, True)
     for name, there in [(SHIM, os.path.join(folder, SHIM)), *((str(rank), folder) for rank in ranks)]:
         try:
@@ -161,7 +163,7 @@ def lead_to(folder: str, shared: str, ranks: List[int]) -> None:
 
 
 def lead_away(folder: str, shared: str) -> None:
-    """Take back what lead_to has made; the last of the hosts that share the disk removes the rest."""
+    """Undo lead_to. The last of the hosts that share the disk removes the rest."""
     own, others = (folder, os.path.join(folder, SHIM)), False
     for path in glob.glob(os.path.join(glob.escape(shared), "*")):
         try:
@@ -176,7 +178,7 @@ def lead_away(folder: str, shared: str) -> None:
 
 
 def own_folder(path: str, make: bool) -> bool:
-    """Make the job's folder here, or check the one that is there: a folder of this user's alone, no link. Whether it is there."""
+    """Create the job folder here, or check the existing one: owned by this user alone, no link. Return whether it exists."""
     if make:
         try:
             os.mkdir(path, 0o700)
@@ -194,7 +196,7 @@ def own_folder(path: str, make: bool) -> bool:
 
 
 def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
-    """Return a descriptor of a regular file; OSError for anything else."""
+    """Return a descriptor of a regular file. Raises OSError for other files."""
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -203,7 +205,7 @@ def open_plain(path: str, flags: int, mode: int = 0o600) -> int:
 
 
 def read_plain(path: str, at: int, most: int) -> bytes:
-    """At most so many bytes of a regular file; b"" where there is none."""
+    """Return up to `most` bytes of a regular file; b"" if there is none."""
     try:
         fd = open_plain(path, os.O_RDONLY)
     except OSError:
@@ -215,7 +217,7 @@ def read_plain(path: str, at: int, most: int) -> bytes:
 
 
 def write_plain(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file in one step."""
+    """Replace a file atomically."""
     new = f"{path}.{os.getpid()}"
     fd = open_plain(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(fd, "wb") as file:
@@ -224,7 +226,7 @@ def write_plain(path: str, data: bytes, mode: int = 0o600) -> None:
 
 
 def lacks(needs: Dict[str, Any]) -> List[str]:
-    """Return what the job needs and this host does not have: sentences."""
+    """Return, as sentences, what the job needs and this host lacks."""
     found = []
     cwd, python, port = (needs.get(key) for key in ("cwd", "python", "port"))
     script = os.path.join(cwd or "/", needs.get("script") or "")
@@ -247,7 +249,7 @@ def lacks(needs: Dict[str, Any]) -> List[str]:
 
 
 def lacks_module(python: str, module: str, env: Dict[str, str]) -> List[str]:
-    """Return whether the job's interpreter lacks what launches there. It is not imported, which may take seconds."""
+    """Return whether the job's interpreter lacks the launcher's module. The module is not imported, which may take seconds."""
     ask = f"import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec({module!r}) is None))"
     try:
         ended = subprocess.run([python, "-c", ask], cwd="/", env={**os.environ, **env}, capture_output=True, timeout=ANSWERS, check=False)
@@ -262,13 +264,13 @@ def lacks_module(python: str, module: str, env: Dict[str, str]) -> List[str]:
 
 
 class Gauge:
-    """A child that asks NVML what the GPUs do: in a driver one may hang."""
+    """A child process that asks NVML for the GPUs' state: a call into the driver may hang."""
 
     def __init__(self, python: str, program: str) -> None:
         self.process: Optional["subprocess.Popen[bytes]"] = None
         self.output, theirs = os.pipe()
         os.set_blocking(self.output, False)
-        self.begun = b""  # a line that is not whole yet
+        self.begun = b""  # the beginning of an incomplete line
         words = [python, "-u", program, "--watch", str(GAUGED)]
         try:
             self.process = subprocess.Popen(words, cwd="/", stdin=subprocess.PIPE, stdout=theirs, stderr=subprocess.DEVNULL)
@@ -277,7 +279,7 @@ class Gauge:
         os.close(theirs)
 
     def newest(self) -> bytes:
-        """Return the newest of the lines that have come; b"" where none has."""
+        """Return the newest line that has arrived; b"" if there is none."""
         if self.process is None:
             return b""
         try:
@@ -291,8 +293,8 @@ class Gauge:
         return lines[-1] if lines and len(lines[-1]) <= CHUNK else b""
 
     def end(self) -> None:
-        """Close both ends of it: the child ends with its standard input, as it does where the agent is killed."""
-        if self.output >= 0:  # once: it may have ended by itself
+        """Close both pipes: the child ends with its standard input, also if the agent is killed."""
+        if self.output >= 0:  # only once: the child may have ended by itself
             os.close(self.output)
         if self.process is not None and self.process.stdin is not None:
             self.process.stdin.close()
@@ -300,24 +302,26 @@ class Gauge:
 
 
 class Agent:
-    """Looks after the job on this host for one connection."""
+    """Manages the job on this host for one connection."""
 
     def __init__(self, order: Dict[str, Any]) -> None:
         self.folder = own_place(order)
         self.called: str = order["folder"]
         self.tag: str = order["tag"]
         self.attempt: int = order["attempt"]
-        self.sent: Dict[str, int] = dict(order["have"])  # file -> bytes that are at home
-        self.records: Dict[str, Tuple[int, Dict[str, Any]]] = {}  # file -> (modification time, what the record says)
-        self.waiting: Dict[str, Tuple[bytes, int]] = {}  # file of a record -> (its bytes, bytes of the log that go before it)
-        self.states: Dict[str, bytes] = {}  # file -> what the hook of a rank said last that it does
-        self.reported: Set[int] = set()  # attempts whose end has been told
+        self.sent: Dict[str, int] = dict(order["have"])  # file -> bytes that are at home already
+        self.records: Dict[str, Tuple[int, Dict[str, Any]]] = {}  # file -> (modification time, content of the record)
+        self.waiting: Dict[str, Tuple[bytes, int]] = {}  # file of a record -> (its bytes, bytes of the log to send first)
+        self.states: Dict[str, bytes] = {}  # file -> the last reported state of a rank's hook
+        self.reported: Set[int] = set()  # attempts whose end was reported
         self.lost: Dict[str, float] = {}  # file of a record -> when its rank was last seen alive
         self.deaf = self.done = False
         self.stays: bool = order["stays"]
-        self.begun: Set[int] = set()  # attempts whose command was started by this very agent
+        self.begun: Set[int] = set()  # attempts whose command this agent process started
         self.input, self.beat_at = b"", 0.0
         self.gauge: Optional[Gauge] = None
+        if self.stays:
+            signal.signal(signal.SIGTERM, stay_on)
         there = own_folder(self.folder, order["make"])
         if there:
             for name, text in order["files"].items():
@@ -332,24 +336,24 @@ class Agent:
             self.gauge = Gauge(order["gauge"], os.path.join(self.folder, GAUGE))
 
     def put(self, what: str, data: bytes = b"", **facts: Any) -> None:
-        """Write one frame. Where nobody is left to take it, what was begun is still ended."""
+        """Write one frame. If nobody reads it, the agent still finishes what it began."""
         self.deaf = self.deaf or not say(what, data, **facts)
 
     def here(self, text: str) -> str:
-        """Return a text with the path of the folder on this host in the place of what the job calls it."""
+        """Return a text with the job's name for the folder replaced by its path on this host."""
         return text.replace(self.called, self.folder)
 
     def prepare(self) -> None:
-        """Make the folders of an attempt."""
+        """Create the folders of an attempt."""
         for part in ("logs", "ranks"):
             os.makedirs(os.path.join(self.folder, self.place(part)), 0o700, exist_ok=True)
 
     def place(self, name: str) -> str:
-        """Return a file or folder of this attempt, relative to the job's folder."""
+        """Return the path of a file or folder of this attempt, relative to the job folder."""
         return name if self.attempt == 1 else f"attempts/{self.attempt}/{name}"
 
     def run(self) -> None:
-        """Until standard input ends, or everything is done."""
+        """Serve until standard input ends or everything is done."""
         while not self.done and not self.deaf:
             moved = self.turn()
             if select.select([0], [], [], BUSY if moved else IDLE)[0]:
@@ -362,7 +366,7 @@ class Agent:
                     self.obey(json.loads(line.decode()))
 
     def stay(self) -> None:
-        """SLURM ends whatever a step has started when the step ends: who has started the ranks stays, though nobody listens any more."""
+        """Stay alive while the ranks run: SLURM ends what a step started when the step ends."""
         signal.alarm(0)
         if self.gauge:
             self.gauge.end()
@@ -371,7 +375,7 @@ class Agent:
             time.sleep(IDLE)
 
     def obey(self, order: Dict[str, Any]) -> None:
-        """Follow one order."""
+        """Execute one order."""
         if order["do"] == "start":
             self.start(order)
         elif order["do"] == "stop":
@@ -385,7 +389,7 @@ class Agent:
             self.done = True
 
     def start(self, order: Dict[str, Any]) -> None:
-        """Start the host's command, if it has one, once for each attempt, by a keeper that outlives us."""
+        """Start the host's command, if it has one, once per attempt and in a keeper process that outlives the agent."""
         self.attempt = order["attempt"]
         self.prepare()
         if order["argv"] is None:
@@ -403,7 +407,7 @@ class Agent:
                 os._exit(0)
 
     def turn(self) -> bool:
-        """Return one look at everything; whether anything has moved."""
+        """Look at everything once. Return whether anything has changed."""
         signal.alarm(STUCK)
         now = time.monotonic()
         if now >= self.beat_at:
@@ -423,11 +427,11 @@ class Agent:
         return self.tell_end() or moved
 
     def log_of(self, record: str) -> str:
-        """Return the log of the rank whose record this is."""
+        """Return the log of the rank that a record belongs to."""
         return record.replace("ranks/", "logs/").replace(".json", ".log")
 
     def read_records(self) -> None:
-        """Send which ranks have begun, ended, or are gone without a word. A rank's end goes home after its last line."""
+        """Report which ranks have begun, have ended or are gone. A rank's end is sent after its last line."""
         for name in self.names("ranks"):
             path = os.path.join(self.folder, name)
             try:
@@ -440,20 +444,20 @@ class Agent:
             elif known[1].get("exit_code") is None and "shim" in known[1] and name not in self.lost:
                 if ticks_of(known[1]["shim"]) == known[1].get("ticks"):
                     continue
-                self.read_record(name, written)  # its last word may have come in between
+                self.read_record(name, written)  # the rank may have written its end in between
                 if self.records[name][1].get("exit_code") is None:
                     self.lost[name] = time.time()
                     self.read_record(name, written)
 
     def read_record(self, name: str, written: int) -> None:
-        """Take a record as it is now, to be sent after what its log holds now."""
+        """Queue a record in its present state, to be sent after the present content of its log."""
         data = read_plain(os.path.join(self.folder, name), 0, LARGEST_RECORD)
         try:
             facts = json.loads(data.decode())
             if not isinstance(facts, dict) or facts.get("tag") != self.tag or not isinstance(facts.get("shim", 0), int):
                 return
         except ValueError:
-            return  # half-written: the next look has it whole
+            return  # half-written: the next look reads all of it
         self.records[name] = (written, facts)
         if name in self.lost:
             data = json.dumps(dict(facts, lost=self.lost[name])).encode()
@@ -472,7 +476,7 @@ class Agent:
         return [self.place(f"{part}/{name}") for name in found if RANK_FILE.fullmatch(name)]
 
     def send_logs(self) -> bool:
-        """Return what the logs have more than is at home, a piece of each in turn; whether there was any."""
+        """Send what the logs have grown by, a piece of each in turn. Return whether there was any."""
         moved, budget = False, BUDGET
         growing = [*self.names("logs"), *[name for name in self.names("engine") if name.endswith(".jsonl")], "launcher.log"]
         while growing and budget > 0:
@@ -489,7 +493,7 @@ class Agent:
         return moved
 
     def send_states(self) -> None:
-        """Send what the hook of each rank says that it does now, where that has changed."""
+        """Send the states that the ranks' hooks report, if they changed."""
         for name in self.names("engine"):
             data = read_plain(os.path.join(self.folder, name), 0, LARGEST_STATE) if name.endswith(".json") else b""
             if data and self.states.get(name) != data:
@@ -497,14 +501,14 @@ class Agent:
                 self.put("state", data, file=name)
 
     def size(self, name: str) -> int:
-        """Return bytes of a file; 0 where there is none."""
+        """Return the size of a file; 0 if there is none."""
         try:
             return os.lstat(os.path.join(self.folder, name)).st_size
         except OSError:
             return 0
 
     def tell_end(self) -> bool:
-        """Return the end of the host's own command, once."""
+        """Report the end of the host's command, once."""
         if self.attempt in self.reported:
             return False
         data = read_plain(os.path.join(self.folder, f"ended-{self.attempt}"), 0, LARGEST_RECORD)
@@ -514,7 +518,7 @@ class Agent:
         return bool(data)
 
     def stop(self, linger: float, ask: bool) -> None:
-        """End everything of the job here: those who end by themselves get `linger` seconds; who `ask`s lets the ranks end first."""
+        """End all processes of the job here, after `linger` seconds to end by themselves. With `ask`, ask the ranks to end first."""
         left = self.until_gone(self.members, linger)
         ranks = [process for process in left if process[0] in self.rank_pids()] if ask else []
         if ranks:
@@ -534,15 +538,18 @@ class Agent:
         self.put("swept", left=[f"{pid} {command_of(pid)[:120]}" for pid, _ in sorted(left)])
 
     def members(self) -> Set[Process]:
-        """Return everything of the job on this host."""
+        """Return all processes of the job on this host."""
         return tagged(self.tag)
 
     def rank_pids(self) -> Set[Any]:
-        """Return the pids that the records of the living ranks name."""
+        """Return the pids of living ranks, from their records."""
         return {facts.get("pid") for _, facts in self.records.values() if facts.get("exit_code") is None}
 
     def until_gone(self, members: Callable[[], Set[Process]], seconds: float, number: int = 0) -> Set[Process]:
-        """Wait until nobody is left, at most so long; who is left. Two empty looks count: one may fall between a fork and an exec."""
+        """Wait until no process is left, at most `seconds`. Return those that are left.
+
+        Two empty looks are needed: one may fall between a fork and an exec.
+        """
         deadline, empty = time.monotonic() + seconds, 0
         while True:
             self.turn()
@@ -561,7 +568,7 @@ class Agent:
             pass
 
     def remove_buffers(self) -> None:
-        """Remove what DeepSpeed leaves in memory: only that of this job's own meetings."""
+        """Remove DeepSpeed's shared memory of this job's own rendezvous."""
         for _, facts in self.records.values():
             master = facts.get("master")
             if isinstance(master, list) and len(master) == 2 and all(isinstance(part, str) and "/" not in part for part in master):
@@ -573,13 +580,13 @@ class Agent:
 
 
 def keep(order: Dict[str, Any], folder: str, tag: str) -> None:
-    """In a child of ours: start the command in a session of its own, wait for its end, and write that down."""
+    """In a child process: start the command in a session of its own, wait for its end, and record it."""
     os.setsid()
     signal.alarm(0)
     log = open_plain(os.path.join(folder, "launcher.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     null = os.open(os.devnull, os.O_RDWR)
     for fd, to in ((null, 0), (log, 1), (log, 2)):
-        os.dup2(fd, to)  # whoever holds sshd's pipes keeps the connection open
+        os.dup2(fd, to)  # an open pipe of sshd would keep the connection open
     os.closerange(3, 1024)
     env = dict(os.environ, **order["env"])
     beside = os.path.dirname(order["argv"][0])
@@ -594,8 +601,15 @@ def keep(order: Dict[str, Any], folder: str, tag: str) -> None:
     write_plain(os.path.join(folder, f"ended-{order['attempt']}"), json.dumps(facts).encode())
 
 
+def stay_on(*_: object) -> None:
+    """Ignore the SIGTERM by which SLURM announces the end of a step: it gives the supervisor time to end the ranks and to tidy up by us.
+
+    A handler, for an ignored signal would be ignored by the ranks too.
+    """
+
+
 def give_up(*_: object) -> None:
-    """Nobody has taken our output for a minute."""
+    """Exit: nobody has read the output for 60 s."""
     raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 
 

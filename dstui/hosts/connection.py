@@ -1,4 +1,4 @@
-"""One live connection to the agent of a host: a process (ssh, srun) whose ends never block us.
+"""One connection to the agent of a host: a process (ssh, srun) whose pipes never block.
 
 connection = Connection(agent_by_ssh("h1", python), opening)
 select on connection.output, connection.errors, and, while connection.unsent, on connection.input
@@ -23,37 +23,37 @@ from dstui.hosts.frames import AgentFrame, AgentFrames
 from dstui.hosts.ssh import ssh_command
 
 BOOT = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'agent', 'exec'))"
-"""What is on the command line there: it takes its program from standard input."""
+"""The program on the remote command line: it reads the agent's source from standard input."""
 MOST_READ = 1 << 18
 LONGEST_COMPLAINT = 1 << 12
 
 
 @cache
 def source() -> bytes:
-    """Return the agent's program, with its length before it."""
+    """Return the agent's source, preceded by its length."""
     text = Path(agent.__file__).read_bytes() + b"\n\nmain()\n"
     return b"%d\n" % len(text) + text
 
 
 def boot_command(*pythons: str) -> list[str]:
-    """Return the words that run an agent by the first of these interpreters that is there."""
+    """Return the command that runs an agent under the first of these interpreters that exists."""
     run = 'command -v "$python" >/dev/null 2>&1 && exec "$python" -u -I -S -c "$0"'
     search = f'cd / && for python; do {run}; done; echo "no Python here" >&2; exit 127'
     return ["sh", "-c", search, BOOT, *pythons]
 
 
 def agent_by_ssh(host: str, python: str) -> list[str]:
-    """Return an agent on another host, over ssh."""
+    """Return the command of an agent on another host, over ssh."""
     return ssh_command(host, boot_command(python, "python3"))
 
 
 def agent_here(_host: str, python: str) -> list[str]:
-    """Return an agent on this host."""
+    """Return the command of an agent on this host."""
     return boot_command(python, "python3")
 
 
 class Connection:
-    """A process that reaches an agent. Raises OSError where it cannot be started."""
+    """A process that reaches an agent. Raises OSError if it cannot be started."""
 
     def __init__(self, command: Sequence[str], opening: Mapping[str, Any]) -> None:
         self._process = subprocess.Popen(
@@ -72,27 +72,27 @@ class Connection:
             os.set_blocking(fd, False)
         self.unsent = bytearray(source())
         self.ended = False
-        """Whether it will say nothing more."""
+        """Whether the agent sends nothing more."""
         self._frames, self._complaint = AgentFrames(), b""
         self.tell(opening)
 
     def tell(self, order: Mapping[str, Any]) -> None:
-        """Put an order in the queue."""
+        """Queue an order."""
         self.unsent += json.dumps(order).encode() + b"\n"
         self.write()
 
     def write(self) -> None:
-        """Send as much of the queue as goes."""
+        """Send as much of the queue as the pipe takes."""
         try:
             while self.unsent:
                 del self.unsent[: os.write(self.input, self.unsent)]
         except BlockingIOError:
             return
         except OSError:
-            self.unsent.clear()  # its end shows in what it says
+            self.unsent.clear()  # the reason is in the agent's output
 
     def read(self) -> Iterator[AgentFrame]:
-        """Yield what has come. Raises FrameError."""
+        """Yield the frames that have arrived. Raises FrameError."""
         data = self._take(self.output)
         if data == b"":
             self.ended = True
@@ -100,18 +100,18 @@ class Connection:
             yield from self._frames.feed(data)
 
     def read_errors(self) -> bool:
-        """Return what ssh and the shell there complain of, of which the end is kept; False where there will be no more."""
+        """Read the errors of ssh and the remote shell, keeping the end. Return False at the end of the stream."""
         data = self._take(self.errors)
         self._complaint = (self._complaint + (data or b""))[-LONGEST_COMPLAINT:]
         return data != b""
 
     @property
     def complaint(self) -> str:
-        """The same as text."""
+        """The errors of ssh and the remote shell as text."""
         return self._complaint.decode(errors="replace")
 
     def close(self) -> None:
-        """End it: the agent ends with its input."""
+        """Close the connection. The agent exits at the end of its input."""
         with suppress(OSError):
             self.read_errors()
         with suppress(OSError):
@@ -125,7 +125,7 @@ class Connection:
 
     @staticmethod
     def _take(fd: int) -> bytes | None:
-        """Return what can be read now; b"" at the end, None where there is nothing yet."""
+        """Read what is available; b"" at the end, None if nothing has arrived."""
         try:
             return os.read(fd, MOST_READ)
         except BlockingIOError:
@@ -135,5 +135,5 @@ class Connection:
 
 
 def _default_signals() -> None:
-    """Nothing blocked, whatever our own process blocks: ssh has children of its own."""
+    """Unblock all signals that this process blocks: ssh has children of its own."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

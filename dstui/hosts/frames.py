@@ -1,7 +1,7 @@
-"""What an agent says, taken apart: a host may be broken or lie, so that everything has bounds and a form.
+"""Parse the messages of an agent. A host may be broken or malicious, so everything is bounded and checked.
 
 frames = AgentFrames()
-for frame in frames.feed(data): ...      FrameError: nothing that comes after it is to be believed
+for frame in frames.feed(data): ...      after a FrameError nothing more is trusted
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dstui.base.text import sanitise
 from dstui.hosts.agent import CHUNK, READY
 
 MOST_NOISE = 1 << 16
-"""Bytes that a login shell may print before the agent begins."""
+"""Bytes that a login shell may print before the agent's first line."""
 LONGEST_HEAD = 1 << 16
 LONGEST_NAME = 256
 LONGEST_TEXT = 1 << 12
 
 
 class FrameError(Exception):
-    """What came is not from an agent of ours: why, as the end of a sentence."""
+    """The data is not from an agent. Holds the reason as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFrame:
-    """One message of an agent: what it is, its facts as FORMS has them, and the bytes that came with it."""
+    """One message of an agent: its kind, its facts in the form of FORMS, and its payload."""
 
     kind: str
     facts: Mapping[str, Any]
@@ -73,18 +73,18 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "swept": {"left": _is_texts},
     "bye": {},
 }
-"""Kind -> what its facts must hold; all of them must be there."""
+"""Kind -> required facts and their types."""
 
 
 def _safe(value: Any) -> Any:
-    """Return a fact as it may stand in a sentence of dstui's: a carriage return in it would fold the words before it away."""
+    """Return a fact that is safe in a sentence: a carriage return would hide the words before it."""
     if isinstance(value, list):
         return [_safe(each) for each in value]
     return sanitise(value) if isinstance(value, str) else value
 
 
 class AgentFrames:
-    """A stream of bytes as frames."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -107,7 +107,7 @@ class AgentFrames:
         del self._rest[:at]
 
     def _frame(self, at: int) -> tuple[AgentFrame, int] | None:
-        """Return the frame that begins there and where the next one does; None where it is not whole yet."""
+        """Return the frame at an offset and the offset of the next one; None if it is incomplete."""
         end = self._rest.find(b"\n", at)
         if end < 0 or end - at > LONGEST_HEAD:
             if max(end, len(self._rest)) - at > LONGEST_HEAD:

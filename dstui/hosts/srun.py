@@ -1,4 +1,4 @@
-"""Steps of a SLURM allocation: one that the user has made, or, outside of any, one of the job's own for each host, which is released."""
+"""Steps of a SLURM allocation: the user's, or outside of any the job's own for each host, which is released at the end."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ IN_OWN_ALLOCATION = """\
 job=$(squeue --noheader --states=RUNNING --format=%A --name="$0" --nodelist="$1" | head -n 1)
 name=$0 && shift && exec srun --job-name="$name" ${job:+--jobid="$job"} "$@"
 """
-"""The first connection to a host makes the allocation, the next ones find it by its name."""
+"""The first connection to a host makes the allocation; later ones find it by its name."""
 ANSWERS = 30.0
-"""Seconds that SLURM's controller gets to answer."""
+"""Seconds for SLURM's controller to answer."""
 
 
 def allocation_name(tag: str) -> str:
-    """Return what the allocations that a job makes for itself are called in squeue."""
+    """Return the name in squeue of the allocations that a job makes for itself."""
     return f"dstui-{tag}"
 
 
 def agent_by_srun(host: str, python: str, *, tag: str, allocation: str) -> list[str]:
-    """Return an agent on a host, beside whatever else runs there. `allocation`: SLURM's number of it; "" where the job makes its own."""
+    """Return the command of an agent on a host, beside other steps. `allocation`: SLURM's job number; "" if the job makes its own."""
     # The ranks of a step use all CPUs of the job.
     step = ["--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", f"--nodelist={host}", *UNBUFFERED, *boot_command(python, "python3")]
     if allocation:
@@ -33,7 +33,7 @@ def agent_by_srun(host: str, python: str, *, tag: str, allocation: str) -> list[
 
 
 def release(tag: str) -> str:
-    """Give back the allocations that a job has made for itself; why that was not possible, "" where it was."""
+    """Cancel the allocations that a job made for itself. Return why that failed; "" if it did not."""
     words = ["scancel", f"--user={os.geteuid()}", f"--name={allocation_name(tag)}"]
     try:
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)

@@ -1,6 +1,6 @@
-"""ssh without questions: command lines that end by themselves, and what their failures mean.
+"""Non-interactive ssh: command lines that end by themselves, and the meaning of their failures.
 
-OpenSSH's own client and configuration are used as they are, since DeepSpeed and pdsh use them too: what works here works there.
+OpenSSH's client and configuration are used unchanged. DeepSpeed and pdsh use them too, so what works here works there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dstui.base.text import sanitise
 
 CONNECT_SECONDS = 5
 ALIVE_SECONDS = 3
-"""A connection whose other end is silent for twice this long is given up."""
+"""Half of the silence in seconds after which a connection is given up."""
 FORWARD_NOTHING = ("-a", "-x", "-oClearAllForwardings=yes")
-"""Whatever ~/.ssh/config says: the keys of the user's ssh agent are not for other hosts, and ports are not opened unasked."""
+"""Whatever ~/.ssh/config says: keys of the user's ssh agent are not exposed to other hosts, and no ports are opened."""
 SSH_OPTIONS = {
     "PDSH_SSH_ARGS_APPEND": (*FORWARD_NOTHING, "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"),
     "OMPI_MCA_plm_rsh_args": FORWARD_NOTHING,  # Open MPI up to 4
@@ -25,13 +25,13 @@ SSH_OPTIONS = {
     "HYDRA_LAUNCHER_EXTRA_ARGS": FORWARD_NOTHING,  # MPICH, MVAPICH2
     "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": FORWARD_NOTHING,
 }
-"""What the ssh of a launcher is given, by its variable: nothing is forwarded, and pdsh asks nothing and notices a host that is gone."""
+"""The ssh options of launchers, by environment variable: no forwarding, and pdsh asks nothing and notices a lost host."""
 
 
 def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CONNECT_SECONDS) -> list[str]:
-    """Return a command on another host: no password, no question, nothing forwarded, and an end also where the network has gone.
+    """Return the command that runs words on another host: no password, no question, no forwarding, and an end if the network is lost.
 
-    A login there may set SSH_AUTH_SOCK too: the command runs without it.
+    A remote login may set SSH_AUTH_SOCK too: the command runs without it.
     """
     options = {
         "BatchMode": "yes",
@@ -45,7 +45,7 @@ def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CON
 
 
 def python_command(*candidates: str) -> list[str]:
-    """Return the words that run standard input by the first of these interpreters that exists, where nothing else can be imported."""
+    """Return a command that runs standard input under the first of these interpreters that exists, isolated from other imports."""
     run = " ".join(('exec "$python"', *child_python.options(candidates[0]), "-"))
     search = f'cd / && for python; do command -v "$python" >/dev/null 2>&1 && {run}; done; echo "no Python here" >&2; exit 127'
     return ["sh", "-c", search, "sh", *candidates]
@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """A text that ssh prints, and what it means; {host} is the host's name."""
+    """A text that ssh prints, with its meaning; {host} is the host's name."""
 
     id: str
     text: str
@@ -112,11 +112,11 @@ SIGNS = (
     ),
     _Sign("no-ssh", "^ssh: No such file", "there is no ssh program on this machine", "install openssh-client"),
 )
-"""What ssh and srun say, the more particular before the more general."""
+"""Messages of ssh and srun, specific ones first."""
 
 
 def failure(host: str, reported: str) -> Failure:
-    """Return what the standard error of ssh or srun means; its own last words where that is not known."""
+    """Return the meaning of the standard error of ssh or srun; for unknown messages, the last lines."""
     for sign in SIGNS:
         if re.search(sign.text, reported, re.M):
             return Failure(sign.id, sign.problem, sign.fix.format(host=shlex.quote(host)))
@@ -125,7 +125,7 @@ def failure(host: str, reported: str) -> Failure:
 
 
 def late(host: str, seconds: float) -> Failure:
-    """Return what it means that a host took the connection and then said nothing."""
+    """Return the failure of a host that accepted the connection and then sent nothing."""
     fix = (
         f"try: ssh {shlex.quote(host)} true. A home folder on a dead file system, or a shell that waits in its start files, hangs like this"
     )

@@ -1,1 +1,1 @@
-"""Text from ranks, whoever wrote it: decoding, tail, search, levels, arrival times, deduplication, rows. It knows nothing of jobs."""
+"""Text of ranks, from any program: decoding, tail, search, levels, arrival times, deduplication, rows. Independent of jobs."""

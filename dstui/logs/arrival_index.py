@@ -1,10 +1,11 @@
-"""When the lines of a job came: an index beside the logs, which the supervisor writes about once a second from their sizes alone.
+"""An index of when the lines of a job arrived. The supervisor writes it about once a second from the sizes of the logs.
 
-    arrivals.index      HEADER, then a RECORD for each log that has grown since the last look: time (seconds since the epoch),
-                        log (attempt * 65536 + rank; LAUNCHER is the launcher's), bytes that have come, bytes of the log by then
+arrivals.index is a HEADER, then a RECORD for each log that has grown since the last look: time (seconds since the epoch), log (attempt *
+65536 + rank; LAUNCHER is the launcher's), bytes that have arrived, size of the log by then.
 
-A line's time is that of the first record that covers its end: when somebody saw it, not when it was written. One file for all ranks is one
-write a second, in the order of arrival; 1,024 ranks that write every second cost 24 KiB of it. Any part of it may be missing or torn.
+The time of a line is that of the first record that covers its end: when the supervisor saw it, not when it was written. One file for all
+ranks means one write a second, in order of arrival; 1,024 ranks that write every second cost 24 KiB of it. Any part of the index may be
+missing or damaged.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ RECORD = struct.Struct("<dIIQ")
 HEADER = b"dstui arrivals 1\n".ljust(RECORD.size)
 LAUNCHER = 0
 ATTEMPT = 1 << 16
-"""The log of a rank is numbered ATTEMPT * attempt + rank."""
+"""The log of a rank has the number ATTEMPT * attempt + rank."""
 MAX_GROWTH = (1 << 32) - 1
-"""Bytes that one record can tell of."""
+"""The largest growth in bytes that one record can hold."""
 CHUNK = 4096 * RECORD.size
 
 
 class Record(NamedTuple):
-    """At `time` the log had `size` bytes, `grown` of them new."""
+    """At `time` the log had `size` bytes, of which `grown` were new."""
 
     time: float
     log: int
@@ -40,7 +41,7 @@ class Record(NamedTuple):
 
 
 class ArrivalWriter:
-    """The writer. It looks at sizes only, never at what a log holds."""
+    """Writes the index. It looks only at sizes, never at the content of a log."""
 
     def __init__(self, folder: LogFolder) -> None:
         self.folder = folder
@@ -48,7 +49,7 @@ class ArrivalWriter:
         self._fd = -1
 
     def update(self, now: float, attempt: int) -> None:
-        """Note what has grown. On a disk that is full, or not ours, nothing is noted, and the next look makes up for it."""
+        """Record what has grown. If the disk is full or not writable, nothing is recorded, and the next call catches up."""
         with suppress(OSError):
             if self._fd < 0:
                 self._open()
@@ -59,7 +60,7 @@ class ArrivalWriter:
                 self._sizes |= sizes
 
     def _open(self) -> None:
-        """Go on where the last supervisor ended; OSError where another version of dstui wrote the file."""
+        """Continue where the last supervisor ended. Raises OSError if another version of dstui wrote the file."""
         fd = open_regular(self.folder.arrivals_file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         size = os.fstat(fd).st_size
         whole = size - size % RECORD.size
@@ -86,7 +87,7 @@ class ArrivalWriter:
 
     def _records(self, now: float, log: int, size: int) -> Iterator[Record]:
         before = self._sizes.get(log, 0)
-        at = before if before <= size else 0  # it was cut short, or replaced
+        at = before if before <= size else 0  # truncated or replaced
         while at < size:
             grown = min(size - at, MAX_GROWTH)
             at += grown
@@ -100,7 +101,7 @@ class ArrivalWriter:
 
 
 class Arrivals:
-    """The reader: records in the order in which they were written, from either end. What is no index has none."""
+    """Reads the records in the order in which they were written, from either end. A file that is not an index has none."""
 
     def __init__(self, path: Path) -> None:
         self._data = _Chunks(path)
@@ -127,7 +128,7 @@ class Arrivals:
 
 
 class _Chunks:
-    """Bytes of a file by offset, opened for each read: nobody needs to close it. Nothing where it cannot be read."""
+    """Bytes of a file by offset. The file is opened for each read, so nobody must close it. An unreadable file is empty."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""The colours that a script gives its lines, as values: of all escapes only SGR means anything, and that only a bounded style."""
+"""The colours of a script's lines as values. Of all escapes only SGR is interpreted, as a bounded style."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dstui.base.text import ESCAPES, LINE_CAP, UNSAFE, last_segment
 from dstui.logs.decode import LONGEST
 
 Colour: TypeAlias = int | tuple[int, int, int]
-"""One of the 256 of a terminal (the first 16 are the theme's), or red, green and blue."""
+"""One of the 256 terminal colours (the theme defines the first 16), or red, green and blue."""
 SGR: Final = re.compile(r"(?:\x1b\[|\x9b)([0-9;:]*)m")
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """How text looks. Blinking and hidden text are no styles here: what a log says is seen."""
+    """A text style. Blinking and hidden text are ignored: the whole log must be visible."""
 
     colour: Colour | None = None
     ground: Colour | None = None
@@ -40,7 +40,7 @@ Run: TypeAlias = tuple[str, Paint]
 
 
 def colour_runs(raw: bytes) -> tuple[Run, ...]:
-    """Return the text that `decode` makes of a line, in its colours; empty for a line without any, or one that is cut."""
+    """Return the text that `decode` makes of a line, in its colours; empty for a line without colours or one that is cut."""
     if len(raw) > LONGEST:
         return ()
     text = raw.decode("utf-8", "replace")
@@ -72,7 +72,7 @@ def apply_sgr(paint: Paint, words: str) -> Paint:
         if code == 0:
             paint = PLAIN
         elif code in ATTRIBUTES:
-            paint = replace(paint, **{ATTRIBUTES[code]: rest[:1] != [0]})  # 4:0 is no underline
+            paint = replace(paint, **{ATTRIBUTES[code]: rest[:1] != [0]})  # 4:0 means no underline
         elif code in ENDS:
             paint = replace(paint, **dict.fromkeys(ENDS[code], False))
         elif code in (38, 48):

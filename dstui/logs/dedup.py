@@ -1,9 +1,10 @@
-"""The lines of several ranks as one list of rows, in the order in which they came; lines that are the same on several ranks are one row.
+"""Merge the lines of several ranks into rows in order of arrival. A line that several ranks printed becomes one row.
 
-Within a look at the logs nobody knows the order of different ranks' lines: they are told side by side, in equal shares. A line that several
-ranks said waits until all of them have come to it, so that it is one row however their other lines lie between; each rank's own lines
-stay in their order, always.
-Lines are the same where they differ only in the rank's own number and in a time stamp. A line costs about 1.5 µs.
+Within one look at the logs, the order of lines from different ranks is unknown: they are merged side by side, in equal shares. A line that
+several ranks have waits until all of them have reached it, so that it becomes one row whatever other lines are in between. The lines of
+each rank always stay in their order.
+
+Lines are the same if they differ only in the rank's own number and in a time stamp. A line costs about 1.5 µs.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from typing import NamedTuple
 from dstui.logs.line_shapes import shapes_of
 
 WINDOW = 5.0
-"""Seconds after a row in which further ranks may say the same. What is not known to be later may."""
+"""Seconds after a row in which further ranks may join it. Lines without a known time may always join."""
 SHARES = 16
-"""Into how many shares a poll's lines are split, at most: more would cost more than they show where hundreds of ranks speak."""
+"""The most shares into which the lines of a poll are split: with hundreds of ranks, more would cost time without visible effect."""
 STAMP = re.compile(rb":\d\d:\d\d(?:[.,]\d+)?")
-"""Minutes and seconds; a pattern that begins with a letter of its own is looked for ten times as fast."""
+"""Minutes and seconds. A pattern that begins with a literal character is searched ten times as fast."""
 NAMED = re.compile(rb"ank[ \t]*[:=#]?[ \t]*(\d+)\b")
-"""A rank by its number."""
+"""A mention of a rank by its number."""
 DEVICE = re.compile(rb"cuda:\d+")
 DRAWN_OVER = re.compile(rb"^.*\r(?=[^\r\n]*[^\s\r])|\r+$", re.MULTILINE)
-"""What a progress bar shows no longer."""
+"""Text that a progress bar has overwritten."""
 
 
 class Batch(NamedTuple):
-    """What one log has got since the last poll: its number (a bit in `DedupRows.log_mask`), its rank if it has one, the lines."""
+    """The lines that one log has got since the last poll, with its number (a bit in `DedupRows.log_mask`) and its rank, if it has one."""
 
     log: int
     rank: int | None
@@ -38,19 +39,19 @@ class Batch(NamedTuple):
 
 
 class DedupRows:
-    """Rows of lines: the line itself (the first rank's), its log, the logs that hold it too (a bit each), when it came (epoch, s)."""
+    """Rows of lines: the line of the first rank, its log, the logs that have it too (a bit each), and when it arrived (epoch, s)."""
 
     def __init__(self, *, dedup: bool, shape: bool = False) -> None:
-        """`shape`: lines that differ only in numbers are one row too (line_shapes.py), within a step."""
+        """Prepare for lines. `shape`: lines that differ only in numbers within a step form one row too (line_shapes.py)."""
         self.dedup, self.shape = dedup, dedup and shape
         self.members: list[dict[int, bytes]] = []
-        """Of each row by shape, the line that each log has there."""
+        """For each row by shape, the line of each log in it."""
         self.raw: list[bytes] = []
         self.log: list[int] = []
         self.log_mask: list[int] = []
         self.time: list[float] = []
         self.lines = 0
-        """How many lines the rows stand for."""
+        """The number of lines in the rows."""
         self._latest: dict[bytes, int] = {}
         self._last: dict[int, int] = {}
 
@@ -79,7 +80,7 @@ class DedupRows:
 
 
 class _Source:
-    """Logs that say the very same, as one."""
+    """Logs with identical text, treated as one."""
 
     def __init__(self, logs: list[int], lines: list[bytes], keys: list[bytes], last: int) -> None:
         self.logs, self.lines, self.keys, self.last = logs, lines, keys, last
@@ -89,7 +90,7 @@ class _Source:
 
 
 class _Batch:
-    """One poll's lines on their way into the rows."""
+    """The lines of one poll while they become rows."""
 
     def __init__(self, rows: DedupRows, time: float, sources: list[_Source], latest: dict[bytes, int]) -> None:
         self.rows, self.time, self.sources, self.latest = rows, time, sources, latest
@@ -98,17 +99,17 @@ class _Batch:
         for source in sources:
             self.left.update(source.keys)
         self.waiting: dict[bytes, list[_Source]] = {}
-        """Those who have come to a line that others have still before them."""
+        """Sources that have reached a line which others have not reached yet."""
         self.ready: deque[bytes] = deque()
-        """Lines to which everybody has come who has them."""
+        """Lines that all their sources have reached."""
         self.share = 1.0
-        """How much of its lines everybody may tell so far."""
+        """The share of its lines that each source may have emitted so far."""
 
     def merge(self) -> None:
         """Merge all lines, keeping each rank's order.
 
-        In each round every source yields up to the same share of its lines, since lines between two polls have no other order. At the
-        end, only sources that wait for each other crosswise are left (A has lines x, y and B has y, x): then the first one goes on alone.
+        In each round every source yields up to the same share of its lines, since lines between two polls have no other order. At the end
+        only sources that wait for each other crosswise are left (A has lines x, y and B has y, x): the first one then continues alone.
         """
         shares = min(max((len(source.keys) for source in self.sources), default=0), SHARES)
         for share in range(1, shares + 1):
@@ -123,16 +124,17 @@ class _Batch:
                 self._take(self.ready.popleft() if self.ready else source.keys[source.at])
 
     def _advance(self, source: _Source) -> None:
-        """Tell a source's lines until it has told its share, or has come to a line that other sources still have before them.
+        """Emit a source's lines up to its share, or up to a line that other sources have not reached yet.
 
         For each line, by its key, there are three cases:
-        1. A row with this key is there, it comes after the source's last row (a rank's lines stay in their order), and it is not older than
-           WINDOW: the line joins that row.
-        2. Nobody else has the line still to come (`left` counts this source too): it becomes a row of its own.
-        3. Others have it still to come: the source waits at it. When all who have it wait there, `merge` takes it as one row (`_take`), and
-           they go on from there.
-        Whenever a line was told, fewer are left of its key, and those who wait at that key may now be all that there are.
-        It runs once for each line of every log: names are local, and a line costs about 1 µs.
+        1. There is a row with this key after the source's last row (a rank's lines stay in their order) and not older than WINDOW: the line
+           joins that row.
+        2. No other source has the line still to come (`left` counts this source too): it becomes a row of its own.
+        3. Others still have it to come: the source waits. When all that have it wait there, `merge` makes it one row (`_take`), and they
+           continue.
+
+        With each emitted line, fewer lines are left of its key, and the sources that wait at that key may then be all that have it. This
+        runs once for each line of every log: names are local, and a line costs about 1 µs.
         """
         rows, left, waiting, latest = self.rows, self.left, self.waiting, self.latest
         keys, at, last, since = source.keys, source.at, source.last, self.time - WINDOW
@@ -198,7 +200,7 @@ def _sources(batches: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
 
 
 def _sources_by_shape(batches: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
-    """Return a source for each log: what they say may differ in its numbers."""
+    """Return a source for each log: lines of the same shape may differ in numbers."""
     return [
         _Source([each.log], each.lines, shapes_of(key_of(b"\n".join(each.lines), each.rank)).split(b"\n"), last.get(each.log, -1))
         for each in batches
@@ -207,7 +209,7 @@ def _sources_by_shape(batches: Sequence[Batch], last: dict[int, int]) -> list[_S
 
 
 def key_of(text: bytes, rank: int | None) -> bytes:
-    """Return what has to be equal in lines that share a row."""
+    """Return the part of a text that must be equal in lines of one row."""
     if b"\r" in text:
         text = DRAWN_OVER.sub(b"", text)
     if b":" in text:
@@ -219,7 +221,7 @@ def key_of(text: bytes, rank: int | None) -> bytes:
     if b"ank" in text:
         own = b"%d" % rank
         text = NAMED.sub(lambda found: b"" if found[1] == own else found[0], text)
-    for name in (b"\n%d:" % rank, b"\n[%d]" % rank):  # as mpirun and srun label lines
+    for name in (b"\n%d:" % rank, b"\n[%d]" % rank):  # labels of mpirun and srun
         if name[1:] in text:
             text = (b"\n" + text).replace(name, b"\n")[1:]
     return text

@@ -1,8 +1,8 @@
-"""Which lines hold a text or match a regular expression, looked for in the bytes of a log about as fast as grep does it.
+"""Find the lines that contain a text or match a regular expression, in the bytes of a log, about as fast as grep.
 
-Python's own search compares byte by byte: it needs 1 s for a gigabyte, and 16 s for an expression with alternatives. The C library's
-strstr compares 16 bytes at once: 0.2 s, where `grep -F` needs 0.2 to 1.3 s. So texts are found by strstr, and an expression is tried only
-on lines that hold a text without which it cannot match.
+Python's own search compares byte by byte: 1 s per gigabyte, and 16 s for an expression with alternatives. The C library's strstr compares
+16 bytes at once: 0.2 s, while `grep -F` takes 0.2 to 1.3 s. Texts are therefore found by strstr, and an expression is tried only on lines
+with a text that every match contains.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from dstui.logs import newlines
 from dstui.plan.patterns import Expression, compile_pattern
 
 DENSE_HITS, DENSE_BYTES = 64, 512
-"""Where so many matches follow each other within so many bytes each, it is faster to split all lines and look at each."""
+"""With so many matches, each within so many bytes of the previous one, splitting all lines and testing each is faster."""
 
 _strstr = ctypes.PyDLL(None).strstr
 _strstr.argtypes, _strstr.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
 
 
 class LineSearch(NamedTuple):
-    """What a line must have: one of `texts` (where there are any), and a match of `expression` (where there is one)."""
+    """A condition on lines: one of `texts` (if any) and a match of `expression` (if any)."""
 
     texts: tuple[bytes, ...]
     expression: Expression | None = None
     ignore_case: bool = False
-    """Of the letters of ASCII; the texts are lower case then."""
+    """Ignore the case of ASCII letters; the texts are lower case then."""
 
 
 def compile_search(text: str, *, regex: bool, ignore_case: bool, own: bool = False) -> LineSearch | None:
-    """Compile what to find in the bytes of lines; None where that needs Unicode matching (É is é).
+    """Compile a search in the bytes of lines; None if it needs Unicode matching (É is é).
 
-    `own`: a regular expression of dstui's own, which `re` matches; others are matched by RE2. Raises ValueError as `compile_pattern`.
+    `own`: a regular expression of dstui's own, for `re`; others are matched by RE2. Raises ValueError as `compile_pattern` does.
     """
     if ignore_case and not text.isascii():
         return None
@@ -51,14 +51,14 @@ def compile_search(text: str, *, regex: bool, ignore_case: bool, own: bool = Fal
 def matching_lines(data: bytes, wanted: LineSearch) -> list[int]:
     """Return the numbers, from 0, of the lines of `data` that match."""
     text = data.lower() if wanted.ignore_case and wanted.texts else data
-    has_nul = b"\0" in text  # where strstr would end
+    has_nul = b"\0" in text  # strstr ends at a NUL
     found: list[Collection[int]] = [_lines_with(text, each, has_nul=has_nul) for each in wanted.texts]
     if not found:
         found = [range(newlines.count_lines(data) + (data[-1:] != b"\n"))]
     numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
     if wanted.expression is None or not numbers:
         return list(numbers)
-    if not data.isascii():  # RE2 finds nothing in what is not UTF-8
+    if not data.isascii():  # RE2 finds nothing in invalid UTF-8
         data = data.decode("utf-8", "replace").encode()
     lines, search = data.split(b"\n"), wanted.expression.search
     return [number for number in numbers if search(lines[number])]
@@ -73,9 +73,9 @@ def keep_matching(data: bytes, wanted: LineSearch) -> bytes:
 
 def _needed(expression: str) -> list[str]:
     """Return texts of which every match contains at least one, where that is easily seen; else nothing."""
-    words = re.fullmatch(r"\\b(?:\\w\*)?\(([\w |]+)\)\\b", expression)
+    words = re.fullmatch(r"\\b(?:\\w\*)?\(([\w |]+)\)\\b(?:\|\\(\[\w)\[\\d\\\]\])?", expression)
     if words:
-        every = words[1].split("|")
+        every = [*words[1].split("|"), *([words[2]] if words[2] else [])]
         if "" in every:
             return []
         return [word for word in every if not any(other in word and other != word for other in every)]
@@ -94,7 +94,7 @@ def _lines_with(data: bytes, text: bytes, *, has_nul: bool) -> list[int]:
 
 
 def _by_find(data: bytes, text: bytes) -> list[int] | None:
-    """Return the ascending offsets of a text in `data`; None where there are too many to list."""
+    """Return the ascending offsets of a text in `data`; None if there are too many."""
     found: list[int] = []
     at = 0
     while (at := data.find(text, at)) >= 0:
@@ -106,7 +106,7 @@ def _by_find(data: bytes, text: bytes) -> list[int] | None:
 
 
 def _by_strstr(data: bytes, text: bytes) -> list[int] | None:
-    """Find offsets like `_by_find` by the C library's strstr, for data without NUL."""
+    """Return offsets like `_by_find`, by the C library's strstr, for data without NUL."""
     found: list[int] = []
     at = start = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
     while True:

@@ -1,6 +1,6 @@
-"""How bad a line is, by the usual spellings; a traceback is one thing, from its first line to the exception's.
+"""Detect the level of a line by usual spellings. A traceback is one unit, from its first line to the exception.
 
-Levels are read from lines as they are shown: `\x1b[31mERROR\x1b[0m`, as loguru and colorlog write it, is an error.
+Levels are read from lines as displayed: `[31mERROR[0m`, as loguru and colorlog write it, is an error.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dstui.logs.decode import strip_overwritten
 ALL, WARNING, ERROR = range(3)
 NAMES: Final = ("all", "warning", "error")
 ALIASES: Final = {"info": "all", "debug": "all", "warn": "warning", "warnings": "warning", "err": "error", "errors": "error"}
-"""Other words that people write for them; there is no level below a warning to choose."""
+"""Other words for levels; there is no level below warning to select."""
 
 RANK = re.compile(rb"(?:\[(?:default|rank)?\d+\][:>]? ?)?")
-"""What torchrun, DeepSpeed and mpirun put before a line."""
+"""A label of torchrun, DeepSpeed or mpirun at the start of a line."""
 BAR = re.compile(rb"\d+%\|")
 BEGINS: Final = b"Traceback (most recent call last)"
 INSIDE = re.compile(rb"[ \t|+]|\xe2[\x94\x95]")
-"""How lines within a traceback begin; the last is the frame that Rich draws around it."""
+"""How lines within a traceback begin; the last alternative is the frame that Rich draws."""
 BAD: Final = (
     (
         ERROR,
@@ -40,39 +40,39 @@ PARTS: Final = (
     *(BEGINS, b"terminate called", b"what():", b"rror", b"ERROR", b"Exception", b"Interrupt", b"CRITICAL", b"FATAL", b"atal", b"FAILED"),
     *(b"Segmentation", b"Aborted", b"[E", b"WARN", b"arning", b"[W"),
 )
-"""Of these, or of CODE, every line that has a level holds one: looked for in many lines at once, they cost next to nothing."""
+"""Every line with a level contains one of these, or CODE. Searching many lines at once for them costs almost nothing."""
 CODE: Final = re.compile(rb"[EFW]\d{4} ")
 
 
 def may_have_level(lines: bytes) -> bool:
-    """Return False where none of these lines speaks of a warning or an error. They hold no colours and nothing overwritten."""
+    """Return False if none of these lines has a level. They must be without colours and overwritten text."""
     return any(part in lines for part in PARTS) or CODE.search(lines) is not None
 
 
 def level_named(word: str) -> int | None:
-    """Return the level that a word means, in any case; None for no level."""
+    """Return the level that a word means, ignoring case; None if it is not a level."""
     name = ALIASES.get(word.lower(), word.lower())
     return NAMES.index(name) if name in NAMES else None
 
 
 def level_of(line: bytes) -> int:
-    """Return the level of one line as shown; a progress bar has none, whatever it says."""
+    """Return the level of one displayed line. A progress bar has none."""
     if BEGINS in line or b"terminate called" in line or b"what():" in line:
         return ERROR
-    if b"%|" in line and BAR.search(line):  # the text alone is found ten times as fast
+    if b"%|" in line and BAR.search(line):  # the plain text is found ten times as fast
         return ALL
     return next((level for level, pattern in BAD if pattern.search(line)), ALL)
 
 
 class Levels:
-    """Which lines have a level or a higher one, each log's in their order."""
+    """Selects lines by level, for each log in the order of its lines."""
 
     def __init__(self, least: int) -> None:
         self.least = least
-        self._open: set[int] = set()  # the logs that are in a traceback
+        self._open: set[int] = set()  # logs that are inside a traceback
 
     def keep(self, log: int, line: bytes) -> bool:
-        """Return whether a line, as written, is shown."""
+        """Return whether a line, as written, is selected."""
         if self.least == ALL:
             return True
         line = strip_overwritten(line)

@@ -1,6 +1,6 @@
-"""The filter of a log as people type it: `loss|eval !step r0-3 level:warn host:h2 since:10m`.
+"""Parse the filter of a log: `loss|eval !step r0-3 level:warn host:h2 since:10m`.
 
-Every word must hold, and `!` negates one: a regular expression, ranks, a part of a host's name, the least level, a time.
+All words must hold; `!` negates one. A word is a regular expression, ranks, part of a host name, the least level, or a time.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ LEVELS = {"warn": WARNING, "warning": WARNING, "error": ERROR, "err": ERROR, "al
 RANKS = re.compile(r"r(\d{1,7})(?:-(\d{1,7}))?((?:,\d{1,7}(?:-\d{1,7})?)*)")
 ESCAPED = re.compile(r"\\.")
 ENDS = re.compile(r"\\[Az]|\(\?")
-"""What means something else in many lines than in one."""
+"""Syntax that means something else in many lines than in one."""
 SIMPLE = re.compile(r"(?:[\w .|$^+*?=:/%@,;<>()!~&-]|\\[bdwS.()|+*?$^/\[\]{}-])*(?<!\(\?)")
-"""Expressions without classes that hold a newline: no match goes from one line to the next."""
+"""Expressions without classes that contain a newline: no match extends over several lines."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Regular expressions of which a line must match each of `wanted` and none of `unwanted`."""
+    """Regular expressions: a line must match each of `wanted` and none of `unwanted`."""
 
     wanted: tuple[Expression, ...] = ()
     unwanted: tuple[Expression, ...] = ()
     needed: tuple[Expression, ...] = ()
-    """The wanted ones, to be matched in the bytes of many lines at once."""
+    """The wanted expressions, for the bytes of many lines at once."""
     refused: tuple[Expression, ...] = ()
-    """The unwanted ones, for the same."""
+    """The unwanted expressions, for the bytes of many lines at once."""
     in_one_line: bool = False
-    """Whether each match of `needed` and `refused` lies in one line."""
+    """Whether each match of `needed` and `refused` lies within one line."""
 
     def match(self, line: str) -> bool:
-        """Return whether a line is shown."""
+        """Return whether a line is selected."""
         return all(each.search(line) for each in self.wanted) and not any(each.search(line) for each in self.unwanted)
 
     def matching(self, lines: list[bytes]) -> list[int]:
-        """Return the numbers of the lines that are shown: of plain ones by a pass over all of them, five times as fast as one by one."""
+        """Return the numbers of the selected lines. Plain lines are matched in one pass, five times as fast as one by one."""
         text = b"\n".join(lines)
         if not self.in_one_line or not is_plain(text):
             return [n for n, line in enumerate(lines) if self.match(decode(line))]
@@ -57,13 +57,13 @@ class Texts:
         return sorted(shown)
 
     def may_match(self, lines: bytes) -> bool:
-        """Return False where none of these lines can match, as written without colours and carriage returns."""
+        """Return False if none of these lines, as written without colours and carriage returns, can match."""
         return all(each.search(lines) for each in self.needed)
 
 
 @dataclass(frozen=True)
 class LineQuery:
-    """A parsed filter. Ranks and hosts that are empty mean all of them."""
+    """A parsed filter. Empty ranks or hosts mean all."""
 
     text: str = ""
     texts: Texts | None = None
@@ -73,15 +73,15 @@ class LineQuery:
     no_hosts: tuple[str, ...] = ()
     least: int = ALL
     since: float = nan
-    """Seconds since the epoch before which a line is not shown; NaN without a limit."""
+    """The time before which lines are hidden, seconds since the epoch; NaN for no limit."""
 
     @property
     def chooses_ranks(self) -> bool:
-        """Return whether it leaves out the logs of some ranks altogether."""
+        """Return whether it excludes the logs of some ranks entirely."""
         return bool(self.ranks or self.no_ranks or self.hosts or self.no_hosts)
 
     def has_rank(self, rank: int, host: str) -> bool:
-        """Return whether lines of this rank are shown."""
+        """Return whether lines of this rank are selected."""
         if any(rank in some for some in self.no_ranks) or any(name in host for name in self.no_hosts):
             return False
         wanted = not self.ranks or any(rank in some for some in self.ranks)
@@ -89,7 +89,7 @@ class LineQuery:
 
 
 def parse_line_query(text: str, latest: float) -> LineQuery:
-    """Parse a filter. `latest`: the moment from which `since:10m` is counted back. Raises ValueError with a sentence."""
+    """Parse a filter. `latest`: the time from which `since:10m` is counted back. Raises ValueError with a sentence."""
     try:
         words = shlex.split(text.replace("\\", "\\\\"))  # quotes keep a blank in a word; a backslash belongs to the expression
     except ValueError:
@@ -151,7 +151,7 @@ def _in_many_lines(word: str) -> Expression:
 
 
 def has_no_capitals(pattern: str) -> bool:
-    r"""Return whether case does not matter (smart case): no capital is written, those of classes such as \S aside."""
+    r"""Return whether to ignore case (smart case): the pattern has no capital, except in classes such as \S."""
     bare = ESCAPED.sub("", pattern)
     return bare == bare.lower()
 

@@ -1,6 +1,6 @@
-"""Lines of several ranks that differ only in numbers, within a step: what they have in common, and all of them as one text with ranges.
+"""Group lines of several ranks that differ only in numbers within a step, and format a group as one text with ranges.
 
-A line that speaks of a warning or an error has a shape of its own: which number it tells may be all that matters.
+A line about a warning or an error has a shape of its own, since each of its numbers may matter.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dstui.logs.levels import ALL, BAD, BEGINS, level_of
 
 NUMBER = rb"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 STEP = rb"(?:[Ss]tep|STEP|[Ii]ter(?:ation)?|[Ee]poch)s?[^\w\n]{0,4}" + NUMBER
-"""The step that a line is of: lines of different steps never are one row."""
+"""The step of a line: lines of different steps are never grouped."""
 VARIABLE = re.compile(rb"(%b)|%b" % (STEP, NUMBER))
 IN_TEXT = re.compile(f"({NUMBER.decode()})")
 MOST = 64
-"""Lines of which the ranges are looked at; those of further ranks only count."""
+"""Lines of a group whose numbers are compared; those of further ranks are only counted."""
 
 
 def shapes_of(text: bytes) -> bytes:
-    """Return lines with their numbers left out, but for the step and for lines that speak of something wrong."""
+    """Return lines without their numbers, except the step and lines about warnings or errors."""
     shapes = VARIABLE.sub(lambda found: found[1] or b"#", text)
     if BEGINS not in text and not any(pattern.search(text) for _, pattern in BAD):
         return shapes
@@ -32,7 +32,7 @@ def shapes_of(text: bytes) -> bytes:
 
 @lru_cache(maxsize=1024)
 def ranged(lines: tuple[bytes, ...]) -> str:
-    """Return lines of one shape as one text: `step 374/600 loss 1.51–1.64`."""
+    """Format lines of one shape as one text: `step 374/600 loss 1.51–1.64`."""
     parts = [IN_TEXT.split(decode(line)) for line in lines[:MOST]]
     if len({len(part) for part in parts}) > 1:
         return decode(lines[0])

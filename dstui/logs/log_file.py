@@ -1,7 +1,7 @@
-"""A log of any size, readable from any offset: nothing is indexed, so that 10 GB are open at their end at once and cost no memory.
+"""A log of any size, readable from any offset: there is no index, so 10 GB open at their end at once and take no memory.
 
-A line belongs to the bytes in which it ends. Whoever cuts a file into ranges, wherever, finds each of its lines in exactly one of them.
-The file may grow, be truncated, be replaced or not exist yet.
+A line belongs to the bytes in which it ends. If a file is cut into ranges anywhere, each line is in exactly one of them. The file may grow,
+be truncated, be replaced or not exist yet.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from dstui.logs.decode import LONGEST, decode
 
 CHUNK = 64 * 1024
 ASIDE = 64
-"""Descriptors, of half of what the process may have, that are not for logs."""
+"""File descriptors, of half of the process's limit, that are not used for logs."""
 FARTHEST = 16 << 20
-"""Bytes before a range in which the beginning of its first line is looked for."""
+"""Bytes before a range that are searched for the beginning of its first line."""
 
 
 class LogFile:
-    """One log. `size` is its size at the last look; `ended` how many of its bytes are lines, the rest being one that is not finished."""
+    """One log. `size`: its size at the last look; `ended`: how many of its bytes are complete lines."""
 
     _held: ClassVar[int] = 0
-    """Files that are held open."""
+    """The number of files that are open."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = str(path)
         self.size = self.ended = 0
         self.modified = 0.0
-        """When it was last written, seconds since the epoch."""
+        """Time of the last write, seconds since the epoch."""
         self._fd = -1
         self._inode = -1
 
     def poll(self) -> bool:
-        """Look again. False where it is not the file that it was: replaced, or cut short."""
+        """Look again. Return False if it is another file now: replaced or truncated."""
         try:
             found = os.stat(self.path)  # noqa: PTH116 - a thousand logs are looked at twelve times a second, and Path.stat costs twice as much
         except OSError:
@@ -56,13 +56,13 @@ class LogFile:
     def text(self, start: int, end: int) -> bytes:
         """Return the lines that end in these bytes, each with its newline.
 
-        Text after the last newline of the file is a line too where `end` is beyond the file's end.
+        If `end` is beyond the file's end, text after the last newline is a line too.
         """
         before = self.pread(start - 1, start) if start else b"\n"
         stop = end if end > self.size else self._newline_before(end, start) + 1
         if not before or not stop:
             return b""
-        # What is read is what is returned: copying a piece would take four times as long as reading it.
+        # The bytes are returned as read: a copy would take four times as long as reading.
         data = self.pread(start if before == b"\n" else self._beginning(start), stop)
         return data if data[-1:] in (b"", b"\n") else data + b"\n"
 
@@ -71,7 +71,7 @@ class LogFile:
         return self.text(start, end).split(b"\n")[:-1]
 
     def pread(self, start: int, end: int) -> bytes:
-        """Return the bytes of a range, fewer where the file ends before."""
+        """Return the bytes of a range, fewer if the file ends earlier."""
         if self._inode < 0:
             return b""
         try:
@@ -87,7 +87,7 @@ class LogFile:
                 os.close(fd)
 
     def _open(self) -> int:
-        """Open the file, and keep it open while there are enough descriptors. Raises OSError where it cannot be read."""
+        """Open the file, and keep it open if there are enough descriptors. Raises OSError if it cannot be read."""
         fd = open_regular(self.path)
         if LogFile._held < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - ASIDE:
             self._fd = fd
@@ -95,7 +95,7 @@ class LogFile:
         return fd
 
     def unfinished(self) -> str:
-        """Return the line that is being written: a progress bar, a prompt; "" where there is none."""
+        """Return the incomplete last line (a progress bar, a prompt); "" if there is none."""
         return (
             decode(self.pread(self.ended, self.size))
             if self.size - self.ended < LONGEST
@@ -103,7 +103,7 @@ class LogFile:
         )
 
     def tail(self, count: int) -> list[str]:
-        """Return the last `count` lines, from at most 1 MiB."""
+        """Return the last `count` lines within the last 1 MiB."""
         self.poll()
         start, data = self.size, b""
         while start > 0 and data.count(b"\n") <= count and len(data) < 16 * CHUNK:
@@ -114,20 +114,20 @@ class LogFile:
         return [decode(line) for line in lines[max(len(lines) - count, 0) :]]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
             LogFile._held -= 1
 
     def _beginning(self, offset: int) -> int:
-        """Return where the line across `offset` begins; of an endless line, its last FARTHEST bytes."""
+        """Return where the line at `offset` begins. A longer line is cut to its last FARTHEST bytes."""
         least = max(offset - FARTHEST, 0)
         newline = self._newline_before(offset, least)
         return newline + 1 if newline >= 0 else least
 
     def _newline_before(self, offset: int, least: int) -> int:
-        """Return the offset of the last newline before `offset` and not before `least`; -1 where there is none."""
+        """Return the offset of the last newline from `least` to before `offset`; -1 if there is none."""
         step = 4096
         while offset > least:
             start = max(offset - step, least)

@@ -1,4 +1,4 @@
-"""Which lines of a job's logs are shown: of which rank or host, how bad at least, and whether the same lines are one row."""
+"""Select the lines of a job's logs by rank, host and level, and choose how equal lines are folded."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dstui.logs.log_rows import LogRows
 from dstui.logs.timeline import Timeline
 
 MANY = 4
-"""Ranks from which lines of one shape are one row."""
+"""From this number of ranks on, lines of one shape are folded by default."""
 LEVELS = {ALL: "", WARNING: "warnings and errors", ERROR: "errors"}
 
 
 @dataclass(frozen=True)
 class Filter:
-    """A choice of lines. A rank is on one host, so that only one of both is chosen."""
+    """A selection of lines. A rank is on one host, so only one of both is selected."""
 
     rank: int | None = None
     host: str | None = None
     least: int = ALL
     dedup: bool = True
     shape: bool | None = None
-    """Whether lines that differ only in numbers are one row too; None: where there are many ranks."""
+    """Whether lines that differ only in numbers form one row; None: if there are many ranks."""
     query: LineQuery = field(default_factory=LineQuery)
-    """The filter that was typed, on top of the choices above."""
+    """The filter that the user typed, in addition to the other selections."""
 
     def open(self, folder: LogFolder, hosts: Mapping[int, str]) -> LogRows:
-        """Open the log as it is now. `hosts`: the host of each rank."""
+        """Open the log in its present state. `hosts`: the host of each rank."""
         ranks = None if self.host is None else [rank for rank, host in hosts.items() if host == self.host]
         ranks = ranks if self.rank is None else [self.rank]
         if self.query.chooses_ranks:
@@ -45,19 +45,19 @@ class Filter:
         )
 
     def folds_shapes(self, ranks: Collection[int]) -> bool:
-        """Return whether lines of one shape are one row, in a job of these ranks: never where lines are picked by what they say."""
+        """Return whether lines of one shape form one row in a job of these ranks. Never if lines are selected by their text."""
         wanted = len(ranks) >= MANY if self.shape is None else self.shape
         return wanted and self.dedup and self.rank is None and not self.is_narrow
 
     def next_fold(self, ranks: Collection[int]) -> Filter:
-        """Return the next in the cycle: by shape, what is the same, each line by itself."""
+        """Return the next filter in the cycle: fold by shape, fold equal lines, no folding."""
         if self.folds_shapes(ranks):
             return replace(self, shape=False)
         return replace(self, dedup=not self.dedup, shape=not self.dedup)
 
     @property
     def is_narrow(self) -> bool:
-        """Return whether it hides lines of the logs that it shows."""
+        """Return whether it hides lines of the selected logs."""
         return self.least != ALL or bool(self.query.text)
 
     @property

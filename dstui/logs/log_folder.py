@@ -1,4 +1,4 @@
-"""Where the logs of a job lie, as far as readers of logs need to know it; `dstui.jobs.store.folder.JobFolder` is one such folder."""
+"""The paths of a job's logs, as far as log readers need them. `dstui.jobs.store.folder.JobFolder` is such a folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FINAL = ("succeeded", "failed", "stopped", "lost")
 
 @dataclass(frozen=True, slots=True)
 class JobSpan:
-    """From when to when a job ran, seconds since the epoch; None where that is not known (yet)."""
+    """When a job began and ended, seconds since the epoch; None if not known (yet)."""
 
     started: float | None = None
     ended: float | None = None
     final: bool = False
-    """Whether it has ended."""
+    """Whether the job has ended."""
 
 
 class LogFolder(Protocol):
@@ -43,7 +43,7 @@ class LogFolder(Protocol):
         """Return the folder of the logs of one attempt."""
 
     def read_span(self) -> JobSpan:
-        """Return when the job ran."""
+        """Return when the job began and ended."""
 
     def read_events(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the events from this byte of events.jsonl on, each with the size of its line in bytes."""

@@ -1,156 +1,52 @@
-"""The log as numbered rows, for a screen or a test: the lines of all ranks or some in the order of their arrival, folded and filtered.
+"""The log as numbered rows: lines of all or some ranks in order of arrival, folded and filtered.
 
-Nothing that a log says is held in memory. A block knows which bytes of which logs it is made of and how many rows they come to; its rows
-are read, folded and filtered again whenever somebody looks at them, and a few blocks are kept. Rows are numbered from where the view was
-opened: those that came before have negative numbers, and are counted in slices, from the end, as far back as somebody looks.
+The text of a log is not held in memory. A block knows its ranges of bytes and its number of rows. Its rows are read, folded and filtered
+again when they are shown, and a few blocks are cached. Rows are numbered from where the view was opened: earlier ones have negative numbers
+and are counted in slices, from the end back, as far as needed.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import isfinite, isnan, nan
 from time import monotonic, time
-from typing import NamedTuple
 
 from dstui.logs import newlines
-from dstui.logs.colours import Run, colour_runs
+from dstui.logs.colours import colour_runs
 from dstui.logs.decode import LONGEST, decode, is_unadorned
-from dstui.logs.dedup import Batch, DedupRows
-from dstui.logs.levels import ALL, Levels, may_have_level
+from dstui.logs.dedup import Batch
+from dstui.logs.levels import ALL, may_have_level
 from dstui.logs.line_query import Texts
 from dstui.logs.line_shapes import ranged
+from dstui.logs.log_blocks import BlockRows, LogBlock, LogLine
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline, cut
 
 BLOCK = 256 * 1024
 """Bytes of logs in a block."""
 KEPT = 8
-"""Blocks whose rows are kept."""
+"""Blocks whose rows are cached."""
 KEPT_MATCHES = 20_000
-"""Rows that are kept of a log in which few lines pass: a screen of them comes from many blocks."""
+"""Cached rows of a log in which few lines pass the filter: a screen of them comes from many blocks."""
 NARROW = 4
-"""A block of a log that is filtered by what is typed is so many times smaller: its lines are looked at one by one."""
+"""With a typed filter, blocks are smaller by this factor: each line must be tested."""
 MEMORY = 64 << 20
-"""Bytes that blocks may take in all: a gigabyte of logs where 64 ranks write a line each second, tens where they write much."""
+"""Bytes of memory for all blocks: enough for a gigabyte of logs if 64 ranks write a line each second, for tens if they write much."""
 BETWEEN = b"  "
-"""Between the lines of a row by shape where they are searched together."""
+"""Separator between the lines of a row by shape when they are searched together."""
 BEHIND = 2 << 20
-"""Bytes that may wait to be folded; a flood that is faster is shown as it comes, line by line."""
+"""Bytes that may wait to be folded. If more arrive, they are shown line by line."""
 EAGER = 16
-"""Blocks that are looked at before anybody asks for them."""
-
-
-class LogLine(NamedTuple):
-    """A row: the line, the rank that wrote it (None where no rank did), when it was seen, and how many logs said the same."""
-
-    rank: int | None
-    text: str
-    notice: bool = False
-    time: float = nan
-    repeats: int = 1
-    runs: tuple[Run, ...] = ()
-    """The text in the colours that its script gave it; empty where it has none."""
-
-
-class EmptyLog:
-    """The log of no job."""
-
-    first = end = lines = hidden = 0
-    complete = True
-    left_out = False
-    since = nan
-    wanted = 0
-
-    def line(self, number: int) -> LogLine:
-        """Raise IndexError: there are no lines."""
-        raise IndexError(number)
-
-
-class LogBlock:
-    """A stretch of the log: which bytes of which logs, in what order, and how many rows that makes."""
-
-    def __init__(self, *, dedup: bool) -> None:
-        self.dedup = dedup
-        self.first = self.rows = self.lines = self.bytes = self.hidden = 0
-        self._times = array("d")
-        self._counts = array("I")
-        self._logs = array("H")
-        self._starts = array("Q")
-        self._sizes = array("I")
-
-    def add(self, chunk: Slice) -> None:
-        """Add the next slice."""
-        self._times.append(chunk.time if chunk.known else nan)
-        self._counts.append(len(chunk.parts))
-        for log, start, end in chunk.parts:
-            self._logs.append(log)
-            self._starts.append(start)
-            self._sizes.append(end - start)
-            self.bytes += end - start
-
-    @property
-    def memory(self) -> int:
-        """The bytes of memory that the block takes."""
-        return 300 + 12 * len(self._times) + 14 * len(self._logs)
-
-    @property
-    def since(self) -> float:
-        """The time of the first line that has one; NaN where none has."""
-        return next((t for t in self._times if isfinite(t)), nan)
-
-    def chunks(self) -> Iterator[tuple[float, list[Part]]]:
-        """Yield times and parts in the order in which they were added."""
-        at = 0
-        for moment, count in zip(self._times, self._counts, strict=True):
-            yield moment, [Part(self._logs[n], self._starts[n], self._starts[n] + self._sizes[n]) for n in range(at, at + count)]
-            at += count
-
-
-class BlockRows:
-    """The rows of a block, and which of them pass the filter."""
-
-    def __init__(self, *, dedup: bool, least: int, only: Texts | None, cutoff: float = nan, shape: bool = False) -> None:
-        self.rows = DedupRows(dedup=dedup, shape=shape)
-        self.picked: list[int] = []
-        self._levels, self._only, self._cutoff = Levels(least), only, cutoff
-        self._filtered = 0
-
-    def add(self, moment: float, batches: list[Batch]) -> None:
-        """Add the next lines."""
-        self.rows.add(moment, batches)
-        rows, new = self.rows, range(self._filtered, len(self.rows))
-        found: Iterable[int] = new
-        if self._levels.least != ALL:
-            found = [n for n in found if self._levels.keep(rows.log[n], rows.raw[n])]  # all of them, since a traceback belongs together
-        if not isnan(self._cutoff):
-            found = [n for n in found if rows.time[n] >= self._cutoff]
-        if self._only is not None:
-            found = [*found]
-            found = [found[n] for n in self._only.matching([rows.raw[n] for n in found])]
-        self.picked += found
-        self._filtered = len(rows)
-
-    @property
-    def hidden(self) -> int:
-        """The number of lines that do not pass."""
-        return self.rows.lines - sum(self.rows.log_mask[n].bit_count() for n in self.picked)
-
-    def compact(self) -> None:
-        """Forget the rows that do not pass. No lines can be added afterwards."""
-        rows = self.rows
-        rows.raw, rows.time = [rows.raw[n] for n in self.picked], [rows.time[n] for n in self.picked]
-        rows.log, rows.log_mask = [rows.log[n] for n in self.picked], [rows.log_mask[n] for n in self.picked]
-        self.picked = list(range(len(rows)))
+"""Blocks that are counted before they are needed."""
 
 
 class LogRows:
-    """Rows by number: from `first` to before `end`. `least`: the level that a line must have; `only`: what it must hold.
+    """Rows by number, from `first` to before `end`. `least`: the level that a line must have; `only`: the text that it must contain.
 
-    `cutoff`: the time before which no line is shown, and no log is read; NaN without one. `shape`: lines of several ranks that differ only
-    in numbers are one row, too (line_shapes.py).
+    `cutoff`: lines before this time are not shown, nor read; NaN for no limit. `shape`: lines of several ranks that differ only in numbers
+    are one row (line_shapes.py).
     """
 
     def __init__(  # noqa: PLR0913 - all but the first are named
@@ -165,13 +61,13 @@ class LogRows:
     ) -> None:
         self.timeline, self.dedup, self.shape, self.least, self.only, self.cutoff = timeline, dedup, shape, least, only, cutoff
         self.left_out = False
-        """Lines at the beginning have no place in memory."""
+        """Whether lines at the beginning were dropped to save memory."""
         self.wanted = EAGER
-        """How many further blocks of what was there are to be looked at."""
+        """How many further existing blocks to count."""
         self.lines = 0
-        """How many lines the rows come from, shown or not."""
+        """The number of lines in the rows, visible or not."""
         self.hidden = 0
-        """How many lines do not pass the filter, as far as was looked."""
+        """The number of lines that do not pass the filter, of those tested."""
         narrow = only is not None or not isnan(cutoff) or least != ALL
         back = timeline.back()
         self._back: Iterator[Slice] | None = (
@@ -180,8 +76,8 @@ class LogRows:
         self._blocks: deque[LogBlock] = deque()
         self._oldest = 0  # the number of the first block
         self._memory = 0
-        self._growing = False  # the last block is one that new lines go to
-        self._open: BlockRows | None = None  # its rows, where they are not just its lines
+        self._growing = False  # whether the last block receives new lines
+        self._open: BlockRows | None = None  # its rows, unless they are simply its lines
         self._coming: deque[Slice] = deque()
         self._kept: OrderedDict[int, BlockRows] = OrderedDict()
         self._narrow = narrow
@@ -212,10 +108,10 @@ class LogRows:
         """The numbers of the blocks."""
         return range(self._oldest, self._oldest + len(self._blocks))
 
-    # Growing
+    # Adding lines
 
     def poll(self, seconds: float = 0.015, *, ended: bool = False) -> bool:
-        """Take over what came, and look further back where that is wanted, for about so long. True where anything changed."""
+        """Add new lines, and count earlier ones if needed, for about `seconds`. Return whether anything changed."""
         before = self.first, self.end, self.lines, self._live
         self._coming += self.timeline.poll(time())
         if ended:
@@ -233,10 +129,10 @@ class LogRows:
         return before != (self.first, self.end, self.lines, self._live)
 
     def _append(self, chunk: Slice, *, dedup: bool) -> None:
-        """Put what has come into the last block, and count its rows.
+        """Add a slice to the last block, and count its rows.
 
-        A plain block (every line is a row) needs no more than a count of its newlines. Any other is kept open (`_open`): its rows are made
-        as its lines come, since which lines are one row depends on those before.
+        For a plain block (every line is a row) it is enough to count newlines. Any other is kept open (`_open`): its rows are made as its
+        lines arrive, since the rows depend on earlier lines.
         """
         block = self._last_block(dedup=dedup)
         self._memory -= block.memory
@@ -254,7 +150,7 @@ class LogRows:
         self.lines += block.lines - lines
 
     def _last_block(self, *, dedup: bool) -> LogBlock:
-        """Return the growing block; a new one where it is full, none grows, or deduplication was switched."""
+        """Return the growing block, or a new one if it is full, there is none, or deduplication was switched."""
         block = self._blocks[-1] if self._growing else None
         if block is None or block.bytes >= BLOCK or block.dedup != dedup:
             block = LogBlock(dedup=dedup)
@@ -266,7 +162,7 @@ class LogRows:
         return block
 
     def _shrink(self) -> None:
-        """Drop the oldest blocks where memory is short; a rank's own log takes far less."""
+        """Drop the oldest blocks if memory is short. The log of a single rank takes far less."""
         while self._memory > MEMORY and len(self._blocks) > 1:
             gone = self._blocks.popleft()
             self._memory -= gone.memory
@@ -276,7 +172,7 @@ class LogRows:
             self._back, self.left_out = None, True
 
     def reach(self) -> bool:
-        """Count the block before the first. False where there is none."""
+        """Count the block before the first one. Return False if there is none."""
         if self._back is None:
             return False
         block, chunks, size = LogBlock(dedup=self.dedup), [], 0
@@ -298,13 +194,13 @@ class LogRows:
         self.lines += block.lines
         self.hidden += block.hidden
         if block.since < self.cutoff:
-            self._back = None  # what is older is not shown
+            self._back = None  # earlier lines are not shown
         if self._memory > MEMORY and self._back is not None:
             self._back, self.left_out = None, True
         return True
 
     def _count(self, block: LogBlock) -> None:
-        """Count the lines and rows of a block: at the speed of memory where each line is a row."""
+        """Count the lines and rows of a block, at the speed of memory if each line is a row."""
         if self._plain(block):
             block.rows = block.lines = newlines.count_lines(self._text(block))
         elif self._has_no_match(block):
@@ -315,7 +211,7 @@ class LogRows:
             self._keep(self._oldest - 1, shown)
 
     def _has_no_match(self, block: LogBlock) -> bool:
-        """Return True where the whole text shows that no line passes: a hundred times as fast as line by line."""
+        """Return True if the whole text shows that no line passes: a hundred times as fast as line by line."""
         texts = self.only is not None and bool(self.only.needed)
         if not texts and self.least == ALL:
             return False
@@ -335,12 +231,12 @@ class LogRows:
         return self._last[1]
 
     def _unfinished(self) -> str:
-        """Return the unfinished line of a single rank, such as its progress bar."""
+        """Return the incomplete line of a single rank, such as its progress bar."""
         file = self.timeline.sources[-1].file
         alone = len(self.timeline.ranks or ()) == 1 and self.least == ALL and self.only is None and isnan(self.cutoff) and not self._coming
         return file.unfinished() if alone and isinstance(file, LogFile) and self.timeline.taken[-1] < file.size else ""
 
-    # Looking
+    # Reading rows
 
     def line(self, number: int) -> LogLine:
         """Return the row with this number."""
@@ -349,7 +245,7 @@ class LogRows:
         try:
             shown, at = self._find(number)
         except IndexError:
-            return LogLine(None, "")  # its log was cut short just now
+            return LogLine(None, "")  # the log was truncated in the meantime
         rows = shown.rows
         log, raw = rows.log[at], rows.raw[at]
         if rows.shape and len(rows.members[at]) > 1:
@@ -376,7 +272,7 @@ class LogRows:
         return sorted(rank for rank in ranks if rank is not None)
 
     def members(self, number: int) -> list[LogLine]:
-        """Return the lines that a row by shape stands for, by rank; none where it is one line, or they are the same."""
+        """Return the lines of a row by shape, by rank; none if it is a single line or they are all equal."""
         try:
             shown, at = self._find(number)
         except IndexError:
@@ -388,7 +284,7 @@ class LogRows:
         return sorted(found, key=lambda line: -1 if line.rank is None else line.rank)
 
     def raw(self, block: int) -> bytes:
-        """Return the rows of a block as written, one per line, for a search."""
+        """Return the rows of a block as written, one per line, to be searched."""
         made = self._blocks[block - self._oldest]
         if self._plain(made):
             return self._text(made)
@@ -406,7 +302,7 @@ class LogRows:
         return self._blocks[block - self._oldest].rows
 
     def at(self, moment: float) -> int | None:
-        """Return the first row at a time or later; None where there is none."""
+        """Return the first row at a time or later; None if there is none."""
         for block in self.blocks[::-1]:
             if self._blocks[block - self._oldest].since <= moment or block == self._oldest:
                 for later in range(block, self.blocks.stop):
@@ -419,7 +315,7 @@ class LogRows:
 
     @property
     def since(self) -> float:
-        """The earliest known time; NaN where none is known."""
+        """The earliest known time; NaN if there is none."""
         return next((block.since for block in self._blocks if isfinite(block.since)), nan)
 
     def _find(self, number: int) -> tuple[BlockRows, int]:
@@ -464,7 +360,7 @@ class LogRows:
 
 
 def _short(lines: list[bytes]) -> list[bytes]:
-    """Cut lines that are too long to keep to what is shown of them."""
+    """Cut overlong lines to the part that is displayed."""
     if max(map(len, lines), default=0) <= LONGEST:
         return lines
     return [line if len(line) <= LONGEST else decode(line).encode() for line in lines]

@@ -1,4 +1,4 @@
-"""The search in a log: in slices, from the newest line back, so that the screen stays alive in a log of gigabytes."""
+"""Search a log in slices, from the newest line back, so that the screen stays responsive with gigabytes of log."""
 
 from __future__ import annotations
 
@@ -18,35 +18,37 @@ PROBLEM = (
     r"|terminate called)\b"
 )
 """What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
+WARNING = r"\b\w*(warning|warnings|warn)\b|\[w[\d\]]"
+"""What a line says that speaks of a warning; the last is glog's and torch's [W]."""
 
 
 def ignores_case(pattern: str, *, regex: bool, own: bool = False) -> bool:
-    """Return whether case does not matter: in a text or expression without capitals, and in an expression of dstui's own."""
+    """Return whether case is ignored: in a text or expression without capitals, and in an expression of dstui's own."""
     return own or (has_no_capitals(pattern) if regex else pattern == pattern.lower())
 
 
 def expression_of(pattern: str, *, regex: bool, own: bool = False) -> Expression:
-    """Compile a search. `own`: a regular expression of dstui's own. Raises ValueError where a user's one is invalid."""
+    """Compile a search. `own`: a regular expression of dstui's own. Raises ValueError if a user's expression is invalid."""
     if regex and not own:
         return compile_pattern(pattern, ignore_case=ignores_case(pattern, regex=True))
     return re.compile(pattern if regex else re.escape(pattern), re.IGNORECASE if ignores_case(pattern, regex=regex, own=own) else 0)
 
 
 class Search:
-    """The numbers of the rows that match, of all ranks that are shown."""
+    """The numbers of the matching rows of all visible ranks."""
 
     def __init__(self, pattern: str, lines: LogRows, *, regex: bool = False, own: bool = False, name: str = "") -> None:
-        """Prepare a search for `pattern`: plain text unless `regex`, dstui's own where `own`. `name`: for the user."""
+        """Prepare a search for `pattern`: plain text unless `regex`, dstui's own if `own`. `name`: its name for the user."""
         self.pattern, self.regex, self.own, self.name = pattern, regex, own, name or f"/{pattern}"
         self.expression = expression_of(pattern, regex=regex, own=own)
         self.lines = lines
         self._wanted = compile_search(pattern, regex=regex, own=own, ignore_case=ignores_case(pattern, regex=regex, own=own))
         self._by_block: dict[int, array[int]] = {}
-        self._low = self._high = lines.blocks.stop  # the blocks that were looked at
-        self._rows = 0  # rows of the newest block when it was looked at
-        self._found: array[int] | None = None  # all of them, as soon as somebody asks
+        self._low = self._high = lines.blocks.stop  # the blocks that were searched
+        self._rows = 0  # rows of the newest block when it was searched
+        self._found: array[int] | None = None  # all matches, made at the first request
         self.count = 0
-        """How many there are so far."""
+        """The number of matches so far."""
 
     @property
     def found(self) -> array[int]:
@@ -60,10 +62,11 @@ class Search:
     @property
     def complete(self) -> bool:
         """Return whether every line so far was searched."""
-        return self.lines.complete and not self._waiting()
+        return self.lines.complete and not self.waiting
 
-    def _waiting(self) -> int:
-        """Return the number of blocks that were not searched, or only in part."""
+    @property
+    def waiting(self) -> int:
+        """The number of blocks that were not searched, or only in part."""
         blocks = self.lines.blocks
         return max(self._low - blocks.start, 0) + blocks.stop - self._high + self._grown
 
@@ -73,8 +76,8 @@ class Search:
         blocks = self.lines.blocks
         return self._low < self._high == blocks.stop and self.lines.rows_of(blocks[-1]) != self._rows
 
-    def advance(self, seconds: float = 0.02) -> bool:
-        """Look at further lines for about so long. True where anything was found, or went."""
+    def advance(self, seconds: float = 0.02, *, reach: bool = True) -> bool:
+        """Look at further lines for about so long. True where anything was found, or went. `reach`: also at those that nobody read yet."""
         before, deadline = self.count, monotonic() + seconds
         blocks = self.lines.blocks
         for gone in [block for block in self._by_block if block < blocks.start]:
@@ -83,7 +86,9 @@ class Search:
         for block in range(max(self._high, blocks.start), blocks.stop):
             self._scan(block)
             self._high = block + 1
-        while monotonic() < deadline and (self._low > self.lines.blocks.start or self.lines.reach()):
+            if monotonic() >= deadline:
+                break
+        while monotonic() < deadline and (self._low > self.lines.blocks.start or (reach and self.lines.reach())):
             self._low -= 1
             self._scan(self._low)
         return self.count != before
@@ -105,7 +110,7 @@ class Search:
             self._by_block[block] = found
 
     def _shown_matches(self, raw: bytes, numbers: list[int]) -> list[int]:
-        """Return which of the matching lines match as they are shown."""
+        """Return the matching lines that also match in their displayed form."""
         if not numbers or (self._wanted and is_unadorned(raw) and not has_long_line(raw)):
             return numbers
         lines = raw.split(b"\n")
@@ -115,12 +120,12 @@ class Search:
         return [n for n, text in zip(numbers, decode_lines(matching), strict=True) if self.expression.search(text)]
 
     def neighbour(self, number: int, by: int) -> int | None:
-        """Return the next match after a row (or before it), wrapping around; None where nothing matches."""
+        """Return the next match after (or before) a row, wrapping around; None if there are none."""
         if not self.count:
             return None
         at = bisect_right(self.found, number) if by > 0 else bisect_left(self.found, number) - 1
         return self.found[at % len(self.found)]
 
     def place(self, number: int) -> int:
-        """Return the number of a match, counted from 1."""
+        """Return the position of a match, counted from 1."""
         return bisect_right(self.found, number)

@@ -1,6 +1,6 @@
-"""Follow one growing file line by line, with bounded memory: for events and metrics.
+"""Follow one growing file line by line with bounded memory, for events and metrics.
 
-To show a log, `LogFile` reads any part of it.
+To show a log, use `LogFile`, which reads any part of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dstui.logs.grep import LineSearch, keep_matching
 
 
 def allow_files(count: int) -> None:
-    """Let this process have so many files open, as far as the system permits: the usual 1,024 are few for a job of a thousand ranks."""
+    """Raise this process's limit of open files as far as the system permits: the usual 1,024 are few for a job of a thousand ranks."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -24,20 +24,20 @@ def allow_files(count: int) -> None:
 
 
 class Tail:
-    """Complete lines of a file as they come; the file may not exist yet, be truncated or be replaced."""
+    """Yields complete lines of a file as they arrive. The file may not exist yet, be truncated or be replaced."""
 
     def __init__(self, path: Path, backlog: int | None = None, *, every_state: bool = False) -> None:
-        """Prepare to follow a file. `backlog`: bytes before its end at which to begin; None begins at its start.
+        """Prepare to follow a file, from `backlog` bytes before its end, or from its start if that is None.
 
-        `every_state`: each state of a progress bar is a line of its own.
+        `every_state`: return each state of a progress bar as a line.
         """
         self.path = path
         self.modified: float | None = None
         """When the file was last written, seconds since the epoch."""
         self.taken = 0
-        """How many bytes the last read took."""
+        """Bytes taken by the last read."""
         self.bars: dict[int, str] = {}
-        """The progress bars that lines of the last read were written over, by the line's place in it."""
+        """The progress bars that lines of the last read have overwritten, by the line's position in it."""
         self._backlog, self._every_state = backlog, every_state
         self._fd = -1
         self._inode = -1
@@ -47,16 +47,16 @@ class Tail:
 
     @property
     def live(self) -> str:
-        """The unfinished line: a progress bar, a prompt."""
+        """The incomplete last line: a progress bar, a prompt."""
         return decode(self._pending)
 
     @property
     def is_bar(self) -> bool:
-        """Return whether the unfinished line is redrawn in place."""
+        """Return whether the incomplete line is redrawn in place."""
         return b"\r" in self._pending
 
     def read(self, budget: int, wanted: LineSearch | None = None) -> list[str]:
-        """Return the lines of at most `budget` further bytes, sanitised; empty where nothing is new. `wanted`: keep only such lines."""
+        """Return the lines of at most `budget` further bytes, sanitised. `wanted`: keep only lines that match."""
         self.taken, self.bars = 0, {}
         if not self._open():
             return []
@@ -84,22 +84,22 @@ class Tail:
         return shown
 
     def skip(self, count: int) -> None:
-        """Leave out about so many bytes, up to the beginning of a line."""
+        """Skip about `count` bytes, up to the beginning of a line."""
         self._at, self._pending, self._dropped = self._line_start(self._at + count), b"", 0
 
     def flush(self) -> list[str]:
-        """Return the unfinished line, where one is left at the end."""
+        """Return the incomplete line that is left at the end."""
         text, self._pending = self.live, b""
         return [text] if text else []
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _open(self) -> bool:
-        """Return whether there are unread bytes; follows the name to a new file."""
+        """Open the file, or its successor of the same name. Return whether there are unread bytes."""
         try:
             found = self.path.stat()
             if not S_ISREG(found.st_mode):
@@ -114,7 +114,7 @@ class Tail:
         except OSError:
             return False
         self.modified = found.st_mtime
-        if found.st_size < self._at:  # truncated under us
+        if found.st_size < self._at:  # the file was truncated
             self._at, self._pending = 0, b""
         return found.st_size > self._at
 
@@ -123,7 +123,7 @@ class Tail:
         return offset + newline + 1 if newline >= 0 else offset
 
     def _keep(self, rest: bytes) -> None:
-        """Hold an unfinished line: of a progress bar only its latest states, of anything else the beginning."""
+        """Keep an incomplete line: the latest states of a progress bar, the beginning of other lines."""
         last = rest.rfind(b"\r")
         if last > 0:
             rest = rest[max(rest.rfind(b"\r", 0, last), 0) :]

@@ -1,4 +1,4 @@
-"""Moments as people type them, and as they read them: the time of day, or how long ago."""
+"""Parse and format times as users type and read them: the time of day, or a duration ago."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY = 86400
 
 
 def parse_moment(text: str, latest: float) -> float | None:
-    """Parse 14:02 or 14:02:11 (the last such time up to `latest`), or 10m and -10m (before it) to seconds; None for neither."""
+    """Parse 14:02 or 14:02:11 (the last such time up to `latest`), or 10m and -10m (before it) to seconds; None for other texts."""
     ago = re.fullmatch(r"-?(\d+(?:\.\d+)?)([smhd])", text.strip())
     if ago:
         return latest - float(ago[1]) * UNITS[ago[2]]
@@ -26,7 +26,7 @@ def parse_moment(text: str, latest: float) -> float | None:
 
 
 def format_clock(time_known: float) -> str:
-    """Format as HH:MM:SS in this machine's time zone; "" where not known or out of range."""
+    """Format a time as HH:MM:SS in this machine's time zone; "" if it is unknown or out of range."""
     try:
         return time.strftime("%H:%M:%S", time.localtime(time_known)) if isfinite(time_known) else ""
     except (OverflowError, OSError, ValueError):
@@ -34,12 +34,12 @@ def format_clock(time_known: float) -> str:
 
 
 def format_iso(time: float) -> str:
-    """Format a time in UTC as status.json has it."""
+    """Format a time in UTC as in status.json."""
     return datetime.fromtimestamp(time, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def parse_iso(text: str | None) -> float | None:
-    """Parse an ISO time to seconds since the epoch; None where it is none."""
+    """Parse an ISO time to seconds since the epoch; None if it is invalid."""
     with suppress(TypeError, ValueError, OverflowError):
         return datetime.fromisoformat(text or "").timestamp()
     return None

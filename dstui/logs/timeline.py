@@ -1,7 +1,7 @@
-"""All logs of a job in the order in which their lines came: from either end of what is there, and then as it grows.
+"""All logs of a job in order of arrival: existing lines from either end, then new lines.
 
-The order is that of the arrivals index. Logs that it does not know are cut into equal shares and told side by side, at times that are not
-known. Nothing is read here but the index: a slice names ranges of bytes, so that a job of any size is open at once.
+The order is that of the arrivals index. Logs that are not in it are cut into equal shares side by side, with unknown times. Only the index
+is read here: a slice names ranges of bytes, so that a job of any size opens at once.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dstui.logs.log_folder import LogFolder
 from dstui.logs.tail import allow_files
 
 SHARE = 16 * 1024
-"""Bytes of the longest of several logs without times that are told before it is the next one's turn."""
+"""Of several logs without times, bytes of the longest one in each turn."""
 LARGEST = 256 * 1024
 """Bytes in one slice."""
 NOTICES = -1
-"""The number of what dstui itself has to say of a job."""
+"""The number of the source with dstui's own messages about a job."""
 ASIDE = 256
 
 
 class Part(NamedTuple):
-    """The lines that end in these bytes of a log; `log` counts the sources of the timeline."""
+    """The lines that end in these bytes of a log; `log` is the index of the source in the timeline."""
 
     log: int
     start: int
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """What was seen at one look. `known`: this is the time, and not only a place in the order."""
+    """What one look has seen. `known`: `time` is a real time, not only a position in the order."""
 
     time: float
     known: bool
@@ -53,7 +53,7 @@ class Slice(NamedTuple):
 
 
 class Notices:
-    """What dstui has to say of a job, as lines with their times: from events.jsonl, and what is told to `add`. Read like a log."""
+    """dstui's messages about a job as lines with times: from events.jsonl, and from `add`. Read like a log."""
 
     def __init__(self, folder: LogFolder | None) -> None:
         self._folder = folder
@@ -70,7 +70,7 @@ class Notices:
         self.size = self.ended = len(self._lines)
 
     def poll(self) -> bool:
-        """Take over the events that were written since."""
+        """Read the events that were written since the last call."""
         for size, event in self._folder.read_events(self._at) if self._folder is not None else ():
             self._at += size
             text = _sentence(event)
@@ -99,7 +99,7 @@ def _sentence(event: dict[str, object]) -> str:
 
 
 class Source(NamedTuple):
-    """One log. `rank` is None for the launcher's, and for what dstui says."""
+    """One log. `rank` is None for the launcher and for dstui's messages."""
 
     number: int
     rank: int | None
@@ -115,7 +115,7 @@ class Timeline:
         self.job = folder.read_span()
         self.sources: list[Source] = []
         self.replaced = False
-        """A log is not the file that it was: whoever shows this timeline makes a new one."""
+        """Whether a log was replaced: the timeline must then be made anew."""
         self._index: dict[int, int] = {}
         self._arrivals = Arrivals(folder.arrivals_file)
         self.notices = Notices(folder if ranks is None else None)
@@ -126,10 +126,10 @@ class Timeline:
         self._poll()
         self._final = self.job.final
         self.taken = [self._end(source) for source in self.sources]
-        """How much of each source has been told, or is told by `back` and `forth`."""
+        """How much of each source was yielded, or belongs to `back` and `forth`."""
         self._there = tuple(self.taken)
 
-    # What there is
+    # Finding logs
 
     def find(self) -> None:
         """Add the logs that have appeared since the last call."""
@@ -155,18 +155,18 @@ class Timeline:
             self.replaced |= not source.file.poll()
 
     def _end(self, source: Source) -> int:
-        """Return how far a source is readable: after the job's end, also a last line without a newline."""
+        """Return how far a source is readable: after the job's end, including a last line without a newline."""
         file = source.file
         return file.size + 1 if self._final and file.size > file.ended else file.ended
 
-    # What is there already
+    # Existing lines
 
     def back(self) -> Iterator[Slice]:
-        """Yield the slices of what was in the logs when this timeline was created, the newest first."""
+        """Yield the slices of what the logs contained when this timeline was created, newest first."""
         return merge(self._notices_back(), self._recorded_back(), key=lambda part_slice: -part_slice.time)
 
     def forth(self) -> Iterator[Slice]:
-        """Yield the same slices as `back`, the oldest first."""
+        """Yield the same slices as `back`, oldest first."""
         return merge(reversed(list(self._notices_back())), self._recorded_forth(), key=lambda part_slice: part_slice.time)
 
     def _notices_back(self) -> Iterator[Slice]:
@@ -177,11 +177,11 @@ class Timeline:
         """Yield slices of the logs from their ends, by the arrival index: a record says that a log had `size` bytes, `grown` of them new.
 
         `left` is the number of bytes of each log still to yield. It only shrinks, so every byte is yielded once, whatever the records say
-        (they may overlap, leave gaps, or exceed the log). Bytes after a log's newest record were written later (`late`: with the file's
-        time). Bytes before the oldest record came before any supervisor looked: they have a place but no time.
+        (they may overlap, leave gaps, or exceed the log). Bytes after a log's newest record were written later (`late`, with the file's
+        time). Bytes before the oldest record arrived before the supervisor looked: they have a position but no time.
         """
         left = list(self._there)
-        left[0] = 0  # notices have their own times: _notices_back
+        left[0] = 0  # messages have their own times: see _notices_back
         met: set[int] = set()
         for time, records in groupby(self._arrivals.back(), key=lambda record: record.time):
             late, parts = [], []
@@ -224,17 +224,17 @@ class Timeline:
         return Part(log, start, taken[log])
 
     def _late(self, parts: list[Part]) -> list[Slice]:
-        """Return slices of what came after its log's last record, at the time of the file's last write."""
+        """Return slices of what was written after a log's last record, at the time of the file's last write."""
         last = {part: self.sources[part.log].file.modified for part in parts}
         seconds = groupby(sorted(parts, key=lambda part: (int(last[part]), part.log)), key=lambda part: int(last[part]))
         return [Slice(max(last[part] for part in same), True, same) for same in (list(group) for _, group in seconds)]
 
     def _span(self) -> tuple[float, float]:
-        """Return when the job began and when its logs were last written, between which lines without a time lie."""
+        """Return when the job began and when its logs were last written: lines without a time are in between."""
         latest = max((source.file.modified for source in self.sources), default=0.0)
         return min(self.job.started or 0.0, latest), latest
 
-    # What comes
+    # New lines
 
     def poll(self, now: float) -> Iterator[Slice]:
         """Yield the slices written since the last poll. `now`: seconds since the epoch."""
@@ -246,11 +246,11 @@ class Timeline:
             if end > self.taken[log]:
                 parts.append(Part(log, self.taken[log], end))
                 self.taken[log] = end
-        parts.sort(key=lambda part: part.log == 0)  # that a rank has ended comes after its last lines
+        parts.sort(key=lambda part: part.log == 0)  # the message that a rank has ended comes after its last lines
         return cut(Slice(now, True, parts))
 
     def finish(self, now: float) -> Iterator[Slice]:
-        """Yield the last slices after the job's end: unfinished lines are lines too."""
+        """Yield the last slices after the job's end; incomplete lines count."""
         self._final = True
         parts = [Part(log, self.taken[log], self._end(source)) for log, source in enumerate(self.sources)]
         self.taken = [part.end for part in parts]
@@ -258,11 +258,11 @@ class Timeline:
 
     @property
     def ended(self) -> float:
-        """The end of the job; where that is not known, the last write to its logs."""
+        """The end of the job; if unknown, the last write to its logs."""
         return self.job.ended or max(source.file.modified for source in self.sources)
 
     def read(self, parts: Iterable[Part], wanted: LineSearch | None = None) -> Iterator[tuple[int, int | None, list[bytes]]]:
-        """Yield the lines of some parts: number of the source, its rank, and lines; where it is certain, only `wanted` ones."""
+        """Yield (source index, rank, lines) for some parts, restricted to `wanted` lines where the text decides."""
         for log, start, end in parts:
             _, rank, file = self.sources[log]
             if wanted is None:
@@ -278,7 +278,7 @@ class Timeline:
         return b"".join([self.sources[log].file.text(start, end) for log, start, end in parts])
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for source in self.sources:
             if isinstance(source.file, LogFile):
                 source.file.close()
@@ -290,7 +290,7 @@ def shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:
 
 
 def reversed_shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:
-    """Yield the slices of `shares`, the last first."""
+    """Yield the slices of `shares` in reverse order."""
     return _shares(ends, began, ended, range(_count(ends))[::-1])
 
 
@@ -307,7 +307,7 @@ def _shares(ends: list[int], began: float, ended: float, numbers: range) -> Iter
 
 
 def cut(part_slice: Slice, *, back: bool = False, most: int = LARGEST) -> Iterator[Slice]:
-    """Split a slice into parts of at most so many bytes, which are quick to search."""
+    """Split a slice into parts of at most `most` bytes, which are quick to search."""
     count = ceil(part_slice.size / most)
     if count <= 1:
         return iter([part_slice] if part_slice.parts else [])

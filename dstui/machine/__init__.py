@@ -1,5 +1,5 @@
-"""What is there: GPUs and their links, host, software, as a plain snapshot in which every fact may be unknown, with the reason.
+"""The Machine: GPUs and their links, host and software as a snapshot in which every fact may be unknown, with the reason.
 
-`snapshot` holds the types, `probe` looks at this machine, `recorded` reads a file instead. `nvml`, `host` and `software` run in
-child processes of their own, are plain Python 3.8 with nothing of dstui in them, and can therefore be sent to other hosts as they are.
+`snapshot` has the types, `probe` examines this machine, `recorded` reads a file instead. `nvml`, `host` and `software` run as child
+processes. They are plain Python 3.8 without imports of dstui, so that they can be sent to other hosts.
 """

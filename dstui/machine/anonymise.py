@@ -1,4 +1,4 @@
-"""Leaves out of a snapshot who made it: the name of the user and the way to the home folder, wherever they stand."""
+"""Remove the user's name and the path of the home folder from a snapshot."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def mask_names(data: Any, user: str | None = None, home: str | None = None) -> Any:
-    """Replace the home folder by ~ and the user's name, as a whole word, by USER in plain data; by default those of this process.
+    """Replace the home folder by ~ and the user's name, as a whole word, by USER in plain data. Defaults are those of this process.
 
-    root is nobody's name and stays.
+    The name root identifies nobody and stays.
     """
     user, home = user or _user(), home or os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where nobody knows the user
     word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(user)}(?![A-Za-z0-9])") if user not in ("", "root") else None
@@ -22,7 +22,7 @@ def mask_names(data: Any, user: str | None = None, home: str | None = None) -> A
 def _user() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container with a user of no name
+    except KeyError:  # a container with a user id that has no name
         return os.environ.get("USER", "")
 
 

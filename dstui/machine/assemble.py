@@ -1,4 +1,4 @@
-"""Puts the lines of the look-up programs together to one Machine."""
+"""Combine the output of the look-up programs into one Machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P2P_KINDS = ("read", "write", "nvlink", "atomics", "pci")
 def machine_from(nvml: Iterable[Line], host: Iterable[Line], software: Iterable[Line], source: str) -> Machine:
     """Build the Machine from the output of three programs.
 
-    A fact that a program did not deliver is unknown, with the way it ended as the reason.
+    A fact that a program did not deliver is Unknown, with the program's end as the reason.
     """
     driver, gpus, ancestors, p2p = _nvml_facts(nvml)
     host_facts, host_end = _merged(host, "host")
@@ -40,14 +40,14 @@ def machine_from(nvml: Iterable[Line], host: Iterable[Line], software: Iterable[
 
 
 def _driver(facts: dict[str, Any]) -> Driver:
-    """Build the Driver; where NVML did not start, its facts are unknown for that reason."""
+    """Build the Driver. If NVML did not start, its facts are Unknown for that reason."""
     state = facts.get("state")
     why = state["unknown"] if isinstance(state, dict) else "not told by the driver"
     return decode(Driver, facts, Unknown(why))
 
 
 def _merged(lines: Iterable[Line], kind: str) -> tuple[dict[str, Any], Unknown]:
-    """Return all facts of one kind, and why missing ones are missing."""
+    """Return all facts of one kind, and the reason for missing ones."""
     facts: dict[str, Any] = {}
     for line_kind, value in lines:
         if line_kind == kind:
@@ -87,7 +87,7 @@ def _status_matrix(size: int, p2p: Mapping[Pair, Mapping[str, str]], kind: str) 
 
 
 def _placed(gpu: Gpu, host: Host) -> Gpu:
-    """Return the GPU with the CPUs that the kernel names: NVML's answer is reduced to our own cpuset and may be empty."""
+    """Return the GPU with the CPUs that the kernel names: NVML's answer is limited to this process's cpuset and may be empty."""
     if isinstance(host.pci_gpus, Unknown):
         return gpu
     device = next((device for device in host.pci_gpus if device.bus_id == gpu.bus_id), None)

@@ -1,7 +1,7 @@
-"""CPU and NUMA binding of ranks: what DeepSpeed's --bind_cores_to_rank would do here, and what is right.
+"""CPU and NUMA binding of ranks: what DeepSpeed's --bind_cores_to_rank does on a machine, and what is right.
 
-DeepSpeed gives rank i of n the i-th n-th of the physical cores, counted from 0, whichever node its GPU hangs on
-(deepspeed/utils/numa.py, get_numactl_cmd; release 0.19.8). Where the GPUs' nodes do not ascend with their numbers, that is the far node.
+DeepSpeed gives rank i of n the i-th n-th of the physical cores, counted from 0, whichever node its GPU belongs to (deepspeed/utils/numa.py,
+get_numactl_cmd; release 0.19.8). If the GPUs' nodes do not ascend with their numbers, that is the remote node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dstui.machine.snapshot import Machine
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The CPUs of one local rank, and the NUMA node of the GPU that it works with (None where nobody knows)."""
+    """The CPUs of one local rank, and the NUMA node of its GPU (None if unknown)."""
 
     rank: int
     gpu: int
@@ -26,13 +26,13 @@ class Binding:
 
     @property
     def cpu_list(self) -> str:
-        """The CPUs as numactl and the kernel write them: 0-3,8."""
+        """The CPUs in the notation of numactl and the kernel: 0-3,8."""
         return format_cpu_list(self.cpus)
 
 
 @lru_cache(maxsize=64)
 def parse_cpu_list(cpus: str) -> tuple[int, ...]:
-    """Parse a list like 0-3,8 into numbers; empty where it is malformed."""
+    """Parse a list like 0-3,8 into numbers; empty if it is malformed."""
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", cpus):
         return ()
     parts = [part.split("-") for part in cpus.split(",")]
@@ -47,10 +47,10 @@ def format_cpu_list(cpus: Sequence[int]) -> str:
 
 
 def physical_cores(machine: Machine) -> int | None:
-    """Return the physical cores that DeepSpeed would count; None where that is not known.
+    """Return the number of physical cores that DeepSpeed would count; None if unknown.
 
-    Without the host's own word the GPUs' CPU lists tell: two runs of equal length per socket (0-55,112-167) are hyper-threads, which
-    Linux numbers after all cores, so that the highest number in the first runs is the last core.
+    If the host does not tell, the GPUs' CPU lists do: two runs of equal length per socket (0-55,112-167) are hyper-threads, which Linux
+    numbers after all cores, so that the highest number in the first runs is the last core.
     """
     if isinstance(machine.host.cores, int):
         return machine.host.cores
@@ -67,7 +67,7 @@ def _halves(cpus: str) -> bool:
 
 
 def deepspeed_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
-    """Return how --bind_cores_to_rank binds ranks on these GPUs; empty where the number of cores is not known."""
+    """Return how --bind_cores_to_rank binds ranks on these GPUs; empty if the number of cores is unknown."""
     cores, count = physical_cores(machine), len(gpus)
     if not cores or not count or cores < count:
         return ()
@@ -86,7 +86,7 @@ def far_ranks(machine: Machine, bindings: Sequence[Binding]) -> tuple[Binding, .
 
 
 def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
-    """Bind each rank to CPUs near its GPU, sharing those of a node evenly among its ranks; empty where a GPU's CPUs are not known."""
+    """Bind each rank to CPUs near its GPU, sharing those of a node evenly among its ranks; empty if a GPU's CPUs are unknown."""
     wanted = sorted(gpus)
     near = {gpu: known(machine.gpus[gpu].cpus, "") for gpu in wanted}
     if not wanted or not all(parse_cpu_list(cpus) for cpus in near.values()):
@@ -105,7 +105,7 @@ def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
 
 
 def even_binding(machine: Machine, ranks: int) -> tuple[Binding, ...]:
-    """Bind each CPU rank to an equal share of the usable cores; empty where there are too few, or their number is not known."""
+    """Bind each CPU rank to an equal share of the usable cores; empty if there are too few or their number is unknown."""
     groups = [parse_cpu_list(group) for group in known(machine.host.core_groups, ())]
     each = len(groups) // ranks if ranks else 0
     if not each:
@@ -115,7 +115,7 @@ def even_binding(machine: Machine, ranks: int) -> tuple[Binding, ...]:
 
 
 def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
-    """Return the physical cores of a CPU list, each as its hardware threads; only those that this process may use, where known."""
+    """Return the physical cores of a CPU list, each as its hardware threads; only those that this process may use, if known."""
     inside = set(parse_cpu_list(cpus))
     reported = machine.host.core_groups
     if not isinstance(reported, Unknown):
@@ -130,8 +130,9 @@ def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
 def numactl_wrapper(bindings: Sequence[Binding]) -> str:
     """Return a script that starts a rank on its own CPUs, chosen by LOCAL_RANK: `bind.sh python -u train.py …`.
 
-    Memory is bound to the GPU's node where that is known; a node without CPUs is never named. KMP_AFFINITY would undo the binding.
-    A launcher puts --local_rank=N before the interpreter, where it is meant for the script: it goes behind the script's name.
+    Memory is bound to the GPU's node if that is known. A node without CPUs is never named. KMP_AFFINITY would override the binding.
+
+    A launcher puts --local_rank=N before the interpreter, though it is for the script: the wrapper moves it behind the script's name.
     """
     cases = "".join(f'  {b.rank}) set -- {_numactl(b)} "$@"; OMP_NUM_THREADS={len(b.cpus)} ;;\n' for b in bindings)
     return WRAPPER.replace("CASES\n", cases)

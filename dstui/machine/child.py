@@ -1,6 +1,6 @@
-"""Runs one of the look-up programs as a child process with a deadline, and collects its lines.
+"""Run a look-up program as a child process with a deadline, and collect its lines.
 
-The child may hang inside the kernel, where even SIGKILL waits: then it is left behind and what it had printed is kept.
+The child may hang inside the kernel, where even SIGKILL waits: then it is abandoned, and its output so far is kept.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ LAST_LINE = b'["done", null]\n'
 
 
 def run_lookup(program: str, deadline: float, *args: str, python: str = sys.executable, env: Mapping[str, str] | None = None) -> list[Line]:
-    """Return what `dstui/machine/PROGRAM.py` prints within `deadline` seconds.
+    """Return the lines that `dstui/machine/PROGRAM.py` prints within `deadline` seconds.
 
-    The last line is ("done", None) or ("late" | "failed", reason); the reason of a failure is what was printed on standard error.
+    The last line is ("done", None) or ("late" | "failed", reason). The reason of a failure is the text on standard error.
     """
     return run_command([python, *child_python.options(python), str(HERE / f"{program}.py"), *args], deadline, env=env)
 
 
 def run_command(command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> list[Line]:
-    """Run a command that prints facts as the look-up programs do. Never raises, and never exceeds its deadline by much."""
+    """Run a command that prints facts like the look-up programs. Never raises, and exceeds its deadline only slightly."""
     ends_at = time.monotonic() + deadline
     pipe = subprocess.PIPE
     try:
@@ -89,7 +89,7 @@ def _talk(child: subprocess.Popen[bytes], stdin: bytes, ends_at: float) -> tuple
 
 
 def _feed(pipe: IO[bytes], rest: memoryview, selector: selectors.BaseSelector) -> memoryview:
-    """Write what fits into the pipe; close it after the last byte, or when nobody reads any more."""
+    """Write as much as the pipe takes. Close it after the last byte, or if the reader is gone."""
     try:
         rest = rest[os.write(pipe.fileno(), rest) :]
     except BrokenPipeError:
@@ -101,7 +101,7 @@ def _feed(pipe: IO[bytes], rest: memoryview, selector: selectors.BaseSelector) -
 
 
 def _parsed(out: bytes) -> Iterator[Line]:
-    """Yield the complete lines that have the form of a fact; a login shell may have printed others."""
+    """Yield the complete lines that are facts; a login shell may have printed others."""
     for line in out.split(b"\n"):
         if line.startswith(b"["):
             try:
@@ -119,7 +119,7 @@ def _why(err: bytes, deadline: float, left: float) -> Line:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill the child's whole group; wait for it, but not for one that the kernel holds."""
+    """Kill the child's whole group and wait for it, unless the kernel holds it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,6 +1,7 @@
-"""Which GPUs to take for k ranks: those that are free and best joined, then those that share a NUMA node.
+"""Choose GPUs for k ranks: free ones with the best links, then those that share a NUMA node.
 
-DeepSpeed's launcher sorts the slots of a host (launcher/runner.py, parse_resource_filter), so only the set can be chosen, not the order.
+DeepSpeed's launcher sorts the slots of a host (launcher/runner.py, parse_resource_filter), so that only the set can be chosen, not the
+order.
 """
 
 from __future__ import annotations
@@ -14,34 +15,34 @@ from dstui.machine.snapshot import Gpu, Machine, Unknown
 from dstui.machine.topology import width
 
 MOST_SETS = 200
-"""More sets than this are not compared one by one (1 ms for 100): the best island is filled from its front instead."""
+"""With more sets than this they are not compared one by one (1 ms for 100): the best island is filled from its front instead."""
 IDLE_BYTES = 2 << 30
 IDLE_SHARE = 0.05
-"""A GPU with less memory in use is idle: driver, display and a forgotten notebook take about as much."""
+"""A GPU is idle if less than this share of its memory is in use: driver, display and a forgotten notebook take about as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
-    """A set of GPUs and how well it is joined; fewer `flaws` are better, in the order of the tuple."""
+    """A set of GPUs with its rating. Fewer `flaws` are better, compared in the order of the tuple."""
 
     gpus: tuple[int, ...]
     flaws: tuple[float, ...]
 
 
 def is_busy(gpu: Gpu) -> bool:
-    """Return whether the GPU is in use. Memory decides: in a container the list of processes is empty."""
+    """Return whether the GPU is in use, by its memory: in a container the list of processes is empty."""
     if isinstance(gpu.memory_used, Unknown) or isinstance(gpu.memory_total, Unknown):
         return bool(gpu.processes)
     return gpu.memory_used > max(IDLE_BYTES, IDLE_SHARE * gpu.memory_total)
 
 
 def usable_gpus(machine: Machine) -> tuple[int, ...]:
-    """Return the GPUs that a rank could run on."""
+    """Return the GPUs that a rank can run on."""
     return tuple(gpu.index for gpu in machine.gpus if gpu.problem is None)
 
 
 class _Rating:
-    """Rates sets of GPUs of one machine; what does not depend on the set is looked up once."""
+    """Rates sets of GPUs of one machine. Values that do not depend on the set are looked up once."""
 
     def __init__(self, machine: Machine) -> None:
         self.widths = [[width(cell) for cell in row] for row in machine.links]
@@ -73,7 +74,7 @@ def rate(machine: Machine, gpus: Sequence[int]) -> GpuChoice:
 
 
 def choose(machine: Machine, count: int) -> GpuChoice | None:
-    """Return the best `count` GPUs; None where fewer work."""
+    """Return the best `count` GPUs; None if fewer work."""
     there = usable_gpus(machine)
     if not 0 < count <= len(there):
         return None

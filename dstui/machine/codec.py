@@ -1,7 +1,7 @@
-"""Frozen dataclasses to plain JSON values and back, forgiving on the way back.
+"""Convert frozen dataclasses to JSON values and back, tolerating differences on the way back.
 
-A snapshot may come from an older or a newer dstui: a key that is not known is left aside, one that is missing or has another
-form becomes Unknown. `Unknown` itself is written as `{"unknown": reason}`.
+A snapshot may come from an older or newer dstui: unknown keys are ignored, and missing or malformed values become Unknown. `Unknown` is
+written as `{"unknown": reason}`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A fact that could not be had, and why. Falsy, so `if machine.host.numa:` reads as it should."""
+    """A fact that could not be determined, with the reason. It is falsy, so that `if machine.host.numa:` works."""
 
     reason: str = "nobody looked"
 
@@ -30,14 +30,14 @@ class Unknown:
 
 
 Maybe: TypeAlias = T | Unknown
-"""A fact, or why it is not known."""
+"""A fact, or why it is unknown."""
 
 ABSENT = Unknown("not in this snapshot")
 MALFORMED = Unknown("the snapshot holds something else here")
 
 
 def known(value: Maybe[T], default: D) -> T | D:
-    """Return the fact itself, or `default` where it is unknown."""
+    """Return the fact, or `default` if it is unknown."""
     return default if isinstance(value, Unknown) else value
 
 
@@ -60,7 +60,7 @@ class MissingField(TypeError):
     def __init__(self, field: str, place: str = "") -> None:
         super().__init__(field)
         self.field, self.place = field, place
-        """Its name, and where in the data it belongs: `host.infiniband[0]`."""
+        """The name of the field and its place in the data: `host.infiniband[0]`."""
 
     def within(self, outer: str) -> MissingField:
         """Return the same error with the outer field in front of its place."""
@@ -68,9 +68,9 @@ class MissingField(TypeError):
 
 
 def decode(cls: type[T], data: Mapping[str, Any], absent: Unknown = ABSENT) -> T:
-    """Build an instance of the dataclass `cls` from what `encode` wrote, or from any mapping with some of its names.
+    """Build an instance of the dataclass `cls` from the output of `encode`, or from any mapping with some of its names.
 
-    `absent` is what a missing fact becomes. A required field that is missing or malformed is a MissingField.
+    `absent` replaces missing facts. Raises MissingField if a required field is missing or malformed.
     """
     hints: dict[str, Any] = _hints(cls)  # type: ignore[arg-type]  # a class is hashable
     values: dict[str, Any] = {}
@@ -105,7 +105,7 @@ def _missing(hint: Any, absent: Unknown) -> Any:
 
 
 def _value(hint: Any, data: Any) -> Any:
-    """Convert `data` to the type `hint`; Unknown, or the field's own default, where it has another form."""
+    """Convert `data` to the type `hint`. If it does not fit, return Unknown or the field's own default."""
     if isinstance(data, Mapping) and set(data) == {"unknown"}:
         return Unknown(str(data["unknown"]))
     alternatives = [a for a in get_args(hint) if a is not Unknown] if _is_union(hint) else [hint]
@@ -120,7 +120,7 @@ def _is_union(hint: Any) -> bool:
     return get_origin(hint) in (Union, types.UnionType)
 
 
-def _fits(hint: Any, data: Any) -> Any:  # one line per form that a snapshot knows
+def _fits(hint: Any, data: Any) -> Any:  # one line per type in a snapshot
     origin = get_origin(hint)
     if hint is None or hint is type(None):
         return None if data is None else _KEEP_DEFAULT
@@ -141,7 +141,7 @@ def _fits(hint: Any, data: Any) -> Any:  # one line per form that a snapshot kno
 
 
 def _mapping(of: Any, data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the entries with values of the right type, and drop the others."""
+    """Return the entries with values of the right type."""
     return {str(name): found for name, value in data.items() if (found := _value(of, value)) is not _KEEP_DEFAULT}
 
 

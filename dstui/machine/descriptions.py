@@ -1,4 +1,4 @@
-"""A machine in words: one line for it, and for its islands."""
+"""Describe a machine, and its islands, in one line."""
 
 from __future__ import annotations
 

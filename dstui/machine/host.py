@@ -1,10 +1,10 @@
-"""The host's facts as JSON lines on standard output: a program of its own that reads /proc and /sys and starts nothing.
+"""Print the host's facts as JSON lines. A standalone program that reads /proc and /sys and starts no processes.
 
-It runs as a child process (`python host.py`), because asking a dead network file system for its free space blocks for ever.
-Plain Python 3.8 without anything of dstui, so that it can be sent to another host as it is; it imports little, since every start of
-dstui waits for it. The environment variable DSTUI_HOST_ROOT names another folder to read as /, for looking at a copied /proc and /sys.
+It runs as a child process (`python host.py`), because asking a dead network file system for its free space blocks forever. It is plain
+Python 3.8 without imports of dstui, so that it can be sent to other hosts, and imports little, since every start of dstui waits for it. The
+environment variable DSTUI_HOST_ROOT names another folder to read as /, for a copy of /proc and /sys.
 
-Lines: ["host", {...}] again and again, each with some fields of the snapshot's Host; ["driver", {...}]; ["done", null].
+Lines: ["host", {...}] repeatedly, each with some fields of the snapshot's Host; ["driver", {...}]; ["done", null].
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import resource
 import sys
 import time
 
-TYPE_CHECKING = False  # what annotations name is imported by checkers of types alone
+TYPE_CHECKING = False  # only type checkers import these modules
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -27,8 +27,8 @@ NETWORK = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "fuse.sshf
 SYSTEM_MOUNTS = ("/proc", "/sys", "/etc/", "/run/", "/boot", "/snap/", "/dev/")
 VIRTUAL_NIC = re.compile(r"(docker|veth|br-|virbr|cni|flannel|cali|tun|tap|kube|lxc|wg|nodelocaldns|bonding_masters|dummy|ifb)")
 TOO_SMALL = 64 << 20
-"""Bytes of a file system on which nothing of a job finds room: a container's mounts of single files and keys are often 4 KB."""
-NO_LIMIT = 1 << 60  # what the first cgroup version writes for none is a little above
+"""Bytes of a file system that is too small for any file of a job: mounts of single files and keys in containers often have 4 KB."""
+NO_LIMIT = 1 << 60  # cgroup v1 writes a slightly larger number for no limit
 STEERING = re.compile(r"(CUDA|NCCL|NVIDIA|GLOO|UCX|OMP|KMP|DS|TORCH|HF|PYTORCH)_\w+$")
 SECRET = re.compile(r"TOKEN|SECRET|KEY|PASSWORD")
 LISTENING = "0A"  # include/net/tcp_states.h
@@ -43,12 +43,12 @@ ALLOCATION = re.compile(
 
 
 def path(name: str) -> str:
-    """Return where a path of the host is."""
+    """Return the real path of a path of the host."""
     return os.path.join(ROOT, name.lstrip("/"))
 
 
 def read(name: str) -> str | None:
-    """Return the stripped text of a small file; None where it cannot be read."""
+    """Return the stripped text of a small file; None if it cannot be read."""
     try:
         with open(path(name), encoding="utf-8", errors="replace") as file:
             return file.read().strip()
@@ -57,13 +57,13 @@ def read(name: str) -> str | None:
 
 
 def number(name: str) -> int | None:
-    """Return the number in a file; None for none, and for -1, the kernel's word for unknown."""
+    """Return the number in a file; None if there is none or it is -1, which means unknown."""
     text = read(name)
     return int(text) if text and re.fullmatch(r"\d+", text) else None
 
 
 def entries(name: str) -> list[str]:
-    """Return the sorted names in a folder; empty where it cannot be read."""
+    """Return the sorted names in a folder; empty if it cannot be read."""
     try:
         return sorted(os.listdir(path(name)))
     except OSError:
@@ -71,7 +71,7 @@ def entries(name: str) -> list[str]:
 
 
 def or_unknown(value: Any, reason: str) -> Any:
-    """Return the value, or the reason why there is none."""
+    """Return the value, or an unknown with the reason."""
     return {"unknown": reason} if value is None else value
 
 
@@ -104,7 +104,7 @@ def memory() -> dict[str, Any]:
 
 
 def cgroup() -> dict[str, Any]:
-    """Return the limits of our cgroup: the lowest on the way to the root, since a scheduler may set it on a parent."""
+    """Return the limits of this process's cgroup: the lowest up to the root, since a scheduler may set it on a parent."""
     lines = [line.split(":", 2) for line in (read("/proc/self/cgroup") or "").splitlines() if line.count(":") >= 2]
     if os.path.exists(path("/sys/fs/cgroup/cgroup.controllers")):
         own = next((where for number, _, where in lines if number == "0"), "/")
@@ -116,7 +116,7 @@ def cgroup() -> dict[str, Any]:
 
 
 def _upwards(base: str, own: str) -> list[str]:
-    """Return the folders of our own group and its parents that exist (a container often hides the lower ones)."""
+    """Return the existing folders of this process's cgroup and its parents (containers often hide the lower ones)."""
     parts = [part for part in own.split("/") if part and part != ".."]
     folders = ["/".join([base, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
     return [folder for folder in folders if os.path.isdir(path(folder))]
@@ -147,7 +147,7 @@ def _limits(limits: list[int | None], used: list[int | None], quotas: list[float
 
 
 def limits() -> dict[str, Any]:
-    """Return the limits of one process; null is no limit."""
+    """Return the limits of one process; null means no limit."""
 
     def limit(which: int) -> int | None:
         soft = resource.getrlimit(which)[0]
@@ -181,7 +181,7 @@ def shared_memory() -> dict[str, Any]:
 
 
 def cpu() -> dict[str, Any]:
-    """Return the CPU's model, the flags that DeepSpeed's kernels need, and the physical cores that we may use."""
+    """Return the CPU's model, the flags that DeepSpeed's kernels need, and the usable physical cores."""
     text = read("/proc/cpuinfo") or ""
     model = re.search(r"^(?:model name|Model|cpu)\s*:\s*(.+)$", text, re.M)
     flags = set((re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.M) or ["", ""])[1].split())
@@ -250,7 +250,7 @@ def pci() -> dict[str, Any]:
 
 
 def nics() -> dict[str, Any]:
-    """Return the network interfaces except the loop-back."""
+    """Return the network interfaces except the loopback."""
     routes = [line.split() for line in (read("/proc/net/route") or "").splitlines()[1:]]
     default = {fields[0] for fields in routes if len(fields) > 1 and fields[1] == "00000000"}
     found = []
@@ -275,7 +275,7 @@ def nics() -> dict[str, Any]:
 
 
 def ports() -> dict[str, Any]:
-    """Return the TCP ports that are listened on in this network namespace."""
+    """Return the TCP ports with a listener in this network namespace."""
     tables = [read(f"/proc/net/{table}") for table in ("tcp", "tcp6")]
     if tables[0] is None:
         return {"ports": {"unknown": "the kernel does not say"}}
@@ -304,7 +304,7 @@ def infiniband() -> dict[str, Any]:
 
 
 def surroundings() -> dict[str, Any]:
-    """Return the container, WSL, the scheduler, and the variables that configure NCCL, CUDA and their like."""
+    """Return the container, WSL, the scheduler, and the variables that configure NCCL, CUDA and similar libraries."""
     env = os.environ
     version = read("/proc/version") or ""
     steering = {key: value for key, value in sorted(env.items()) if STEERING.match(key) and not SECRET.search(key)}
@@ -318,7 +318,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def container() -> str | None:
-    """Return the kind of container that we are in, as far as it is visible."""
+    """Return the kind of container, as far as it is visible."""
     env = os.environ
     if os.path.exists(path("/run/.containerenv")):
         return "podman"
@@ -347,7 +347,7 @@ def kernel_driver() -> dict[str, Any]:
 
 
 def disks() -> list[dict[str, Any]]:
-    """Return each file system that holds data once. Local ones are asked for their space first: a dead network mount never answers."""
+    """Return each file system with data once. Local ones are asked for their space first: a dead network mount never answers."""
     late = {"unknown": "it did not answer in time"}
     found: list[dict[str, Any]] = []
     mounts: set[str] = set()
@@ -364,7 +364,7 @@ def disks() -> list[dict[str, Any]]:
 
 
 def block_device(number_of_it: str) -> dict[str, Any]:
-    """Return what /sys says of the device with this major:minor: whether it is NVMe, its model, its NUMA node."""
+    """Return what /sys says about the device with this major:minor: whether it is NVMe, its model, its NUMA node."""
     folder = os.path.realpath(path(f"/sys/dev/block/{number_of_it}"))
     name = re.search(r"/(nvme\d+n\d+)", folder)
     if not number_of_it or not os.path.isdir(folder):
@@ -380,7 +380,7 @@ def block_device(number_of_it: str) -> dict[str, Any]:
 
 
 def space(mount: str) -> dict[str, Any]:
-    """Return total and free bytes of a file system. May block for ever on a dead network mount."""
+    """Return total and free bytes of a file system. May block forever on a dead network mount."""
     try:
         answer = os.statvfs(mount)
     except OSError as error:
@@ -389,7 +389,7 @@ def space(mount: str) -> dict[str, Any]:
 
 
 def roomy(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Drop the file systems that are known to be too small for anything."""
+    """Drop the file systems that are known to be too small."""
     return [disk for disk in found if not isinstance(disk["total"], int) or disk["total"] >= TOO_SMALL]
 
 
@@ -416,7 +416,7 @@ SECTIONS: tuple[Callable[[], dict[str, Any]], ...] = (
 
 
 def facts(section: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts of a section; empty where the files have an unexpected form."""
+    """Return the facts of a section; empty if its files have an unexpected form."""
     try:
         return section()
     except (OSError, ValueError, IndexError, KeyError):
@@ -431,7 +431,7 @@ def main() -> None:
     found = disks()
     for disk in found:
         if not disk["local"]:
-            emit("host", {"disks": roomy(found)})  # what follows may never answer
+            emit("host", {"disks": roomy(found)})  # the next step may never return
         disk.update(space(disk["mount"]))
     emit("host", {"disks": roomy(found)})
     emit("done", None)

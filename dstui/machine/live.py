@@ -1,7 +1,7 @@
-"""The GPUs' state by the second: one child process that keeps NVML open and prints a line per interval.
+"""The GPUs' state every second: one child process that keeps NVML open and prints a line per interval.
 
-A probe each second would start an interpreter each second; this costs about 1 % of a core with eight GPUs. The child ends with us:
-it watches its standard input, which closes when we are gone, however we went.
+A probe each second would start an interpreter each second; this takes about 1 % of a core with eight GPUs. The child exits when its
+standard input closes, so it ends with its parent whatever happens.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dstui.machine.codec import Maybe, Unknown, decode
 from dstui.machine.snapshot import NOT_ASKED, Machine
 
 PATIENCE = 5
-"""After so many intervals without a line the driver is taken to hang,"""
+"""After this many intervals without a line, the driver counts as hanging,"""
 START_SECONDS = 3.0
-"""but not sooner than this: a busy machine needs a moment to start the child."""
+"""but not before this time: a busy machine needs a moment to start the child."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """What changes by the second, as in the snapshot's Gpu."""
+    """The values that change every second, as in the snapshot's Gpu."""
 
     index: int
     memory_total: Maybe[int] = NOT_ASKED
@@ -52,10 +52,10 @@ def update_states(machine: Machine, states: Mapping[int, GpuState]) -> Machine:
 
 
 class Live:
-    """The stream of states. `poll` never blocks; `close`, or the end of the `with`, ends the child."""
+    """The stream of states. `poll` never blocks. `close`, or leaving the `with` block, ends the child."""
 
     def __init__(self, interval: float = 1.0, env: Mapping[str, str] | None = None) -> None:
-        """Start the child, which needs about 50 ms before its first line."""
+        """Start the child. Its first line comes after about 50 ms."""
         self.interval = interval
         self._heard = time.monotonic()
         self._rest = b""
@@ -77,7 +77,7 @@ class Live:
         return self._child.pid
 
     def poll(self) -> dict[int, GpuState]:
-        """Return the newest state of every GPU by its index; empty where there is nothing new."""
+        """Return the newest state of every GPU by index; empty if nothing is new."""
         newest: dict[int, GpuState] = {}
         for line in self._lines():
             kind, value = json.loads(line)
@@ -87,7 +87,7 @@ class Live:
 
     @property
     def problem(self) -> Unknown | None:
-        """The reason why no more states come; None while they do."""
+        """The reason why no more states arrive; None while they do."""
         if self._child.poll() is not None:
             return Unknown("NVML is not there")
         silent = time.monotonic() - self._heard
@@ -105,7 +105,7 @@ class Live:
         return lines
 
     def close(self) -> None:
-        """End the child; one that hangs in the driver is left to the kernel."""
+        """End the child. One that hangs in the driver is left to the kernel."""
         assert self._child.stdin and self._child.stdout
         self._child.stdin.close()
         self._child.kill()

@@ -1,9 +1,9 @@
-"""NVML's facts as JSON lines on standard output: a program of its own, and the only code that knows pynvml.
+"""Print NVML's facts as JSON lines. A standalone program, and the only code that imports pynvml.
 
-It runs as a child process (`python nvml.py [--serials] [--watch SECONDS]`), because a wedged driver blocks a call for ever and only
-a process can be left behind. Each fact is printed as soon as it is had, so what came before a hang is kept. Plain Python 3.8 without
-anything of dstui, so that it can be sent to another host together with pynvml's one file; it imports little, since every start of dstui
-waits for it. It reads only; it sets nothing.
+It runs as a child process (`python nvml.py [--serials] [--watch SECONDS]`), because a hanging driver blocks a call forever and only a
+process can be abandoned. Each fact is printed at once, so that the output before a hang is kept. It is plain Python 3.8 without imports of
+dstui, so that it can be sent to other hosts together with pynvml's single file, and imports little, since every start of dstui waits for
+it. It only reads and changes no setting.
 
 Lines: ["driver", {...}], ["gpu", {...}], ["pair", [i, j, ancestor, {p2p}]], ["done", null]; with --watch ["sample", [{...}, ...]].
 """
@@ -16,7 +16,7 @@ import select
 import sys
 from importlib import import_module
 
-TYPE_CHECKING = False  # what annotations name is imported by checkers of types alone
+TYPE_CHECKING = False  # only type checkers import these modules
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -35,15 +35,15 @@ WHY = {
     18: "the driver's library and kernel module have different versions: reboot, or reload the driver",
     999: "the driver answers: unknown error",
 }
-FATAL = (4, 15, 16)  # after these nothing else of a GPU is worth asking
-END_OF_LINKS = (2, 3, 13)  # how drivers say that there is no such link
+FATAL = (4, 15, 16)  # after these no further question about a GPU makes sense
+END_OF_LINKS = (2, 3, 13)  # drivers report these for a link that does not exist
 
-# NVML's own numbers. pynvml's constant for the first is a tuple by mistake, others are absent from old releases of it.
+# NVML's own numbers. pynvml's first constant is a tuple by mistake, others are missing in old releases of it.
 P2P = (("read", 0), ("write", 1), ("nvlink", 2), ("atomics", 3), ("pci", 4))
 P2P_STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
 ANCESTOR = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 LINK_SPEED, LINK_COUNT, C2C_BANDWIDTH = 90, 91, 172
-LINKS_BY_CAPABILITY = {6: 4, 7: 6, 8: 12}  # where the driver is too old to tell the number; 18 since
+LINKS_BY_CAPABILITY = {6: 4, 7: 6, 8: 12}  # if the driver is too old to tell; 18 in later generations
 LINK_VERSION = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 NPU, SWITCH = 1, 2
 UNCORRECTED, SINCE_RESTART = 1, 0
@@ -61,7 +61,7 @@ THROTTLE = (
 
 
 def loaded() -> tuple[Any, str]:
-    """Return pynvml, or None and why not. The driver's library is tried first, since importing pynvml takes longer than all else here."""
+    """Return pynvml, or None and the reason. The driver's library is tried first, since importing pynvml takes longer than all the rest."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
         return import_module("pynvml"), ""
@@ -75,7 +75,7 @@ pynvml, not_loaded = loaded()
 
 
 class NoAnswer(Exception):
-    """A call without an answer: NVML's code (0 where it did not even reach NVML) and the reason in words."""
+    """A call failed. Holds NVML's code (0 if the call did not reach NVML) and the reason in words."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -83,18 +83,18 @@ class NoAnswer(Exception):
 
 
 def call(name: str, *args: Any) -> Any:
-    """Call pynvml's function `name`. Raises NoAnswer, and never anything else."""
+    """Call pynvml's function `name`. Raises only NoAnswer."""
     try:
         return getattr(pynvml, name)(*args)
     except AttributeError:
         raise NoAnswer(13, "the installed pynvml is too old for it") from None
-    except Exception as error:  # pynvml also raises plain Exception, TypeError and ctypes' own errors
+    except Exception as error:  # pynvml also raises plain Exception, TypeError and errors of ctypes
         code = int(getattr(error, "value", 0)) if isinstance(error, pynvml.NVMLError) else 0
         raise NoAnswer(code, WHY.get(code, str(error) or type(error).__name__)) from None
 
 
 def attempt(name: str, *args: Any) -> Any:
-    """Return the answer, or the NoAnswer itself as a value."""
+    """Return the answer, or the NoAnswer as a value."""
     try:
         return call(name, *args)
     except NoAnswer as failure:
@@ -102,12 +102,12 @@ def attempt(name: str, *args: Any) -> Any:
 
 
 def unknown(failure: NoAnswer) -> dict[str, Any]:
-    """Return an unknown fact in the form of the snapshot."""
+    """Return an unknown fact in the snapshot's form."""
     return {"unknown": str(failure)}
 
 
 def ask(name: str, *args: Any, as_: Callable[[Any], Any] | None = None) -> Any:
-    """Return the answer, converted by `as_` where given, or why there is none."""
+    """Return the answer, converted by `as_` if given, or the reason for none."""
     try:
         answer = call(name, *args)
         return as_(answer) if as_ else plain(answer)
@@ -129,7 +129,7 @@ def emit(kind: str, value: Any) -> None:
 
 
 def driver() -> dict[str, Any]:
-    """Return the facts of the whole system."""
+    """Return the facts of the driver and the system."""
     cuda = ask("nvmlSystemGetCudaDriverVersion_v2", as_=lambda v: f"{v // 1000}.{v % 1000 // 10}")
     confidential = ask("nvmlSystemGetConfComputeState", as_=lambda s: bool(s.ccFeature))
     return {
@@ -205,7 +205,7 @@ def watts(milliwatts: int) -> float:
 
 
 def memory(handle: Any) -> dict[str, Any]:
-    """Return total, used and reserved bytes; an old driver counts its own reserve as used."""
+    """Return total, used and reserved bytes. An old driver counts its own reserve as used."""
     try:
         info = call("nvmlDeviceGetMemoryInfo", handle, getattr(pynvml, "nvmlMemory_v2", None))
         return {"memory_total": info.total, "memory_used": info.used, "memory_reserved": info.reserved}
@@ -226,7 +226,7 @@ def utilization(handle: Any) -> dict[str, Any]:
 
 
 def processes(handle: Any) -> Any:
-    """Compute and graphics processes with the memory that each holds, by pid."""
+    """Return compute and graphics processes by pid, with the memory of each."""
     found: dict[int, int | None] = {}
     for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
         listed = ask(name, handle, as_=lambda v: [(p.pid, p.usedGpuMemory) for p in v])
@@ -265,7 +265,7 @@ def bits(words: Sequence[int]) -> list[int]:
 
 
 def cpu_list(words: Sequence[int]) -> Any:
-    """Format a CPU mask as the kernel does: 0-15,32-47. An empty mask is unknown: the cpuset hides the CPUs."""
+    """Format a CPU mask as the kernel does (0-15,32-47). An empty mask is unknown: the cpuset hides the CPUs."""
     ranges: list[list[int]] = []
     for cpu in bits(words):
         if ranges and ranges[-1][1] == cpu - 1:
@@ -278,13 +278,13 @@ def cpu_list(words: Sequence[int]) -> Any:
 
 
 def first_bit(words: Sequence[int]) -> Any:
-    """Return the lowest NUMA node; higher ones beside it are the memory of GPUs."""
+    """Return the lowest NUMA node. Higher ones beside it are the memory of GPUs."""
     nodes = bits(words)
     return nodes[0] if nodes else {"unknown": "the driver names no NUMA node"}
 
 
 def field_values(handle: Any, *ids: Any) -> dict[int, Any]:
-    """Read NVML's numbered fields in one call: id -> value. Fields with an error are left out."""
+    """Read NVML's numbered fields in one call as id -> value. Fields with an error are left out."""
     values = ask("nvmlDeviceGetFieldValues", handle, list(ids), as_=list)
     readers = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
     if isinstance(values, dict):
@@ -293,7 +293,7 @@ def field_values(handle: Any, *ids: Any) -> dict[int, Any]:
 
 
 class Links:
-    """Follows NVLinks to their other ends. What a bus id is, is asked once per system, not once per link."""
+    """Follows NVLinks to their other ends. The device of a bus id is looked up once per system, not once per link."""
 
     def __init__(self, gpus: set[str]) -> None:
         self.gpus = gpus
@@ -322,17 +322,17 @@ class Links:
         return found
 
     def follow(self, handle: Any, link: int, found: dict[str, Any]) -> None:
-        """Count where one active link leads."""
+        """Count the target of one active link."""
         if "version" not in found:
             found["version"] = ask("nvmlDeviceGetNvLinkVersion", handle, link, as_=lambda v: LINK_VERSION.get(v, str(v)))
         remote = ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link, as_=bus_id)
         if isinstance(remote, str) and remote in self.gpus:
             found["peers"][remote] = found["peers"].get(remote, 0) + 1
-        elif self.kind(handle, link, remote) != NPU:  # a switch, or an end that nobody can see, which is a switch too
+        elif self.kind(handle, link, remote) != NPU:  # a switch, or an invisible end, which is a switch too
             found["switched"] += 1
 
     def kind(self, handle: Any, link: int, remote: Any) -> int:
-        """Return NVML's number for the device at the other end; a switch where an old driver cannot tell."""
+        """Return NVML's number for the device at the other end; a switch if an old driver cannot tell."""
         key = remote if isinstance(remote, str) else None
         if key not in self.types:
             answer = ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
@@ -341,7 +341,7 @@ class Links:
 
 
 def fabric(handle: Any) -> dict[str, Any]:
-    """Return the state of the NVSwitch fabric, by the newest form of the call that the driver knows."""
+    """Return the state of the NVSwitch fabric, by the newest call that the driver knows."""
     for function, structure in (
         ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v3_t"),
         ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
@@ -364,7 +364,7 @@ def fabric(handle: Any) -> dict[str, Any]:
 
 
 def chip_to_chip(handle: Any) -> dict[str, Any]:
-    """Return the coherent link between CPU and GPU of Grace systems."""
+    """Return the coherent link between CPU and GPU (Grace systems)."""
     enabled = ask("nvmlDeviceGetC2cModeInfoV", handle, as_=lambda info: bool(info.isC2cEnabled))
     return {"c2c": enabled, "c2c_bandwidth": field_values(handle, (C2C_BANDWIDTH, 0)).get(C2C_BANDWIDTH, {"unknown": WHY[3]})}
 
@@ -379,19 +379,19 @@ def gpu(index: int, handle: Any, links: Links, serials: bool) -> dict[str, Any]:
 
 
 def pair(a: Any, b: Any) -> list[Any]:
-    """Return how two GPUs are joined by PCIe, and which peer-to-peer transfers the driver allows."""
+    """Return how PCIe joins two GPUs, and which peer-to-peer transfers the driver allows."""
     ancestor = ask("nvmlDeviceGetTopologyCommonAncestor", a, b, as_=lambda v: ANCESTOR[v])
     allowed = {key: ask("nvmlDeviceGetP2PStatus", a, b, number, as_=lambda v: P2P_STATUS[v]) for key, number in P2P}
     return [ancestor, {key: status if isinstance(status, str) else "U" for key, status in allowed.items()}]
 
 
 def handles() -> dict[int, Any]:
-    """Return index -> handle, or why there is none, for every GPU. Raises NoAnswer where their number is not known."""
+    """Return index -> handle, or the reason for none, for every GPU. Raises NoAnswer if their number is unknown."""
     return {index: attempt("nvmlDeviceGetHandleByIndex", index) for index in range(call("nvmlDeviceGetCount"))}
 
 
 def snapshot(serials: bool) -> None:
-    """Print everything, once."""
+    """Print all facts once."""
     emit("driver", driver())
     all_gpus = handles()
     alive = {index: handle for index, handle in all_gpus.items() if not isinstance(handle, NoAnswer)}
@@ -402,7 +402,7 @@ def snapshot(serials: bool) -> None:
         for j, b in alive.items():
             if i < j:
                 emit("pair", [i, j, *pair(a, b)])
-    for index, handle in alive.items():  # a GPU can die while the others are looked at
+    for index, handle in alive.items():  # a GPU can die while others are read
         answer = attempt("nvmlDeviceGetUUID", handle)
         if isinstance(answer, NoAnswer) and answer.code in FATAL:
             emit("lost", [index, str(answer)])
@@ -410,7 +410,7 @@ def snapshot(serials: bool) -> None:
 
 
 def watch(seconds: float) -> None:
-    """Print the state of every GPU each `seconds`, until standard input is closed: whoever started us is gone then."""
+    """Print the state of every GPU each `seconds` until standard input closes, which means that the parent has ended."""
     alive = {index: handle for index, handle in handles().items() if not isinstance(handle, NoAnswer)}
     while True:
         emit("sample", [{"index": index, **state(handle)} for index, handle in alive.items()])

@@ -1,7 +1,7 @@
-"""Reads what people have at hand: the text of `nvidia-smi topo -m`, and of `topo -p2p` and `nvlink -s` after it.
+"""Read pasted output of `nvidia-smi topo -m`, optionally followed by that of `topo -p2p` and `nvlink -s`.
 
-Real pastes are messy: cells glued together (`NODEPXB`), a header without its first tab, colour codes, the old name SOC, tables that
-end early. So cells are found by their known names, and each row is checked against its own X.
+Real pastes are messy: cells without a separator (`NODEPXB`), a header without its first tab, colour codes, the old name SOC, tables that
+end early. Cells are therefore found by their known names, and each row is checked against its own X.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 P2P_KINDS = {"r": ("read",), "w": ("write",), "rw": ("read", "write"), "n": ("nvlink",), "a": ("atomics",), "p": ("pci",)}
 STATUSES = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
 LONGEST = 2000
-"""Characters of a line that are looked at: sixteen GPUs and as many NICs need 300."""
+"""Characters of a line that are read: sixteen GPUs and as many NICs need 300."""
 AGAIN = ": paste the whole table again"
 NOT_PASTED = Unknown("a pasted matrix does not tell")
 
 
 class PasteError(Exception):
-    """The text holds no matrix, or a broken one: a sentence, with its line."""
+    """The text has no matrix, or a broken one. Holds a sentence and its line."""
 
 
 @dataclass(slots=True)
 class _Table:
-    """One table as it is read: what its header names and the cells of its GPU rows."""
+    """One table while it is read: the devices of its header and the cells of its GPU rows."""
 
     line: int
     names: list[str]
@@ -56,7 +56,7 @@ class _Table:
 
 
 def machine_from_text(text: str, source: str) -> Machine:
-    """Build the Machine of a pasted matrix; what the text does not contain is Unknown. Raises PasteError."""
+    """Build the Machine of a pasted matrix. What the text does not contain is Unknown. Raises PasteError."""
     text = "\n".join(line[:LONGEST] for line in COLOURS.sub("", text).splitlines())
     tables = list(_tables(text))
     if not tables:
@@ -65,7 +65,7 @@ def machine_from_text(text: str, source: str) -> Machine:
     of_nvlink = next((table for table in tables if table.p2p == ("nvlink",)), None)
     if topology is not None:
         links = _matrix(topology)
-    elif of_nvlink is not None:  # `topo -p2p n` tells which pairs NVLink joins
+    elif of_nvlink is not None:  # `topo -p2p n` lists the pairs that NVLink joins
         topology, links = of_nvlink, _joined(_matrix(of_nvlink))
     else:
         raise PasteError(
@@ -91,7 +91,7 @@ def machine_from_text(text: str, source: str) -> Machine:
 
 
 def _tables(text: str) -> Iterator[_Table]:
-    """Yield each table of the text, with the command line above it where there is one."""
+    """Yield each table of the text, with the command line above it if there is one."""
     table: _Table | None = None
     p2p: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
@@ -109,7 +109,7 @@ def _tables(text: str) -> Iterator[_Table]:
 
 
 def _header(line: str) -> tuple[list[str], str] | None:
-    """Return the devices in a header and the titles after them; None for any other line. It matches name by name, without backtracking."""
+    """Return the devices in a header and the titles after them; None for other lines. Matches name by name, without backtracking."""
     names, at = list[str](), 0
     while name := NAME.match(line, at):
         names.append(name[1])
@@ -137,7 +137,7 @@ def _read_row(table: _Table, gpu: int, rest: str, line: int) -> None:
 
 
 def _affinity(text: str, titles: str) -> tuple[str, str, str]:
-    """Return the CPU list, the NUMA list and the NUMA node of the GPU's own memory; "" for columns that the table lacks."""
+    """Return the CPU list, the NUMA list and the NUMA node of the GPU's own memory; "" for missing columns."""
     columns = [part.strip() for part in (text.lstrip(" ").split("\t")[1:] if "\t" in text else re.split(r"\s{2,}", text.strip()))]
     cpus = columns[0] if columns and "CPU Affinity" in titles else ""
     others = [column for column in columns[1:] if column]
@@ -158,7 +158,7 @@ def _matrix(table: _Table) -> Matrix:
 
 
 def _joined(capability: Matrix) -> Matrix:
-    """Return which pairs NVLink joins, by its column of `topo -p2p n`; where it does not, nothing is told of the way between them."""
+    """Return the pairs that NVLink joins, from its column of `topo -p2p n`. The path between other pairs is unknown."""
     kinds = {"X": "X", "OK": SOME_LINKS}
     return tuple(tuple(kinds.get(cell, NO_ANSWER) for cell in row) for row in capability)
 
@@ -196,7 +196,7 @@ def _gpu(index: int, affinity: tuple[str, str, str], reported: tuple[str, list[f
 
 
 def _cpu_node(nodes: str, own: str) -> Maybe[int]:
-    """Return the NUMA node of the CPUs: the only one, or the first where the others are the memory of GPUs."""
+    """Return the NUMA node of the CPUs: the only one, or the first if the others are the memory of GPUs."""
     numbers = re.findall(r"\d+", nodes)
     if len(numbers) == 1 or (numbers and own.isdecimal()):
         return int(numbers[0])

@@ -1,4 +1,4 @@
-"""Looks at this machine: three look-up programs side by side, each killed at its deadline."""
+"""Probe this machine: three look-up programs in parallel, each killed at its deadline."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dstui.machine.snapshot import Machine
 def probe(deadline: float = 5.0, *, python: str = sys.executable, serials: bool = False) -> Machine:
     """Return the Machine as it is now. Blocks for at most `deadline` seconds and never raises; late facts are Unknown.
 
-    `python` is the interpreter whose packages are looked at; serial numbers are left out unless asked for.
+    The packages are those of the interpreter `python`. Serial numbers are left out unless asked for.
     """
     found: dict[str, list[Line]] = {}
 
     def ask(program: str, *args: str, python: str = sys.executable) -> None:
         found[program] = run_lookup(program, deadline, *args, python=python)
 
-    threads = [  # concurrent.futures would import logging, for a twentieth of the start of dstui
+    threads = [  # concurrent.futures would import logging, which takes a twentieth of dstui's start
         Thread(target=ask, args=("nvml", *(["--serials"] if serials else []))),
         Thread(target=ask, args=("host",)),
         Thread(target=ask, args=("software",), kwargs={"python": python}),

@@ -1,4 +1,4 @@
-"""A Machine from a file: a snapshot that `dstui machine --save` wrote, or a pasted `nvidia-smi topo -m`."""
+"""Read a Machine from a file: a snapshot of `dstui machine --save`, or a pasted `nvidia-smi topo -m`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dstui.site.installed import installed_site
 
 
 def read_machine(path: Path) -> Machine:
-    """Read the Machine that a file records; the site gives names to some. Raises FileProblem."""
+    """Read the recorded Machine of a file, or one that the site names. Raises FileProblem."""
     site = installed_site().site if not is_there(path) else None
     named = site.machines.get(str(path)) if site is not None else None
     return replace(_read(Path(named) if named else path), recorded=True)
@@ -48,7 +48,7 @@ def _from_json(text: str, path: Path) -> Machine:
 
 
 def _with_islands(machine: Machine, path: Path) -> Machine:
-    """Add the islands that follow from the links, where the snapshot does not have them itself."""
+    """Add the islands that follow from the links, if the snapshot lacks them."""
     count = len(machine.gpus)
     for name, matrix in {"links": machine.links, **machine.p2p}.items():
         if matrix and (len(matrix) != count or any(len(row) != count for row in matrix)):

@@ -1,6 +1,6 @@
-"""Looks at other hosts over ssh: the look-up programs are sent along, so that nothing has to be installed there but Python 3.8.
+"""Probe other hosts over ssh: the look-up programs are sent along, so that a host needs only Python 3.8.
 
-One connection per host carries everything: the programs and pynvml's one file in, the facts out.
+One connection per host carries everything: the programs and pynvml's single file in, the facts out.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dstui.machine.child import HERE, Line, run_command
 from dstui.machine.snapshot import Machine
 
 AT_ONCE = 128
-"""Connections at a time: the time of many hosts is that of the slowest."""
+"""Parallel connections: many hosts take as long as the slowest one."""
 GRACE = 5
-"""Seconds after the deadline in which what runs on the host ends by itself."""
+"""Seconds after the deadline in which the remote program ends by itself."""
 
 RECEIVER = """\
 import base64, json, signal, sys, types, zlib
@@ -61,7 +61,7 @@ print(json.dumps(["done", None]), flush=True)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One more program to send along: a file of plain Python 3.8 with a function `report(argument)` that prints its facts by `emit`."""
+    """One more program to send: a file of plain Python 3.8 with a function `report(argument)` that prints its facts by `emit`."""
 
     path: Path
     argument: Mapping[str, Any]
@@ -69,13 +69,13 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What was found on a host: its Machine, or why there is none. A Machine beside a failure is what came before it."""
+    """The result for a host: its Machine, or why there is none. A Machine beside a failure holds what arrived before it."""
 
     host: str
     machine: Machine | None = None
     failure: Failure | None = None
     lines: tuple[Line, ...] = ()
-    """All that was told, that of an extra program too."""
+    """All received lines, including those of an extra program."""
 
 
 @cache
@@ -84,7 +84,7 @@ def _packed(path: Path) -> str:
 
 
 def script(deadline: float, extra: Program | None = None) -> bytes:
-    """Return the program that is sent to a host: about 110 kB of text, most of it pynvml."""
+    """Return the program that is sent to a host: about 110 kB of text, mostly pynvml."""
     files = {name: HERE / f"{name}.py" for name in ("host", "software", "nvml")}
     pynvml = find_spec("pynvml")
     if pynvml and pynvml.origin:
@@ -97,7 +97,7 @@ def script(deadline: float, extra: Program | None = None) -> bytes:
 
 
 def probe_host(host: str, *, deadline: float = 10.0, python: str = sys.executable, extra: Program | None = None) -> HostView:
-    """Probe one host. `python` is asked first, since the ranks will run under the interpreter of the same path there."""
+    """Probe one host. `python` is tried first, since the ranks will run under the interpreter of that path."""
     command = ssh_command(host, python_command(python, "python3", "python"), connect_seconds=min(CONNECT_SECONDS, deadline / 2))
     lines = run_command(command, deadline, stdin=script(deadline, extra))
     machine = machine_from(lines, lines, lines, f"host {host}") if lines[0][0] in ("host", "driver") else None
@@ -112,7 +112,7 @@ def _failure(host: str, last: Line, deadline: float) -> Failure | None:
 
 
 def probe_hosts(hosts: Sequence[str], *, deadline: float = 10.0, python: str = sys.executable) -> tuple[HostView, ...]:
-    """Probe hosts side by side, in the order of `hosts`; takes as long as the slowest, and no longer than the deadline."""
+    """Probe hosts in parallel and return them in the order of `hosts`. Takes as long as the slowest, at most the deadline."""
     if not hosts:
         return ()
     with ThreadPoolExecutor(min(len(hosts), AT_ONCE)) as pool:

@@ -1,4 +1,4 @@
-"""The Machine as text for a terminal: GPUs, links, islands, host, software, the verdicts first where something is wrong."""
+"""Format the Machine as text for a terminal: problems first, then GPUs, links, islands, host and software."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GIB = 1 << 30
 
 
 def render_report(machine: Machine, meaning: Iterable[str]) -> str:
-    """Format the machine as a text for people, ending with a newline. `meaning`: lines on what follows from it."""
+    """Format the machine as text, ending with a newline. `meaning`: lines about the consequences."""
     blocks = [_head(machine), _gpus(machine.gpus), _links(machine), _islands(machine), _host(machine.host), _software(machine.software)]
     blocks.append(iter(meaning))
     return "\n\n".join("\n".join(lines) for block in blocks if (lines := list(block))) + "\n"
@@ -152,7 +152,7 @@ def _installed(version: Maybe[str | None]) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Align cells in columns as wide as their widest cell, except the last column."""
+    """Align cells in columns. The last column is not padded."""
     rows = [tuple(row) for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:

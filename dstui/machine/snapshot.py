@@ -1,7 +1,7 @@
-"""The Machine: a plain snapshot of GPUs, links, host and software, with a JSON form.
+"""The Machine: a snapshot of GPUs, links, host and software, with a JSON form.
 
-Bytes are bytes, power is in watts, temperature in degrees Celsius, bandwidth in MB/s one way, utilisation in percent.
-Every field that has to be looked up may be Unknown, with the reason: "unknown, because" is a value here, never an exception.
+Bytes are bytes, power is in watts, temperature in degrees Celsius, bandwidth in MB/s one way, utilisation in percent. Every fact that is
+looked up may be Unknown, with the reason: that is a value, never an exception.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Matrix = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """Somebody's process on a GPU. Inside a container the pid is the host's, and usually the list is empty."""
+    """A process on a GPU. Inside a container the pid is the host's, and usually the list is empty."""
 
-    pid: int  # of its host
-    name: Maybe[str] = NOT_ASKED  # of its program
+    pid: int  # on its host
+    name: Maybe[str] = NOT_ASKED  # its program
     memory: Maybe[int] = NOT_ASKED  # bytes on this GPU
 
 
@@ -44,12 +44,12 @@ class MigDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvLink:
-    """A GPU's NVLinks: how many it has, how many are up, and where they lead."""
+    """A GPU's NVLinks: how many it has, how many are up, and their targets."""
 
     count: Maybe[int] = NOT_ASKED  # links that the GPU has
     active: Maybe[int] = NOT_ASKED  # links that are up
     switched: int = 0
-    """Active links that end in an NVSwitch (or in something invisible, which is one)."""
+    """Active links that end in an NVSwitch (or at an invisible end, which is one)."""
     peers: Mapping[str, int] = field(default_factory=dict)
     """Bus id of a directly joined GPU -> number of active links to it."""
     version: Maybe[str] = NOT_ASKED  # of NVLink: 4.0
@@ -59,7 +59,7 @@ class NvLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """What the NVSwitch fabric says of a GPU. Two GPUs of one NVL domain have the same non-zero cluster and clique."""
+    """The NVSwitch fabric's state for a GPU. Two GPUs of one NVL domain have the same non-zero cluster and clique."""
 
     state: Maybe[str] = NOT_ASKED
     """not supported, not started, in progress, completed"""
@@ -71,9 +71,9 @@ class Fabric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU, as NVML numbers them (nvidia-smi's order)."""
+    """One GPU, in NVML's order (that of nvidia-smi)."""
 
-    index: int  # from 0; NVML's, which is that of CUDA_DEVICE_ORDER=PCI_BUS_ID
+    index: int  # from 0, as with CUDA_DEVICE_ORDER=PCI_BUS_ID
     problem: str | None = None
     """Why this GPU cannot be used at all (lost, no permission, needs a reset)."""
     name: Maybe[str] = NOT_ASKED  # NVIDIA H100 80GB HBM3
@@ -81,53 +81,53 @@ class Gpu:
     bus_id: Maybe[str] = NOT_ASKED  # 00000000:1B:00.0
     serial: Maybe[str] = LEFT_OUT  # of the board
     memory_total: Maybe[int] = NOT_ASKED  # bytes
-    memory_used: Maybe[int] = NOT_ASKED  # bytes, by whomever
+    memory_used: Maybe[int] = NOT_ASKED  # bytes, of all processes
     memory_reserved: Maybe[int] = NOT_ASKED  # bytes that the driver keeps for itself
     utilization: Maybe[int] = NOT_ASKED  # percent of the last second in which a kernel ran
     memory_utilization: Maybe[int] = NOT_ASKED  # percent of the last second in which memory was read or written
     temperature: Maybe[int] = NOT_ASKED  # °C
     power: Maybe[float] = NOT_ASKED  # watts, now
     power_limit: Maybe[float] = NOT_ASKED  # watts, in force
-    power_limit_default: Maybe[float] = NOT_ASKED  # watts, as the board is made
+    power_limit_default: Maybe[float] = NOT_ASKED  # watts, the board's default
     clock_sm: Maybe[int] = NOT_ASKED  # MHz, now
     clock_sm_max: Maybe[int] = NOT_ASKED  # MHz
     clock_memory: Maybe[int] = NOT_ASKED  # MHz, now
-    throttle: Maybe[tuple[str, ...]] = NOT_ASKED  # why its clocks are lowered now: power cap, hardware thermal, …; empty where they are not
+    throttle: Maybe[tuple[str, ...]] = NOT_ASKED  # why its clocks are lowered now: power cap, hardware thermal, …; empty if they are not
     compute_capability: Maybe[str] = NOT_ASKED  # 9.0
     compute_mode: Maybe[str] = NOT_ASKED
     """default, exclusive thread, prohibited, exclusive process"""
     persistence: Maybe[bool] = NOT_ASKED  # persistence mode
     ecc: Maybe[bool] = NOT_ASKED  # whether ECC is on
-    ecc_pending: Maybe[bool] = NOT_ASKED  # and after the next reset
+    ecc_pending: Maybe[bool] = NOT_ASKED  # whether it is on after the next reset
     memory_errors: Maybe[int] = NOT_ASKED
-    """Uncorrected errors of its memory since the driver was loaded."""
+    """Uncorrected memory errors since the driver was loaded."""
     remap_pending: Maybe[bool] = NOT_ASKED
-    """Whether rows of its memory wait for a reset to be replaced, or could not be."""
+    """Whether rows of its memory wait for a reset to be remapped, or could not be."""
     mig: Maybe[bool] = NOT_ASKED  # whether MIG mode is on
-    mig_pending: Maybe[bool] = NOT_ASKED  # and after the next reset
+    mig_pending: Maybe[bool] = NOT_ASKED  # whether it is on after the next reset
     mig_devices: tuple[MigDevice, ...] = ()  # empty where MIG is off
     pcie_generation: Maybe[int] = NOT_ASKED  # now; it falls when the GPU is idle
     pcie_generation_max: Maybe[int] = NOT_ASKED  # of GPU and slot together
     pcie_width: Maybe[int] = NOT_ASKED  # lanes, now
     pcie_width_max: Maybe[int] = NOT_ASKED  # lanes, of GPU and slot together
     numa_node: Maybe[int] = NOT_ASKED
-    """The node of the CPUs next to it."""
+    """The NUMA node of the CPUs next to it."""
     cpus: Maybe[str] = NOT_ASKED
     """The CPUs next to it, as a list like 0-15,32-47."""
     memory_node: Maybe[int] = NOT_ASKED
     """The NUMA node that is this GPU's own memory (GH200, GB200); nothing may be bound to it."""
     module_id: Maybe[int] = NOT_ASKED  # its place on the baseboard
     virtualization: Maybe[str] = NOT_ASKED  # none, passthrough, vGPU, host vGPU, host vSGA
-    addressing: Maybe[str] = NOT_ASKED  # how it addresses the host's memory (HMM, ATS); no probe tells it yet
+    addressing: Maybe[str] = NOT_ASKED  # how it addresses the host's memory (HMM, ATS); no probe reports it yet
     c2c: Maybe[bool] = NOT_ASKED  # whether the coherent link to its CPU is on (Grace)
-    c2c_bandwidth: Maybe[int] = NOT_ASKED  # MB/s of one such link, at most
-    nvlink: Maybe[NvLink] = NOT_ASKED  # unknown where it has none
-    fabric: Maybe[Fabric] = NOT_ASKED  # unknown where there is no NVSwitch fabric
-    processes: Maybe[tuple[GpuProcess, ...]] = NOT_ASKED  # that use it now
+    c2c_bandwidth: Maybe[int] = NOT_ASKED  # MB/s of one such link, maximum
+    nvlink: Maybe[NvLink] = NOT_ASKED  # unknown if it has none
+    fabric: Maybe[Fabric] = NOT_ASKED  # unknown without an NVSwitch fabric
+    processes: Maybe[tuple[GpuProcess, ...]] = NOT_ASKED  # processes that use it now
 
     @property
     def short_name(self) -> str:
-        """The name without maker and form factor, and with the memory where the name lacks it: `H100 80GB`, `RTX 3090 24GB`."""
+        """The name without maker and form factor, and with the memory if the name lacks it: `H100 80GB`, `RTX 3090 24GB`."""
         name = re.sub(r"\b(NVIDIA|Tesla|GeForce|Graphics Device|PCIe|HBM\d\w*|SXM\d*)\b|-SXM\d*|-PCI[eE]", "", known(self.name, "GPU"))
         name = re.sub(r"[\s-]+(?=\s|$)|(?<=\s)-+", " ", name).replace("-", " ").strip() or "GPU"
         name = re.sub(r"\s+", " ", name)
@@ -138,33 +138,33 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Island:
-    """GPUs joined by working NVLink, directly or through each other; a GPU without any is an island of its own."""
+    """GPUs joined by working NVLink, directly or through each other. A GPU without NVLink is an island of its own."""
 
     gpus: tuple[int, ...]  # indices, ascending
-    kind: Kind = "single"  # by the pattern of its links
+    kind: Kind = "single"  # from the pattern of its links
     cliques: tuple[tuple[int, ...], ...] = ()
-    """The largest sets within it in which every pair is joined, the widest first: where tensor parallelism may live."""
+    """The largest subsets in which every pair is joined, the widest first: candidates for tensor parallelism."""
     width: tuple[int, int] | None = None
-    """Least and greatest number of links between two joined GPUs."""
+    """The smallest and largest number of links between two joined GPUs."""
     bandwidth: Maybe[int] = NOT_ASKED
-    """MB/s one way between the two worst joined GPUs."""
+    """MB/s one way between the two GPUs with the slowest connection."""
 
     @property
     def clique(self) -> tuple[int, ...]:
-        """The best of the largest cliques."""
+        """The first of the largest cliques."""
         return self.cliques[0] if self.cliques else self.gpus[:1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """NVIDIA's driver: what NVML says, and what the kernel says where NVML is silent."""
+    """NVIDIA's driver: from NVML, and from the kernel if NVML does not answer."""
 
     state: Maybe[str] = NOT_ASKED
     """ok, or why NVML did not start"""
     version: Maybe[str] = NOT_ASKED  # 550.54.15
     nvml: Maybe[str] = NOT_ASKED  # version of the library
     cuda: Maybe[str] = NOT_ASKED
-    """The newest CUDA that this driver runs, not the toolkit's version."""
+    """The newest CUDA that this driver supports, not the toolkit's version."""
     confidential_compute: Maybe[bool] = NOT_ASKED  # whether confidential computing is on
     kernel_module: Maybe[str] = NOT_ASKED  # its version, by /proc
     open_module: Maybe[bool] = NOT_ASKED  # whether it is the open one
@@ -184,14 +184,14 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A mounted file system, and what is known of the device under it."""
+    """A mounted file system, and what is known about its device."""
 
     mount: str  # where it is mounted
     filesystem: str  # ext4, nfs4, tmpfs, …
     device: Maybe[str] = NOT_ASKED  # /dev/nvme0n1p1, or the server's path
     total: Maybe[int] = NOT_ASKED  # bytes
     free: Maybe[int] = NOT_ASKED  # bytes that this user may write
-    local: bool = True  # a file system of this host, none of the network
+    local: bool = True  # whether it is on this host, not on the network
     read_only: bool = False  # mounted so
     nvme: Maybe[bool] = NOT_ASKED  # whether an NVMe drive is under it
     model: Maybe[str] = NOT_ASKED  # of the drive
@@ -227,7 +227,7 @@ class IbPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciGpu:
-    """A GPU as the PCI bus shows it, also without a driver."""
+    """A GPU on the PCI bus, visible also without a driver."""
 
     bus_id: str  # 0000:1b:00.0
     numa_node: Maybe[int] = NOT_ASKED  # of the CPUs next to it
@@ -247,21 +247,21 @@ class Host:
     cpus: Maybe[int] = NOT_ASKED
     """Logical CPUs of the machine."""
     cpus_usable: Maybe[int] = NOT_ASKED
-    """Those that this process may run on."""
+    """Logical CPUs that this process may run on."""
     cpu_set: Maybe[str] = NOT_ASKED  # the same as a list like 0-15,32-47
     cores: Maybe[int] = NOT_ASKED
     """Physical cores of the machine."""
     cores_usable: Maybe[int] = NOT_ASKED
-    """Physical cores among the CPUs that may be used."""
+    """Physical cores among the usable CPUs."""
     core_groups: Maybe[tuple[str, ...]] = NOT_ASKED
     """The hardware threads of each usable core: ("0,32", "1,33")."""
     cpu_quota: Maybe[float | None] = NOT_ASKED
-    """CPUs' worth of time that the cgroup grants; null = no quota."""
+    """CPU time that the cgroup grants, in CPUs; null = no quota."""
     memory_total: Maybe[int] = NOT_ASKED  # bytes of RAM
-    memory_available: Maybe[int] = NOT_ASKED  # bytes that can be had without swapping
+    memory_available: Maybe[int] = NOT_ASKED  # bytes available without swapping
     memory_limit: Maybe[int | None] = NOT_ASKED
     """The cgroup's limit; null = none."""
-    memory_limit_used: Maybe[int] = NOT_ASKED  # bytes that the cgroup has taken of it
+    memory_limit_used: Maybe[int] = NOT_ASKED  # bytes of it that the cgroup uses
     swap_free: Maybe[int] = NOT_ASKED  # bytes
     shm_total: Maybe[int] = NOT_ASKED  # bytes of /dev/shm
     shm_free: Maybe[int] = NOT_ASKED  # bytes
@@ -273,11 +273,11 @@ class Host:
     hugepages_free: Maybe[int] = NOT_ASKED  # pages
     hugepage_size: Maybe[int] = NOT_ASKED  # bytes of a page
     numa: Maybe[tuple[NumaNode, ...]] = NOT_ASKED  # by number
-    numa_balancing: Maybe[bool] = NOT_ASKED  # whether the kernel moves pages between nodes by itself
+    numa_balancing: Maybe[bool] = NOT_ASKED  # whether the kernel moves pages between nodes automatically
     disks: Maybe[tuple[Disk, ...]] = NOT_ASKED  # mounted file systems with room, local ones first
     nics: Maybe[tuple[Nic, ...]] = NOT_ASKED  # all but the loopback
     ports: Maybe[tuple[int, ...]] = NOT_ASKED
-    """TCP ports on which somebody listens."""
+    """TCP ports with a listener."""
     infiniband: Maybe[tuple[IbPort, ...]] = NOT_ASKED  # empty where there is no RDMA adapter
     pci_gpus: Maybe[tuple[PciGpu, ...]] = NOT_ASKED  # NVIDIA's
     nvswitches: Maybe[int] = NOT_ASKED  # how many are on the PCI bus
@@ -287,15 +287,15 @@ class Host:
     wsl: Maybe[bool] = NOT_ASKED  # Windows Subsystem for Linux
     scheduler: Maybe[str | None] = NOT_ASKED  # slurm, pbs, …; null = none
     allocation: Mapping[str, str] = field(default_factory=dict)
-    """The scheduler's own variables: SLURM_NNODES and the like."""
+    """The scheduler's own variables: SLURM_NNODES and similar."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that steer NCCL, CUDA and DeepSpeed, as they are set here."""
+    """Variables that configure NCCL, CUDA and DeepSpeed, with their values here."""
     clock: Maybe[float] = NOT_ASKED
-    """Seconds since 1970 when the host was looked at, by its own clock."""
+    """Seconds since 1970 at the time of the probe, by the host's own clock."""
 
     @property
     def memory(self) -> Maybe[int]:
-        """The RAM that this process may use: the machine's, or the cgroup's limit where that is lower."""
+        """The RAM that this process may use: the machine's, or the cgroup's limit if that is lower."""
         if isinstance(self.memory_total, Unknown):
             return self.memory_total
         limit = known(self.memory_limit, None)
@@ -304,10 +304,10 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """Versions as their own metadata gives them (null = not installed), and programs by where they are (null = not found)."""
+    """Versions from the packages' metadata (null = not installed), and paths of programs (null = not found)."""
 
     python: Maybe[str] = NOT_ASKED  # version
-    python_path: Maybe[str] = NOT_ASKED  # of the interpreter that was asked
+    python_path: Maybe[str] = NOT_ASKED  # of the probed interpreter
     torch: Maybe[str | None] = NOT_ASKED  # version
     torch_cuda: Maybe[str | None] = NOT_ASKED
     """The CUDA that torch was built for; null = a build without CUDA."""
@@ -332,7 +332,7 @@ class Software:
     srun: Maybe[str | None] = NOT_ASKED  # path
     numactl: Maybe[str | None] = NOT_ASKED  # path
     fp16: Maybe[bool] = NOT_ASKED
-    """Whether DeepSpeed's accelerator for CPUs takes this type here. Asked only where it matters: DeepSpeed is imported for it."""
+    """Whether DeepSpeed's CPU accelerator supports this type here. Looked up only if it matters, since it requires importing DeepSpeed."""
     bf16: Maybe[bool] = NOT_ASKED  # likewise
 
 
@@ -340,18 +340,18 @@ class Software:
 class Machine:
     """One machine at one moment. Build it with `probe`, `read_machine` or `Machine.unprobed`."""
 
-    source: str = "nothing looked at yet"  # a sentence: this machine, the snapshot dgx.json, h2 over ssh
+    source: str = "nothing looked at yet"  # in words: this machine, the snapshot dgx.json, h2 over ssh
     recorded: bool = False
-    """Whether it was read from a file: plans are made for it, and nothing is launched."""
+    """Whether it was read from a file: Plans can be made for it, but nothing is launched."""
     gpus: tuple[Gpu, ...] = ()  # by index
     links: Matrix = ()
-    """The pair matrix, cell for cell as `nvidia-smi topo -m` names it: X, NV12, PIX, PXB, PHB, NODE, SYS; ? where unknown."""
+    """The pair matrix with the cells of `nvidia-smi topo -m`: X, NV12, PIX, PXB, PHB, NODE, SYS; ? if unknown."""
     p2p: Mapping[str, Matrix] = field(default_factory=dict)
     """read, write, nvlink, atomics, pci -> the pair matrix of `nvidia-smi topo -p2p`: X, OK, CNS, GNS, TNS, DR, NS, U."""
-    islands: tuple[Island, ...] = ()  # a GPU is in one of them
+    islands: tuple[Island, ...] = ()  # each GPU is in one of them
     driver: Driver = Driver()  # NVIDIA's
     host: Host = Host()  # around the GPUs
-    software: Software = Software()  # that the ranks would use
+    software: Software = Software()  # used by the ranks
 
     @classmethod
     def unprobed(cls) -> Machine:
@@ -376,5 +376,5 @@ class Machine:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Machine:
-        """Read what `to_json` wrote, also by an older or newer dstui. Missing facts are unknown, unknown keys are dropped."""
+        """Build a Machine from the output of `to_json` of any release. Missing facts become unknown, unknown keys are dropped."""
         return decode(cls, {**data, "islands": data.get("island_details", [])})

@@ -1,9 +1,9 @@
-"""The software's facts as JSON lines on standard output: what the interpreter that runs this file has, importing none of it.
+"""Print the facts of the software as JSON lines: the packages of the interpreter that runs this file, without importing them.
 
-It runs as a child process (`PYTHON software.py`), so it answers for any interpreter: the one of the job too. Plain Python 3.8
-without anything of dstui, so that it can be sent to another host as it is. Versions come from the packages' own metadata: importing
-torch takes seconds. It imports little, since every start of dstui waits for it: importlib.metadata, pathlib and typing would double its
-time. A path inside the home folder is written with ~, so that a snapshot names no user.
+It runs as a child process (`PYTHON software.py`), so that it answers for any interpreter, including the job's. It is plain Python 3.8
+without imports of dstui, so that it can be sent to other hosts. Versions come from the metadata of the packages: importing torch takes
+seconds. It imports little, since every start of dstui waits for it: importlib.metadata, pathlib and typing would double its time. Paths in
+the home folder are written with ~, so that a snapshot names no user.
 
 Lines: ["software", {...}], ["done", null].
 """
@@ -18,7 +18,7 @@ import sys
 import sysconfig
 from importlib import util
 
-TYPE_CHECKING = False  # what annotations name is imported by checkers of types alone
+TYPE_CHECKING = False  # only type checkers import these modules
 if TYPE_CHECKING:
     from typing import Any
 
@@ -28,9 +28,9 @@ PROGRAMS = ("ssh", "pdsh", "mpirun", "srun", "numactl")
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/aarch64-linux-gnu")
 AIO = ("libaio.so.1", "libaio.so.1t64")
 FLAGS = ("CFLAGS", "CXXFLAGS", "CPPFLAGS")
-"""What a compiler is given; DeepSpeed's builder hands CFLAGS on."""
+"""Variables with compiler options; DeepSpeed's builder passes CFLAGS on."""
 METADATA = {".dist-info": "METADATA", ".egg-info": "PKG-INFO", ".egg": "EGG-INFO/PKG-INFO"}
-"""How the folder of a distribution ends -> its file with the version, as importlib.metadata reads it."""
+"""Suffix of a distribution's folder -> its file with the version, as importlib.metadata reads it."""
 
 
 def read(*parts: str) -> str:
@@ -40,9 +40,9 @@ def read(*parts: str) -> str:
 
 
 def installed() -> dict[str, str]:
-    """Return the metadata file of each distribution by its name, in lower case with _ between words.
+    """Return the metadata file of each distribution by name, in lower case with _ between words.
 
-    Of several with one name it is the one that is imported
+    Of several with one name, return the one that is imported
     (https://packaging.python.org/en/latest/specifications/recording-installed-packages).
     """
     found: dict[str, str] = {}
@@ -60,13 +60,13 @@ def installed() -> dict[str, str]:
 
 
 def versions(*names: str) -> dict[str, str | None]:
-    """Return the version of each distribution (lower case, words separated by -); None where it is not installed."""
+    """Return the version of each distribution (lower case, words separated by -); None if it is not installed."""
     files = installed()
     return {name: version_in(files.get(name.replace("-", "_"), "")) for name in names}
 
 
 def version_in(file: str) -> str | None:
-    """Return the version in a distribution's metadata; None where it cannot be read."""
+    """Return the version in a distribution's metadata; None if it cannot be read."""
     try:
         match = re.search(r"^Version:[ \t]*(\S+)", read(file), re.M | re.I)
     except OSError:
@@ -81,7 +81,7 @@ def tilde(path: str | None) -> str | None:
 
 
 def torch_build() -> dict[str, Any]:
-    """Return torch's version and the CUDA or ROCm it was built for, from the text of its version.py."""
+    """Return torch's version and the CUDA or ROCm it was built for, from its version.py."""
     spec = util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return {"torch_cuda": None, "torch_hip": None}
@@ -96,7 +96,7 @@ def torch_build() -> dict[str, Any]:
 
 
 def program(name: str) -> str | None:
-    """Return where a program is: beside the interpreter, as in a virtual environment, or on the PATH."""
+    """Return the path of a program: beside the interpreter, as in a virtual environment, or on the PATH."""
     beside = os.path.dirname(sys.executable)
     return shutil.which(name, path=os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]))
 
@@ -112,14 +112,14 @@ def has(folder: str, *names: str) -> bool:
 
 
 def headers_of_libaio() -> bool:
-    """Return whether a compiler would find libaio.h, in its own folders or those of the environment (conda, modules)."""
+    """Return whether a compiler would find libaio.h, in its own folders or in those of the environment (conda, modules)."""
     given = re.findall(r"(?:-I|-isystem)\s*(\S+)", " ".join(os.environ.get(name, "") for name in FLAGS))
     named = folders_of("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
     return any(has(folder, "libaio.h") for folder in ("/usr/include", "/usr/local/include", *named, *given))
 
 
 def toolkit() -> dict[str, Any]:
-    """Return the CUDA toolkit that $CUDA_HOME, nvcc or the usual folder leads to."""
+    """Return the CUDA toolkit found by $CUDA_HOME, nvcc or the usual folder."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     folders = [home and f"{home}/bin", *os.environ.get("PATH", os.defpath).split(os.pathsep), "/usr/local/cuda/bin"]
     nvcc = shutil.which("nvcc", path=os.pathsep.join(folder for folder in folders if folder))

@@ -1,7 +1,7 @@
-"""From links to meaning: the pair matrix as `nvidia-smi topo -m` prints it, and the islands that NVLink makes.
+"""Interpret links: the pair matrix in the form of `nvidia-smi topo -m`, and the islands that NVLink forms.
 
-Pure functions on the snapshot's types. Two GPUs are joined where their matrix cell is an NV# both ways, no peer-to-peer status
-between them is a definite no, neither is lost, and, where the way leads through NVSwitches, the fabric has not failed on either.
+Pure functions on the snapshot's types. Two GPUs are joined if their matrix cell is NV# in both directions, no peer-to-peer status between
+them is a definite no, neither is lost, and, if the path leads through NVSwitches, the fabric has not failed on either.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Pair = tuple[int, int]
 Joined = Callable[[int, int], bool]
 
 REFUSALS = frozenset({"CNS", "GNS", "TNS", "DR", "NS"})
-"""Peer-to-peer statuses that are a definite no; U only means that nobody knows."""
+"""Peer-to-peer statuses that mean no. U only means unknown."""
 NEEDED_P2P = ("read", "write", "nvlink")
 MOST_LINKS = 18
-"""No GPU has more NVLinks than this: a row of the matrix with a greater sum can only come from a switch."""
+"""No GPU has more NVLinks: a matrix row with a greater sum can only come from a switch."""
 NO_ANSWER = "?"
 SOME_LINKS = "NV?"
-"""A matrix cell: NVLink joins the two, by nobody knows how many links."""
+"""A matrix cell: NVLink joins the two, with an unknown number of links."""
 
 
 def link_matrix(gpus: Sequence[Gpu], ancestors: Mapping[Pair, str]) -> Matrix:
-    """Return NV# where NVLink joins two GPUs, else the name of their nearest common ancestor (`ancestors`, by i < j), else ?."""
+    """Return NV# if NVLink joins two GPUs, else the name of their nearest common ancestor (`ancestors`, by i < j), else ?."""
 
     def cell(i: int, j: int) -> str:
         if i == j:
@@ -38,7 +38,7 @@ def link_matrix(gpus: Sequence[Gpu], ancestors: Mapping[Pair, str]) -> Matrix:
 
 
 def _direct(gpu: Gpu, other: Gpu) -> int:
-    """Return the number of active links from one GPU straight to another."""
+    """Return the number of active direct links from one GPU to another."""
     if isinstance(gpu.nvlink, Unknown) or isinstance(other.bus_id, Unknown):
         return 0
     return gpu.nvlink.peers.get(other.bus_id, 0)
@@ -49,14 +49,14 @@ def _switched(gpu: Gpu) -> int:
 
 
 def width(cell: str) -> int:
-    """Return the number of links in a matrix cell: 12 for NV12, 0 for SYS; 1, the least, for NV?."""
+    """Return the number of links in a matrix cell: 12 for NV12, 0 for SYS; for NV? the minimum, 1."""
     if cell == SOME_LINKS:
         return 1
     return int(cell[2:]) if cell.startswith("NV") and cell[2:].isdigit() else 0
 
 
 def fabric_failed(gpu: Gpu) -> bool:
-    """Return whether NVSwitch traffic of this GPU cannot work: its fabric is not up, or has failed."""
+    """Return whether NVSwitch traffic of this GPU cannot work because its fabric is not up or has failed."""
     fabric = gpu.fabric
     if isinstance(fabric, Unknown):
         return False
@@ -78,7 +78,7 @@ def islands(links: Matrix, p2p: Mapping[str, Matrix], gpus: Sequence[Gpu] = ()) 
 
 
 def _behind_switch(links: Matrix, gpus: Sequence[Gpu]) -> set[int]:
-    """Return the GPUs whose links end in NVSwitches, by NVML's word or as the matrix alone implies."""
+    """Return the GPUs whose links end in NVSwitches, from NVML or implied by the matrix alone."""
     if any(isinstance(gpu.nvlink, NvLink) and (gpu.nvlink.switched or gpu.nvlink.peers) for gpu in gpus):
         return {gpu.index for gpu in gpus if _switched(gpu)}
     sums = [sum(width(cell) for cell in row) for row in links]

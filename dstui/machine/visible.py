@@ -1,7 +1,4 @@
-"""What CUDA_VISIBLE_DEVICES means: for CUDA, and for DeepSpeed's launcher, which understands less of it.
-
-Sources: the CUDA programming guide, environment variables; deepspeed/launcher/runner.py, main and parse_resource_filter (0.19.8).
-"""
+"""The meaning of CUDA_VISIBLE_DEVICES for CUDA, and for DeepSpeed's launcher, which understands less of it."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ PCI_ORDER = "PCI_BUS_ID"
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The GPUs that CUDA shows, by NVML's index and in CUDA's order, whether that is certain, and what is odd about it."""
+    """The GPUs that CUDA shows, by NVML's index and in CUDA's order, whether that is certain, and notes."""
 
     gpus: tuple[int, ...]
     exact: bool = True
@@ -25,7 +22,7 @@ class Visible:
 
 
 def visible_gpus(value: str | None, gpus: Sequence[Gpu], order: str | None = None) -> Visible:
-    """Return how CUDA reads the variable's value (None where it is not set) with CUDA_DEVICE_ORDER=`order`."""
+    """Return how CUDA reads the variable's value (None if it is not set) with CUDA_DEVICE_ORDER=`order`."""
     ordered = sorted(gpus, key=lambda gpu: known(gpu.bus_id, "")) if order == PCI_ORDER else list(gpus)
     exact, notes = _order(gpus, order)
     if value is None:
@@ -51,7 +48,7 @@ def _order(gpus: Sequence[Gpu], order: str | None) -> tuple[bool, tuple[str, ...
 
 
 def _one(word: str, ordered: Sequence[Gpu]) -> tuple[int | None, str]:
-    """Return the GPU that one word names, and a note on it; None where CUDA stops reading."""
+    """Return the GPU that one word names, with a note; None if CUDA stops reading."""
     if number := re.match(r"[+-]?\d+", word):
         index = int(number[0])
         note = f"of {word!r} CUDA reads only {number[0]}" if number[0] != word else ""
@@ -71,9 +68,9 @@ def _one(word: str, ordered: Sequence[Gpu]) -> tuple[int | None, str]:
 
 
 def launcher_slots(machine: Machine) -> tuple[int, ...] | None:
-    """Return the slots that DeepSpeed's launcher takes from the variable without filters; None where it takes every GPU.
+    """Return the slots that DeepSpeed's launcher takes from the variable without filters; None if it takes every GPU.
 
-    What it cannot read is not judged here: it ends with an error.
+    Values that it cannot read are not judged here: the launcher reports them as errors.
     """
     value = machine.host.environment.get("CUDA_VISIBLE_DEVICES", "")
     words = [word.strip() for word in value.split(",") if word.strip()]
@@ -83,7 +80,7 @@ def launcher_slots(machine: Machine) -> tuple[int, ...] | None:
 
 
 def launcher_reading(value: str, filtered: bool) -> str:
-    """Describe how DeepSpeed's launcher treats the variable. `filtered`: --include, --exclude, --num_gpus or --num_nodes is given."""
+    """Describe how DeepSpeed's launcher treats the variable. `filtered`: --include, --exclude, --num_gpus or --num_nodes is set."""
     if filtered:
         return "DeepSpeed ignores it, since the GPUs are also chosen on the command line"
     words = [word.strip() for word in value.split(",") if word.strip()]

@@ -1,4 +1,4 @@
-"""The Plan: one YAML document that the TUI edits, headless runs, and everything else is a pure function of."""
+"""The Plan: the YAML document that the TUI edits and headless runs. All else is a pure function of it."""
 
 from dstui.plan.load import PlanError
 from dstui.plan.plan import Plan, load

@@ -1,8 +1,4 @@
-"""accelerate's own keys as data: what each holds, which key of DeepSpeed says the same, which variable hands it to the ranks.
-
-Sources: accelerate 1.15, commands/config/config_args.py (ClusterConfig), utils/dataclasses.py (DeepSpeedPlugin), utils/launch.py
-(prepare_deepspeed_cmd_env).
-"""
+"""accelerate's keys as data: the type of each, the DeepSpeed key with the same meaning, and the variable that hands it to the ranks."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from dstui.plan.catalogue import ZERO_SECTION
 SECTION = "deepspeed_config"
 """The section of an accelerate YAML that holds the plugin's keys."""
 FILE = "deepspeed_config_file"
-"""The plugin's key that names a ds_config.json: with it the file is in config-file mode, without it in plugin mode."""
+"""The plugin's key that names a ds_config.json. With it accelerate is in config-file mode, without it in plugin mode."""
 DEFAULT_CONFIG = "default_config.yaml"
-"""What `accelerate launch` takes from its cache where no --config_file is given, without a word."""
+"""The file in its cache that `accelerate launch` reads silently if no --config_file is given."""
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
 DEVICES = ("none", "cpu", "nvme")
 LAUNCHERS = ("pdsh", "standard", "openmpi", "mvapich", "mpich", "nossh", "slurm")
@@ -28,7 +24,7 @@ TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class AccelerateKey:
-    """One key of an accelerate YAML, at its top or in `deepspeed_config`."""
+    """One key of an accelerate YAML, at the top level or in `deepspeed_config`."""
 
     name: str
     kind: str
@@ -36,11 +32,11 @@ class AccelerateKey:
     help: str
     choices: tuple[Any, ...] = ()
     path: str = ""
-    """The key of DeepSpeed's configuration that says the same, dotted; empty where there is none."""
+    """The DeepSpeed key with the same meaning, dotted; empty if there is none."""
     variable: str = ""
-    """The environment variable by which the ranks are told; accelerate launch itself forgets the two for NVMe."""
+    """The environment variable that tells the ranks. accelerate launch itself forgets the two for NVMe."""
     beside_file: bool = True
-    """Whether accelerate takes it beside `deepspeed_config_file`; it raises a ValueError for the nine that it does not take."""
+    """Whether accelerate accepts it beside `deepspeed_config_file`. It raises a ValueError for nine keys."""
 
 
 def _table(*keys: AccelerateKey) -> dict[str, AccelerateKey]:
@@ -140,7 +136,7 @@ PLUGIN = _table(
     AccelerateKey("deepspeed_inclusion_filter", "str", "Hosts and slots to use; without effect beside an exclusion filter."),
     AccelerateKey("deepspeed_multinode_launcher", "choice", "Who starts the ranks of several machines.", LAUNCHERS),
 )
-"""The keys of `deepspeed_config`, in the order of the guides."""
+"""The keys of `deepspeed_config`, in the order of accelerate's guides."""
 
 TOP = _table(
     AccelerateKey("compute_environment", "choice", "Where it runs.", ("LOCAL_MACHINE", "AMAZON_SAGEMAKER")),
@@ -179,10 +175,10 @@ TOP = _table(
     AccelerateKey("fp16", "bool", "The old name of mixed_precision: fp16."),
     AccelerateKey("dynamo_backend", "str", "The old name of dynamo_config.dynamo_backend."),
 )
-"""The keys at the top of an accelerate YAML."""
+"""The top-level keys of an accelerate YAML."""
 
 ALONE = tuple(key.name for key in PLUGIN.values() if not key.beside_file)
-"""The keys of the plugin that do not go beside `deepspeed_config_file`: eight of the nine, the ninth is mixed_precision."""
+"""The keys of the plugin that cannot go beside `deepspeed_config_file`. The ninth refused key is mixed_precision."""
 QUESTIONNAIRE: dict[str, Any] = {
     "compute_environment": "LOCAL_MACHINE",
     "debug": False,
@@ -198,4 +194,4 @@ QUESTIONNAIRE: dict[str, Any] = {
     "tpu_use_sudo": False,
     "use_cpu": False,
 }
-"""What `accelerate config` writes into every file for one machine, beside what it was answered."""
+"""What `accelerate config` writes into every file for one machine besides the answers."""

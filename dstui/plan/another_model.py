@@ -1,4 +1,4 @@
-"""One Plan for several models: the configuration in `deepspeed:` becomes that of a model with a name, and another stands beside it."""
+"""Add a model to a Plan: the configuration in `deepspeed:` becomes that of a named model, and another is added beside it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ONE, MICRO, STEPS = "{ds_config}", "train_micro_batch_size_per_gpu", "gradient_a
 
 
 def name_problem(name: str, taken: Mapping[str, object]) -> str:
-    """Return a sentence on why a model cannot have this name; "" where it can."""
+    """Return why a model cannot have this name; "" if it can."""
     if not MODEL_NAME.fullmatch(name):
         return "A model's name begins with a letter, and has letters, digits and _ only."
     return f"{name} is there already: give it another name." if name.upper() in map(str.upper, taken) else ""
 
 
 def add_model(plan: Plan, name: str, role: str, present: str) -> Plan:
-    """Return the Plan with one more model of a `role`, train or inference, and a first configuration for it. Raises PlanError.
+    """Return the Plan with one more model of a `role` (train or inference) and a first configuration for it. Raises PlanError.
 
-    Where there are no `models:` yet, the configuration that is there moves to a model called `present`, as it is written.
+    Without `models:`, the present configuration first moves to a model called `present`, as it is written.
     """
     plan = plan.unfocused
     if not plan.models:
@@ -36,7 +36,7 @@ def add_model(plan: Plan, name: str, role: str, present: str) -> Plan:
 
 
 def _named(plan: Plan, name: str) -> Plan:
-    """Turn the Plan's own configuration into that of the model `name`, and ask for it by that name in the arguments."""
+    """Move the Plan's own configuration to the model `name`, and refer to it by that name in the arguments."""
     if "models" in plan.data:
         plan = plan.unset("models")
     if not plan.deepspeed:
@@ -47,7 +47,7 @@ def _named(plan: Plan, name: str) -> Plan:
 
 
 def _moved(plan: Plan, name: str) -> Plan:
-    """Move `deepspeed:` under `models:` with its comments and its layout; in a Plan in braces, move only the values."""
+    """Move `deepspeed:` under `models:` with comments and layout. In a Plan in flow style, move only the values."""
     root = plan.document.node(())
     assert isinstance(root, yaml.MappingNode)
     if root.flow_style:
@@ -62,7 +62,7 @@ def _moved(plan: Plan, name: str) -> Plan:
 
 
 def _beside(config: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """Return a first configuration: the precision of the present model, and a number as micro-batch, since no loader fills it."""
+    """Return a first configuration: the precision of the present model, and a number as micro-batch, since nothing fills an "auto"."""
     trained = role == "train"
     zero = config.get("zero_optimization")
     stage = zero.get("stage") if isinstance(zero, Mapping) else None

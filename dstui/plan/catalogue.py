@@ -1,8 +1,8 @@
 """DeepSpeed's configuration keys as data: type, default, bounds, help, and the releases that know them.
 
-The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/reference/extract.py` from that release's own code.
-What no code can tell (a line of help, the ZeRO stages a key matters at, the type of a key that is read by hand) is in
-`data/curated.json`. Both are read at the first look-up, in about 3 ms, not at import.
+The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/reference/extract.py` from the code of that release. What the
+code does not tell (help texts, the ZeRO stages at which a key matters, the type of a key that is read by hand) is in `data/curated.json`.
+Both are read at the first look-up (3 ms), not at import.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ class Key:
     deprecated: bool = False
     replacement: str = ""
     carried_over: bool = True
-    """Whether DeepSpeed moves the value of a deprecated key to its replacement by itself."""
+    """Whether DeepSpeed itself moves the value of a deprecated key to its replacement."""
     python_name: str = ""
-    """A second spelling that DeepSpeed takes too: the name of the field where the key is an alias."""
+    """A second accepted spelling: the name of the field if the key is an alias."""
     strict: bool = False
-    """A section that refuses keys it does not know."""
+    """Whether the section refuses unknown keys."""
     source: str = ""
     """A link to the line that declares or reads the key."""
     pages: tuple[str, ...] = ()
-    """Links to what explains it: DeepSpeed's documentation, then papers."""
+    """Links to explanations: DeepSpeed's documentation, then papers."""
     version: str = NEWEST
 
     @property
     def since(self) -> str | None:
-        """The first release of `RELEASES` that knows the key; None where already the oldest does."""
+        """The first release of `RELEASES` that knows the key; None if the oldest does."""
         known = spans(self.path)
         return None if not known or known[0] == RELEASES[0] else known[0]
 
     @property
     def until(self) -> str | None:
-        """The last release of `RELEASES` that knows the key; None where the newest still does."""
+        """The last release of `RELEASES` that knows the key; None if the newest does."""
         known = spans(self.path)
         return None if not known or known[-1] == NEWEST else known[-1]
 
@@ -74,22 +74,22 @@ class Key:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What one release of DeepSpeed knows."""
+    """The keys of one release of DeepSpeed."""
 
     version: str
     records: Mapping[str, Mapping[str, Any]]
     removed: Mapping[str, str]
-    """Keys that this release refuses because the feature is gone, with its words."""
+    """Keys that this release refuses because the feature is gone, with DeepSpeed's message."""
     optimizer_types: tuple[str, ...]
     optimizers: Mapping[str, Mapping[str, Any]]
     """Class -> the parameters it takes: DeepSpeed's own in lower case, those of torch.optim by their exact names."""
     schedulers: Mapping[str, Mapping[str, Any]]
     children: Mapping[str, frozenset[str]]
-    """Section -> names of the keys in it, second spellings included; "" holds the top level."""
+    """Section -> names of the keys in it, second spellings included; "" is the top level."""
     _keys: dict[str, Key] = field(default_factory=dict)
 
     def key(self, path: str) -> Key | None:
-        """Return the key at a dotted path, None where this release has none."""
+        """Return the key at a dotted path; None if this release has none."""
         found = self._keys.get(path)
         if found is None and path in self.records:
             parent = self.records.get(path.rpartition(".")[0], {})
@@ -106,7 +106,7 @@ VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 
 @cache
 def release(version: str | None = None) -> Release:
-    """Return the catalogue of a release: its own, else the nearest older one's, else the oldest. None is the newest."""
+    """Return the catalogue of a release: its own, else that of the nearest older one, else the oldest. None means the newest."""
     nearest = nearest_release(version)
     facts = json.loads((DATA / f"deepspeed-{nearest}.json").read_bytes())
     records: dict[str, dict[str, Any]] = {record["path"]: record for record in facts["keys"]}
@@ -137,7 +137,7 @@ def nearest_release(version: str | None) -> str:
 
 
 def is_version(value: object) -> bool:
-    """Return whether `version_tuple` accepts a value: a recorded machine may say anything about its software."""
+    """Return whether `version_tuple` accepts a value: a recorded machine may name any version."""
     return isinstance(value, str) and VERSION.match(value) is not None
 
 
@@ -185,7 +185,7 @@ def _in_release(path: str, extra: Mapping[str, Any], version: str, records: Mapp
 
 def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> Key:
     curated = _curated().get("bf16" + path.removeprefix("bfloat16") if path.startswith("bfloat16.") else path, {})
-    reported = {} if modelled else curated  # a model says itself what it takes
+    reported = {} if modelled else curated  # a pydantic model declares its own types and defaults
     kind = record["type"] if "strict" in record else reported.get("type", record["type"])
     file, _, line = record.get("source", "").rpartition(":")
     whole = kind.startswith("int")

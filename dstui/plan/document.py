@@ -1,7 +1,7 @@
-"""A YAML text with the position of every node: what a Plan is read from, and what an edit changes in place.
+"""A YAML text with the position of every node: Plans are read from it and edited in place.
 
-PyYAML's C parser composes the tree (0.2 ms for thirty lines, where ruamel.yaml needs 6 ms: an edit composes the text anew).
-What a scalar means is decided in `scalars.py`, not by PyYAML, which knows YAML 1.1 only.
+PyYAML's C parser composes the tree (0.2 ms for thirty lines where ruamel.yaml needs 6 ms; each edit composes the text again). `scalars.py`
+decides what a scalar means, because PyYAML knows only YAML 1.1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Node = yaml.Node
 
 
 class DocumentError(Exception):
-    """The text is no YAML that a Plan can be: a sentence, and where (line and column count from 1)."""
+    """The text is not YAML that a Plan can be. Holds a sentence and the position (line and column count from 1)."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None, path: Path = ()) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class DocumentError(Exception):
 
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 Reading = Literal["value", "text", "text or null"]
-"""How a plain scalar is read: by the core schema, or as the text that stands there (arguments, variables, names)."""
+"""How a plain scalar is read: by the core schema, or as text (arguments, variables, names)."""
 
 
 def read_as_value(_path: Path) -> Reading:
@@ -40,7 +40,7 @@ def read_as_value(_path: Path) -> Reading:
 
 @dataclass(frozen=True)
 class Document:
-    """One YAML text; `reading(path)` tells how plain scalars are read there."""
+    """One YAML text. `reading(path)` says how plain scalars at a path are read."""
 
     text: str
     reading: Callable[[Path], Reading] = read_as_value
@@ -55,7 +55,7 @@ class Document:
         return {}
 
     def entries(self, node: yaml.MappingNode) -> Entries:
-        """Return the entries of a mapping by key. They are cached, so that a look-up does not depend on how many there are."""
+        """Return the entries of a mapping by key. They are cached, so that the cost of a look-up does not depend on their number."""
         found = self._entries.get(id(node))
         if found is None:
             found = self._entries[id(node)] = {key.value: (key, value) for key, value in scalar_entries(node)}
@@ -95,7 +95,7 @@ class Document:
 
 
 def position(part: str | int) -> int | None:
-    """Convert a part of a path to an index of a list; None where it is not a number."""
+    """Return a part of a path as an index of a list; None if it is not a number."""
     text = str(part)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
@@ -109,26 +109,26 @@ def scalar_entries(node: yaml.MappingNode) -> Iterator[tuple[yaml.ScalarNode, No
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # PyYAML has the C parser where libyaml was there
-    """PyYAML's, within limits: its composer tells the resolver of every node before it goes into it, and there one too many is refused."""
+    """PyYAML's loader with limits: the composer calls the resolver before it enters a node, and here depth and count are checked."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.depth = self.count = 0
 
     def descend_resolver(self, parent: Node | None, _index: Any) -> None:
-        """Count depth and nodes before a node is composed, and refuse too many."""
+        """Count depth and nodes before a node is composed. Raises DocumentError if there are too many."""
         self.depth += 1
         self.count += 1
         if parent is not None and (self.depth > MAX_DEPTH + 1 or self.count > MAX_VALUES):
             raise _at(parent, (), TOO_DEEP if self.depth > MAX_DEPTH + 1 else TOO_MANY)
 
     def ascend_resolver(self) -> None:
-        """Leave a level after its node is composed."""
+        """Leave a level after its node was composed."""
         self.depth -= 1
 
 
 def compose(text: str) -> Node:
-    """Compose text to a tree of nodes. Raises DocumentError."""
+    """Compose a text to a tree of nodes. Raises DocumentError."""
     try:
         node: Node | None = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
@@ -146,7 +146,7 @@ def compose(text: str) -> Node:
 
 
 def walk_nodes(root: Node | None) -> Iterator[Node]:
-    """Yield every key and value of a composed tree, following aliases. Raises DocumentError where a limit is exceeded."""
+    """Yield every key and value of a composed tree, following aliases. Raises DocumentError if a limit is exceeded."""
     waiting, count = [(root, 0, 0)] if root is not None else [], 0
     while waiting:
         node, depth, width = waiting.pop()
@@ -163,7 +163,7 @@ def walk_nodes(root: Node | None) -> Iterator[Node]:
 
 
 def _excess(node: Node, depth: int, width: int, count: int) -> str:
-    """Return which limit is exceeded, in words; "" for none."""
+    """Return which limit is exceeded as a sentence; "" if none is."""
     if depth > MAX_DEPTH:
         return TOO_DEEP
     if count > MAX_VALUES:
@@ -174,7 +174,7 @@ def _excess(node: Node, depth: int, width: int, count: int) -> str:
 
 
 def _sentence(text: str, error: yaml.MarkedYAMLError) -> str:
-    """Turn PyYAML's message for a common mistake into what to do about it."""
+    """Return a helpful sentence for PyYAML's message about a common mistake."""
     mark, problem = error.problem_mark, error.problem or "not YAML"
     if mark is not None and "cannot start any token" in problem and text[mark.index : mark.index + 1] == "\t":
         return "a tab where YAML wants spaces: indent with spaces"
@@ -192,7 +192,7 @@ def _sentence(text: str, error: yaml.MarkedYAMLError) -> str:
 
 
 class _Builder:
-    """Nodes to plain values, with the checks that only the whole tree can show."""
+    """Builds plain values from nodes, and checks what only the whole tree shows."""
 
     def __init__(self, text: str, reading: Callable[[Path], Reading]) -> None:
         self.text, self.reading, self.count = text, reading, 0
@@ -200,7 +200,7 @@ class _Builder:
     def build(self, node: Node, path: Path, width: int) -> Any:
         """Build the plain value of a node. `width` is the number of characters in the path."""
         self.count += 1
-        if len(path) > MAX_DEPTH:  # an alias within what it stands for
+        if len(path) > MAX_DEPTH:  # an alias inside the node that it refers to
             raise _at(node, path[:3], TOO_DEEP)
         if self.count > MAX_VALUES:
             raise _at(node, path[:3], TOO_MANY)

@@ -1,7 +1,7 @@
-"""Edits of a YAML text that change only the text of the edited nodes: comments, order, quotes and layout stay.
+"""Edit a YAML text by changing only the text of the edited nodes: comments, order, quotes and layout stay.
 
-The positions come from the composed tree; after each operation the text is composed anew, and the result is compared with
-what the operation means for the plain data, so that a place this module does not understand is refused, never garbled.
+The positions come from the composed tree. After each operation the text is composed again and compared with the expected plain data: an
+edit that this module gets wrong is refused and never damages the text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def pointer(path: str) -> Path:
 
 
 def apply_patch(document: Document, operations: Iterable[Operation]) -> Document:
-    """Return the document after a JSON Patch (RFC 6902: add, replace, remove, move). Raises EditError and then changes nothing."""
+    """Return the document after a JSON Patch (RFC 6902: add, replace, remove, move). Raises EditError without changing anything."""
     for operation in operations:
         path, kind = pointer(operation["path"]), operation["op"]
         if kind == "remove":
@@ -47,7 +47,7 @@ def apply_patch(document: Document, operations: Iterable[Operation]) -> Document
 
 
 def put_value(document: Document, path: Path, value: Any, *, insert: bool = False) -> Document:
-    """Return the document with the value at the path, creating missing parents. With `insert`, it goes before that item of a list."""
+    """Return the document with the value at the path, creating missing parents. `insert` puts it before that list item."""
     if not path:
         raise EditError("the whole Plan is not edited: name a key")
     _refuse_alias(document, path)
@@ -77,7 +77,7 @@ def remove_node(document: Document, path: Path) -> Document:
 
 
 def move_node(document: Document, path: Path, to: Path) -> Document:
-    """Return the document with a node moved to another path. A key that is only renamed keeps its place and its comments."""
+    """Return the document with a node moved to another path. A renamed key keeps its place and its comments."""
     if document.node(path) is None or not path or not to:
         raise EditError(f"{'.'.join(map(str, path))} is not there to be moved")
     if path[:-1] != to[:-1] or document.node(to) is not None or not isinstance(document.node(path[:-1]), yaml.MappingNode):
@@ -129,7 +129,7 @@ def _compared(document: Document, text: str, expected: Any, path: Path) -> Docum
 
 
 def _refuse_alias(document: Document, path: Path) -> None:
-    """Refuse to edit through an alias: its text is elsewhere in the file, and an edit here would change it there too."""
+    """Refuse to edit through an alias: its text is elsewhere in the file, and the edit would change that place too."""
     for depth in range(1, len(path) + 1):
         parent, node = document.node(path[: depth - 1]), document.node(path[:depth])
         if parent is None or node is None:
@@ -151,7 +151,7 @@ def _refuse_halves(value: Any) -> None:
 
 
 def _stands_earlier(parent: Node, node: Node, name: str | int) -> bool:
-    """Return whether the text of an entry comes before its own key, or belongs to an earlier item."""
+    """Return whether the text of an entry comes before its own key or belongs to an earlier item."""
     if isinstance(parent, yaml.MappingNode):
         key = next(key for key, _ in scalar_entries(parent) if key.value == str(name))
         return bool(node.start_mark.index < key.start_mark.index)

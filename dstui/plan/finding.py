@@ -1,4 +1,4 @@
-"""What a check returns: where, what, why it matters, what would happen, and what to do about it."""
+"""The result of a check: what is wrong, where, why it matters, when the run would fail, and a fix."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ MOMENTS: dict[When, str] = {
     "run": "dies later",
 }
 ENGINE_MADE_IN = {"accelerate": "dies in Accelerator() or prepare()", "trainer": "dies in TrainingArguments() or train()"}
-"""Reader of a configuration -> where it makes its engine; some of what these two refuse never comes to deepspeed.initialize."""
+"""Integration -> the calls that create its engine. Some of what these two refuse never reaches deepspeed.initialize."""
 
 
 def describe_moment(when: When, reader: str) -> str:
-    """Return when a run would die, in words; `reader` is the integration that reads the configuration."""
+    """Return in words when a run would die; `reader` is the integration that reads the configuration."""
     return ENGINE_MADE_IN.get(reader, MOMENTS[when]) if when == "initialize" else MOMENTS[when]
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A way out: said in words, and where possible as a patch for the file that was checked."""
+    """A proposed change: a sentence, and if possible a patch for the checked file."""
 
     text: str
     patch: tuple[Operation, ...] | None = None
     rewrite: str | None = None
-    """The whole new text of the file, where a patch cannot say it."""
+    """The whole new text of the file, if a patch cannot express it."""
     removes: tuple[str, ...] = ()
-    """Files that it takes away, where the mend lies outside of the Plan; never without the user's word."""
+    """Files that the fix deletes, if the problem is outside of the Plan; never without the user's consent."""
 
     drops: str = ""
     """A comment line of the Plan that it takes out, which no patch can name."""
@@ -51,7 +51,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One diagnostic. `path` is dotted from the root of the file that was checked; `line` and `column` count from 1."""
+    """One finding. `path` is dotted from the root of the checked file; `line` and `column` count from 1."""
 
     code: str
     severity: Severity
@@ -59,9 +59,9 @@ class Finding:
     message: str
     """One sentence: what is wrong."""
     why: str = ""
-    """Why it matters: what DeepSpeed does with it, in its own words where it has some."""
+    """Why it matters: what DeepSpeed does, in its own words if it has some."""
     when: When | None = None
-    """For an error: the moment at which the run would die."""
+    """For an error, the moment at which the run would die."""
     line: int | None = None
     column: int | None = None
     fix: Fix | None = None

@@ -1,4 +1,4 @@
-"""How a DeepSpeed configuration reaches the script of a Plan, as far as the Plan's own words tell."""
+"""How the DeepSpeed configuration of a Plan reaches its script, as far as the Plan tells."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 CONFIG = "{ds_config}"
 CONFIG_OPTIONS = ("--deepspeed_config", "--ds_config", "--deepspeed")
-"""What scripts call the argument for it."""
+"""Names of the argument in common scripts."""
 ACCELERATE_OPTION = "--config_file"
-"""What `accelerate launch` calls the argument for its YAML."""
+"""The option of `accelerate launch` for its YAML."""
 CONFIG_FILES = (".json", ".hjson")
 MARKS = ("{ds_config", "DSTUI_DS_CONFIG")
-"""What an argument holds that hands the Plan's configuration over."""
+"""Texts in an argument that hand the Plan's configuration over."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file of configuration that a launch names by itself."""
+    """A configuration file that the launch command names directly."""
 
     path: str
-    """Of the argument in the Plan."""
+    """The path of the argument in the Plan."""
     option: str
     name: str
 
@@ -35,7 +35,7 @@ def hands_over(plan: Plan) -> bool:
 
 
 def named_files(plan: Plan) -> Iterator[NamedFile]:
-    """Yield the configurations that the launch names and the script, or accelerate, reads by itself."""
+    """Yield the configuration files that the arguments name and the script, or accelerate, reads directly."""
     yield from _named("job.args", plan.job.args, CONFIG_OPTIONS, CONFIG_FILES)
     if plan.cluster.launcher == "accelerate":
         yield from _named("cluster.launcher_args", plan.cluster.launcher_args, (ACCELERATE_OPTION,), ("",))

@@ -6,13 +6,13 @@ from dstui.plan.plan import Plan
 
 
 class History:
-    """Where a session has been. The current Plan is always there; the past is as long as the session."""
+    """The states of a session: the current Plan, those before it, and those that were undone."""
 
     def __init__(self, plan: Plan) -> None:
         self._past, self._future, self.current = list[Plan](), list[Plan](), plan
 
     def push(self, plan: Plan) -> None:
-        """Add a state and forget what had been undone."""
+        """Add a state and forget the undone ones."""
         if plan.text != self.current.text:
             self._past.append(self.current)
             self._future.clear()
@@ -27,11 +27,11 @@ class History:
         return bool(self._future)
 
     def undo(self) -> Plan | None:
-        """Return the previous state, None at the beginning."""
+        """Return the previous state; None at the beginning."""
         return self._move(self._past, self._future)
 
     def redo(self) -> Plan | None:
-        """Return the state that was undone last, None where there is none."""
+        """Return the state that was undone last; None if there is none."""
         return self._move(self._future, self._past)
 
     def _move(self, source: list[Plan], target: list[Plan]) -> Plan | None:

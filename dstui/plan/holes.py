@@ -1,6 +1,6 @@
-"""Holes of a Plan: `${NAME}`, which only the user or the cluster can fill; `$${` is a literal `${`.
+"""Holes of a Plan: `${NAME}`, which only the user or the cluster can fill. `$${` is a literal `${`.
 
-A launch fills them from its environment. What other shell text means (`$X`, `$(…)`, a leading `~` in an argument) a Plan does not know.
+A launch fills them from its environment. Other shell syntax (`$X`, `$(…)`, a leading `~` in an argument) has no meaning in a Plan.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dstui.plan.plan import Plan
 
 HOLE = re.compile(r"\$\$\{|\$\{([A-Za-z_]\w*)\}")
 SHELL = re.compile(r"(?<![$\\])\$(?:[A-Za-z_]\w*|\d|\(|\{[A-Za-z_]\w*[^\w}])|`[\w./-][^`]*`|^~(?=/|$)")
-"""What a shell would expand, and a Plan does not. `$${…}` is a literal."""
+"""Text that a shell would expand and a Plan does not. `$${…}` is a literal."""
 SECTIONS = ("job", "model", "models", "cluster", "accelerate", "deepspeed")
-"""Where holes may stand: `run` has commands of its own, which a shell expands."""
+"""Sections in which holes are allowed. The commands of `run` are expanded by a shell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A hole, and the dotted path of the value that it stands in."""
+    """A hole, with the dotted path of the value that contains it."""
 
     path: str
     name: str
@@ -33,7 +33,7 @@ def find_holes(plan: Plan) -> list[Hole]:
 
 
 def find_shell_text(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield path and text of what looks like the shell's among the arguments and variables, which no shell reads."""
+    """Yield path and text of shell syntax in arguments and variables, which no shell reads."""
     for path, text in _texts(plan):
         if path.startswith(("job.args", "cluster.env", "cluster.launcher_args")) and (found := SHELL.search(text)):
             yield path, found[0]
@@ -41,29 +41,43 @@ def find_shell_text(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def fill_holes(plan: Plan, environment: Mapping[str, str]) -> Plan:
     """Return the Plan with the holes filled that the environment has a value for. Raises PlanError."""
+    for path, text in list(_texts(plan)):
+        value: Any = fill_text(text, environment)
+        if value == text:
+            continue
+        if HOLE.fullmatch(text) and path.startswith(("deepspeed.", "models.", "accelerate.", "model.")):
+            value = plan.parse(path, value)  # `${LR}` alone is the number that it stands for
+        plan = plan.set(*_own(plan, path, value))
+    return plan
+
+
+def _own(plan: Plan, path: str, value: Any) -> tuple[str, Any]:
+    """Return where a value is written into the Plan and which: the item of a list that lies beneath it cannot be, the list can."""
+    parent, _, last = path.rpartition(".")
+    items = plan.get(parent) if last.isdigit() else None
+    if not isinstance(items, list) or plan.document.node(tuple(plan.parts(parent))) is not None:
+        return path, value
+    return parent, [*items[: int(last)], value, *items[int(last) + 1 :]]
+
+
+def fill_text(text: str, environment: Mapping[str, str]) -> str:
+    """Return a text with the holes filled that the environment has a value for."""
 
     def value_of(match: re.Match[str]) -> str:
         value = environment.get(match[1]) if match[1] else None
         return match[0] if value is None else value.replace("${", "$${")
 
-    for path, text in list(_texts(plan)):
-        value: Any = HOLE.sub(value_of, text)
-        if value == text:
-            continue
-        if HOLE.fullmatch(text) and path.startswith(("deepspeed.", "models.", "accelerate.", "model.")):
-            value = plan.parse(path, value)  # `${LR}` alone is the number that it stands for
-        plan = plan.set(path, value)
-    return plan
+    return HOLE.sub(value_of, text)
 
 
 def describe_open_holes(still_open: Sequence[Hole]) -> str:
-    """Return the sentence by which a launch with open holes is refused."""
+    """Return the message that refuses a launch with open holes."""
     listed = "\n".join(f"  {hole.path}: ${{{hole.name}}}" for hole in still_open)
     return f"The Plan has open holes: set these variables, or write their values into the Plan\n{listed}"
 
 
 def unescape_holes(text: str) -> str:
-    """Return the text that a program gets: `$${` is `${`."""
+    """Return the text that a program gets: `$${` becomes `${`."""
     return text.replace("$${", "${")
 
 

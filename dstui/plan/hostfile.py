@@ -1,7 +1,4 @@
-"""The grammar of DeepSpeed's hostfile and of --include, --exclude, --num_nodes and --num_gpus: which hosts and slots remain.
-
-Source: deepspeed/launcher/runner.py (_parse_hostfile, parse_resource_filter, main), release 0.19.8.
-"""
+"""The grammar of DeepSpeed's hostfile and of --include, --exclude, --num_nodes and --num_gpus, which select hosts and slots."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _LONGEST_HOST = 255
 
 
 class HostfileError(Exception):
-    """A hostfile or filter that DeepSpeed refuses: a sentence, with the line (from 1) where there is one."""
+    """A hostfile or filter that DeepSpeed refuses. Holds a sentence, and the line (from 1) if there is one."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(f"line {line}: {message}" if line else message)
@@ -27,19 +24,19 @@ class HostfileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HostfileProblem:
-    """Why a Plan's hostfile gives no hosts, as a value."""
+    """Why a Plan's hostfile gives no hosts."""
 
     message: str
     line: int | None = None
-    """From 1; None where it is about the whole file."""
+    """The line, from 1; None for the whole file."""
     missing: bool = False
-    """Whether there is no such file here: a Plan may be looked at where it will not run."""
+    """Whether the file does not exist here: a Plan may be viewed on another machine than the one it runs on."""
 
 
 def host_problem(name: str) -> str:
-    """Return a sentence on why ssh, pdsh and mpirun cannot all take this host name; "" where they can.
+    """Return why ssh, pdsh and mpirun cannot all use this host name; "" if they can.
 
-    Valid are a name, an IPv4 or an IPv6 address, with an optional USER@ before it: nothing that could be read as an option or by a shell.
+    Valid are a name, an IPv4 or an IPv6 address, with an optional USER@ in front: nothing that could be read as an option or by a shell.
     """
     if not name or any(letter.isspace() for letter in name):
         return "a host's name has no spaces" if name else "a host's name is missing"
@@ -100,7 +97,7 @@ def select(
     num_nodes: int | None = None,
     num_gpus: int | None = None,
 ) -> dict[str, list[int]]:
-    """Return host -> remaining slots, filtered as DeepSpeed does it. Raises HostfileError."""
+    """Return host -> slots after the filters, as DeepSpeed computes them. Raises HostfileError."""
     if include and exclude:
         raise HostfileError("include and exclude are both given: DeepSpeed takes one of them")
     if (include or exclude) and (num_nodes or num_gpus):
@@ -127,10 +124,10 @@ def select(
 
 
 def include_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> str | None:
-    """Return the `include` that selects these slots: `worker-0@worker-1:0,2`; None where they are all there are.
+    """Return the `include` that selects these slots (`worker-0@worker-1:0,2`); None if they are all slots.
 
-    `select(pool, include=include_for(pool, chosen))` gives `chosen` again. Raises HostfileError where nothing is chosen, or what is not
-    there.
+    `select(pool, include=include_for(pool, chosen))` gives `chosen` again. Raises HostfileError if nothing is chosen or a slot does not
+    exist.
     """
     wanted = _sets(pool, chosen)
     if not wanted:
@@ -141,7 +138,7 @@ def include_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) ->
 
 
 def exclude_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> str | None:
-    """Return the `exclude` that leaves these slots; None where all are left. Raises HostfileError as `include_for` does."""
+    """Return the `exclude` that leaves these slots; None if all are left. Raises HostfileError as `include_for` does."""
     if include_for(pool, chosen) is None:
         return None
     wanted = _sets(pool, chosen)
@@ -150,7 +147,7 @@ def exclude_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) ->
 
 
 def _sets(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
-    """Return the chosen slots as sets, without hosts that have none chosen."""
+    """Return the chosen slots as sets, without hosts that have none."""
     wanted = {host: set(slots) for host, slots in chosen.items()}
     for host, slots in wanted.items():
         if host not in pool or not slots <= set(range(pool[host])):
@@ -167,7 +164,7 @@ def _part(host: str, slots: int, chosen: set[int]) -> str:
 
 
 def _refuse_many(ranks: int) -> None:
-    """Refuse too many ranks before they are listed."""
+    """Raise HostfileError for too many ranks before they are listed."""
     if ranks > MAX_RANKS:
         raise HostfileError(f"{ranks:,} ranks are more than {MAX_RANKS:,}, the most that a job can have here")
 

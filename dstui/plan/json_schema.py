@@ -1,4 +1,4 @@
-"""The JSON Schema of a Plan, from the facts that its forms and errors come from too: editors complete and check a Plan with it."""
+"""The JSON Schema of a Plan, with which editors complete and check it. Made from the same facts as the forms and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dstui.plan.model import SECTIONS, NamedModel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 WORDS = {"type": "array", "items": {"type": ["string", "number", "boolean", "object"]}, "description": ""}
-"""A list of words: a plain scalar keeps its spelling, and an unquoted {ds_config} is a mapping to YAML."""
+"""A list of words: a plain scalar keeps its spelling, and YAML reads an unquoted {ds_config} as a mapping."""
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "str": {"type": ["string", "number", "boolean"]},
     "host": {"type": ["string", "number"]},
@@ -30,7 +30,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "patterns": {"type": "object", "additionalProperties": {"type": "string"}},
     "mapping": {"type": "object"},
 }
-"""The kinds of our own fields (`dstui.plan.kinds`)."""
+"""The kinds of dstui's own fields (`dstui.plan.kinds`)."""
 TYPES: Mapping[str, Mapping[str, Any]] = {
     "bool": {"type": "boolean"},
     "int": {"type": "integer"},
@@ -43,12 +43,12 @@ TYPES: Mapping[str, Mapping[str, Any]] = {
     "tuple": {"type": "array"},
     "null": {"type": "null"},
 }
-"""The types of DeepSpeed's keys; any other holds anything."""
+"""The types of DeepSpeed's keys. Other types accept anything."""
 AUTO = {"const": "auto", "description": "filled by the Trainer or by accelerate"}
 
 
 def plan_schema(version: str | None = None) -> dict[str, Any]:
-    """Return the JSON Schema of a Plan, with the keys of one release of DeepSpeed (by default the newest known)."""
+    """Return the JSON Schema of a Plan with the keys of one release of DeepSpeed (default: the newest known)."""
     known = release(version)
     own = {name: _section(cls) for name, cls in SECTIONS.items()}
     several = "Several models in one run: name -> role, model, deepspeed."
@@ -106,7 +106,7 @@ def _field(one: Field[Any]) -> dict[str, Any]:
 
 
 def _deepspeed(keys: Iterable[Key], description: str) -> dict[str, Any]:
-    """Describe DeepSpeed's keys as nested objects; unknown keys are refused only where DeepSpeed refuses them."""
+    """Describe DeepSpeed's keys as nested objects. Unknown keys are refused only where DeepSpeed refuses them."""
     root: dict[str, Any] = {"type": "object", "description": description, "properties": {}}
     nodes: dict[str, dict[str, Any]] = {"": root}
     for key in keys:

@@ -1,6 +1,6 @@
-"""The kinds of values in a Plan: what each field may hold, and what is wrong with what it holds instead.
+"""The kinds of values in a Plan: functions that check a value.
 
-A kind is a function that yields a sentence for each mistake, with the path of its place below the field.
+A kind yields a sentence for each mistake, with the path of the mistake below the field.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MODULE = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
 OPTION = re.compile(r"[\w.+:,/@%=\[\]()&|*!-]+", re.ASCII)
 LONG_OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=[\w.+:,/@%=\[\]()&|*!-]+)?", re.ASCII)
 MOST_METRICS = 100
-"""Patterns of the user's own: each is tried on every line of every rank."""
+"""Patterns of the user's own. Each is tried on every line of every rank."""
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether a value is an integer; true and false are not."""
+    """Return whether a value is an integer. Booleans are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -168,13 +168,13 @@ KINDS: dict[str, Callable[[Any], Mistakes]] = {
     "mapping": _form(lambda value: isinstance(value, dict), "a mapping (key: value)"),
 }
 TEXTS = ("str", "host", "module", "option")
-"""Kinds whose value is read as the text that stands there, unless null."""
+"""Kinds whose value is read as text unless it is null."""
 LISTS_OF_TEXTS = ("words", "words or str", "options", "lines", "env", "patterns")
-"""Kinds in which everything is."""
+"""Kinds that contain only such text."""
 
 
 def describe_value(value: Any) -> str:
-    """Describe a value in a message, cut where it is long."""
+    """Describe a value in a message. Long ones are cut."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

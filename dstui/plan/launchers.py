@@ -1,7 +1,7 @@
-"""What may start the ranks (`cluster.launcher`), as a table: rendering, forms, rules and the doctor all follow from it.
+"""The launchers of ranks (`cluster.launcher`) as a table, used by rendering, forms, rules and the doctor.
 
-What each does was seen with DeepSpeed 0.19.8, Open MPI 4.1, MPICH 4.0, Slurm 22.05, torch 2.13 and accelerate 1.15 on two hosts;
-of impi and mvapich it is read from deepspeed/launcher/multinode_runner.py.
+The facts were observed with DeepSpeed 0.19.8, Open MPI 4.1, MPICH 4.0, Slurm 22.05, torch 2.13 and accelerate 1.15 on two hosts; those of
+impi and mvapich were read in deepspeed/launcher/multinode_runner.py.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ class Launcher:
 
     name: str
     says: str
-    """What it is, in a few words, for the form."""
+    """What it is, in a few words for the form."""
     start: Start
-    """here: one command, for ranks on this machine; hosts: one command on each host; login: one command here that starts all hosts."""
+    """here: one command for ranks on this machine; hosts: one command on each host; login: one command here that starts all hosts."""
     backend: bool = False
     """Whether the command is `deepspeed --launcher NAME`."""
     program: str = "ssh"
-    """What must be installed where it is started: a field of the Machine's software; empty where nothing is."""
+    """The program that must be installed where the command is started (a field of the Machine's software); empty if none."""
     needs: str
-    """What it needs on every host, in a sentence."""
+    """What it needs on every host, as a sentence."""
     modules: tuple[str, ...] = ()
-    """What the ranks' interpreter must have on every host, beside DeepSpeed."""
+    """Modules that the ranks' interpreter needs on every host, besides DeepSpeed."""
     programs: tuple[str, ...] = ()
-    """What must be on the PATH of a non-interactive ssh on every host."""
+    """Programs that a non-interactive ssh must find on the PATH of every host."""
     equal_slots: bool = False
-    """Whether it refuses (or cannot say) another number of ranks on one host than on the others."""
+    """Whether all hosts must have the same number of ranks."""
     filters: bool = True
-    """Whether cluster.include, exclude, num_nodes and num_gpus can be said to it."""
+    """Whether it supports cluster.include, exclude, num_nodes and num_gpus."""
     single_slots: bool = True
-    """Whether single slots of a host can be chosen."""
+    """Whether it can use single slots of a host."""
     mpi: bool = False
-    """Whether ranks learn their number from MPI alone, so that DeepSpeed imports mpi4py."""
+    """Whether ranks learn their number only from MPI, so that DeepSpeed imports mpi4py."""
     carries: Carries
-    """What of the environment where it is started reaches the ranks: all of it; NCCL_*, PYTHON* and a few more; or only what is given."""
+    """Which variables of the environment reach the ranks: all; NCCL_*, PYTHON* and a few more; or only those that are set explicitly."""
     ctrl_c: str
-    """What Ctrl-C does to the plain command, in a sentence."""
+    """What Ctrl-C does to the plain command, as a sentence."""
     rank_fails: str
-    """What happens when a rank dies under the plain command, in a sentence."""
+    """What happens when a rank dies under the plain command, as a sentence."""
     traps: tuple[str, ...] = ()
-    """What people fall into with the plain command, each a sentence."""
+    """Common mistakes with the plain command, each as a sentence."""
 
     @property
     def launches_by_mpi(self) -> bool:
-        """Return whether mpirun starts the ranks on the hosts, which it knows by their names in the hostfile."""
+        """Return whether mpirun starts the ranks on the hosts by their names in the hostfile."""
         return self.program == "mpirun"
 
 
@@ -237,21 +237,25 @@ ALL = (
 BY_NAME = {launcher.name: launcher for launcher in ALL}
 LAUNCHERS = tuple(BY_NAME)
 NAMELESS = ("torchrun", "slurm", "sbatch")
-"""Those whose command names no host: the number of hosts is enough."""
+"""Launchers whose command names no host: the number of hosts is enough."""
 PROGRAMS = {launcher.name: launcher.program for launcher in ALL}
-"""The field of the Machine's software that each needs where it is started; empty where none."""
+"""The field of the Machine's software that each launcher needs where it is started; empty if none."""
 
 LISTED = ("MLFLOW", "PYTHON", "MV2", "UCX")
-"""Beginnings of the variables that DeepSpeed's launcher passes on (launcher/runner.py, EXPORT_ENVS); with GPUs also NCCL."""
+"""Prefixes of variables that DeepSpeed's launcher passes on (launcher/runner.py, EXPORT_ENVS); with GPUs also NCCL."""
+
+
+JOB_SCRIPT = "job.sbatch"
+"""The file that is handed to sbatch."""
 
 
 def reads_env_files(launcher: Launcher) -> bool:
-    """Return whether ranks on other hosts get the variables of .deepspeed_env from this launcher, or from dstui in its place."""
+    """Return whether this launcher, or dstui instead of it, gives the variables of .deepspeed_env to ranks on other hosts."""
     return launcher.start != "here" and launcher.name not in ("torchrun", "accelerate")
 
 
 def passes_on(launcher: Launcher, variable: str, *, cpu: bool) -> bool:
-    """Return whether the launcher passes a variable of its own environment on to ranks on other hosts."""
+    """Return whether the launcher passes a variable of its environment on to ranks on other hosts."""
     if launcher.carries == "listed":
         return variable.startswith(LISTED if cpu else (*LISTED, "NCCL"))
     return launcher.carries == "all"

@@ -14,7 +14,7 @@ NOTHING = object()
 
 
 def value_at(data: Any, path: Path, default: Any = None) -> Any:
-    """Return the value at a path of plain values; `default` where there is none."""
+    """Return the value at a path of nested dicts and lists; `default` if there is none."""
     for part in path:
         if isinstance(data, Mapping) and str(part) in data:
             data = data[str(part)]
@@ -26,7 +26,7 @@ def value_at(data: Any, path: Path, default: Any = None) -> Any:
 
 
 def own_operations(document: Document, data: Mapping[str, Any], operations: Iterable[Operation]) -> tuple[Operation, ...]:
-    """Return a JSON Patch for a document that does to it what another does to its values with those of the layers."""
+    """Return a JSON Patch for a document that has the effect which `operations` have on its values merged with the layers."""
     found: list[Operation] = []
     for operation in operations:
         steps = list(_own_steps(document, data, operation))
@@ -34,7 +34,7 @@ def own_operations(document: Document, data: Mapping[str, Any], operations: Iter
             for step in steps:
                 document = apply_patch(document, (step,))
         except EditError:
-            return (*found, operation)  # applying it says why
+            return (*found, operation)  # applying it raises the error that says why
         found += steps
     return tuple(found)
 
@@ -54,8 +54,8 @@ def _own_steps(document: Document, data: Mapping[str, Any], operation: Operation
 
 
 def _write(document: Document, path: Path, value: Any, data: Mapping[str, Any] | None = None) -> Operation:
-    """Return the operation that writes a value where perhaps not even its section stands in the document."""
-    for depth in range(1, len(path)):  # a list of a layer is written whole, with the one item changed
+    """Return the operation that writes a value, even if its section is not in the document yet."""
+    for depth in range(1, len(path)):  # a list of a layer is written whole, with one item changed
         listed = value_at(data, path[:depth]) if data is not None else None
         if isinstance(listed, list) and document.node(path[:depth]) is None:
             if depth == len(path) - 1 and str(path[-1]).isdecimal():
@@ -68,7 +68,7 @@ def _write(document: Document, path: Path, value: Any, data: Mapping[str, Any] |
 
 
 def flattened(document: Document, data: Mapping[str, Any]) -> Document:
-    """Return the document with all of these values in it, and no others."""
+    """Return the document with exactly these values in it."""
     for path in list(_surplus(document.data, data, ())):
         document = remove_node(document, path)
     for path, value in list(_missing(document.data, data, ())):

@@ -1,4 +1,4 @@
-"""A Plan with layers beneath it: where each value comes from, and the same Plan as one text."""
+"""The origin of each value of a Plan with layers, and the same Plan as one text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOWHERE = object()
 
 
 def origin_of(plan: Plan, path: str) -> Origin | None:
-    """Return where the value at a dotted path comes from; None where nothing sets it, so that it is a default."""
+    """Return the origin of the value at a dotted path; None for a default, which nothing sets."""
     if any(path == key or path.startswith(f"{key}.") for key in plan.sets):
         return Origin("--set")
     parts = tuple(plan.parts(path))
@@ -25,7 +25,7 @@ def origin_of(plan: Plan, path: str) -> Origin | None:
 
 
 def without_layers(plan: Plan) -> Plan:
-    """Return the same Plan as one text: what a job folder keeps. Raises PlanError."""
+    """Return the same Plan as one text, as a job folder keeps it. Raises PlanError."""
     if not plan.beneath and "extends" not in plan.data:
         return plan
     values = {key: value for key, value in plan.data.items() if key != "extends"}

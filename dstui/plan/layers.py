@@ -1,6 +1,6 @@
-"""Values beneath a Plan: what a site, a file that it extends and a user's settings say where the Plan itself is silent.
+"""Values beneath a Plan: from the site file, an extended file and the user's settings, used where the Plan sets none.
 
-Layers are merged for reading only. The text of a Plan never holds a value of a layer unless somebody writes it there.
+Layers are merged only for reading. The text of a Plan contains a layer's value only after somebody writes it there.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dstui.plan.document import Document, Path
 
 HOSTS = ("cluster", "hosts")
 TYPED = (("deepspeed", "optimizer"), ("deepspeed", "scheduler"))
-"""Mappings with a type: the parameters of one optimizer mean nothing to another."""
+"""Mappings with a `type`: the parameters of one optimizer mean nothing to another."""
 ALTERNATIVES = (("job", ("script", "module", "command")), ("cluster", ("hosts", "hostfile")))
-"""Keys of a section of which a Plan has one: where a higher layer gives one, those of lower layers do not count."""
+"""Keys of a section of which a Plan has one. If a higher layer sets one, those of lower layers are ignored."""
 PATHS = (("job", "workdir"), ("job", "python"), ("cluster", "hostfile"), ("model", "source"))
-"""Values that may be a path relative to the file that they stand in."""
+"""Values that may be a path relative to the file that contains them."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The values of one file. `root` is where they stand in its document; `base` is the folder that its paths start from."""
+    """The values of one file. `root` is their place in its document; relative paths start from `base`."""
 
     name: str
     source: str
@@ -31,7 +31,7 @@ class Layer:
     document: Document
     root: Path = ()
     drop: tuple[str, ...] = ("version", "name", "extends")
-    """Keys at the top that belong to the file itself."""
+    """Top-level keys that belong to the file itself."""
 
     def values(self) -> dict[str, Any]:
         """Return the values as the Plan takes them, with relative paths made absolute."""
@@ -46,7 +46,7 @@ class Layer:
         return values
 
     def line_of(self, path: Path) -> int | None:
-        """Return the line of a value in the layer's file; None where it does not stand there."""
+        """Return the line of a value in the layer's file; None if the file does not set it."""
         return self.document.line_of((*self.root, *path)) if self.document.node((*self.root, *path)) is not None else None
 
 
@@ -55,28 +55,28 @@ def _is_relative(section: str, key: str, path: str) -> bool:
         return False
     if (section, key) == ("job", "python"):
         return "/" in path
-    return path.startswith(("./", "../")) if section == "model" else True  # else it is the id of a model
+    return path.startswith(("./", "../")) if section == "model" else True  # otherwise it is the id of a model
 
 
 @dataclass(frozen=True)
 class Lock:
-    """What a site allows of one key, with the reason that users read."""
+    """What a site allows for one key, with the reason shown to users."""
 
     path: str
     source: str
     line: int | None = None
     exact: tuple[Any, ...] = ()
-    """The one value that is possible; empty where only bounds or choices are given."""
+    """The one allowed value; empty if there are only bounds or choices."""
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[Any, ...] = ()
     when: Mapping[str, Any] = field(default_factory=dict)
-    """Values of other keys under which alone it holds."""
+    """Values of other keys. The lock applies only while the Plan has them."""
     reason: str = ""
 
     @property
     def allowed(self) -> str:
-        """Return the possible values, in words."""
+        """Return the allowed values in words."""
         if self.exact:
             return f"only {spell(self.exact[0])}"
         bounds = [
@@ -87,11 +87,11 @@ class Lock:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether the key has one possible value whatever else the Plan says."""
+        """Return whether the lock allows a single value whatever else the Plan says."""
         return bool(self.exact) and not self.when
 
     def allows(self, value: Any) -> bool:
-        """Return whether a value is possible. What is not set, or is left to "auto", breaks no bound."""
+        """Return whether the lock allows a value. A value that is not set or is "auto" is allowed."""
         if self.exact:
             return _same(value, self.exact[0])
         if value is None:
@@ -104,7 +104,7 @@ class Lock:
 
 
 def spell(value: Any) -> str:
-    """Return a value as it is written in a Plan."""
+    """Return a value in the spelling of a Plan."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else getattr(value, "spelling", str(value))
 
 
@@ -114,21 +114,21 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class Beneath:
-    """Everything that lies beneath a Plan: its layers, the lowest first, the locks of the site, and what is wrong with these files."""
+    """Everything beneath a Plan: the layers (lowest first), the locks of the site, and the problems of these files."""
 
     layers: tuple[Layer, ...] = ()
     locks: tuple[Lock, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why a file is not used that would be a layer."""
+    """Why a file that should be a layer is not used."""
     contact: str = ""
-    """Who to ask, in the words of the site."""
+    """Whom to ask, as the site file says."""
 
     def __bool__(self) -> bool:
-        """Return whether values may come from elsewhere than the Plan's own text."""
+        """Return whether anything lies beneath the Plan."""
         return bool(self.layers or self.locks)
 
     def values(self) -> dict[str, Any]:
-        """Return the merged values of all layers, above the fixed values of the locks."""
+        """Return the merged values of all layers, over the fixed values of the locks."""
         found: dict[str, Any] = {}
         for lock in self.locks:
             if lock.is_fixed:
@@ -142,7 +142,7 @@ NOTHING = Beneath()
 
 
 def merge(lower: Mapping[str, Any], upper: Mapping[str, Any], path: Path = ()) -> dict[str, Any]:
-    """Return the values of two layers. A null above takes away what is below, except a whole section, which it leaves as it is."""
+    """Return the merged values of two layers. A null above removes the value below, except that a null section leaves it."""
     values = dict(lower)
     for section, names in ALTERNATIVES:
         if path == (section,) and any(upper.get(name) for name in names):
@@ -173,20 +173,20 @@ def _nest(parts: Iterable[str], value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value comes from: the layer, and the file and the line where it stands."""
+    """The layer that a value comes from, with file and line."""
 
     layer: str
     source: str = ""
     line: int | None = None
 
     def __str__(self) -> str:
-        """Format it for a person."""
+        """Format the origin for the user."""
         where = ":".join(str(part) for part in (self.source, self.line) if part)
         return f"{self.layer} ({where})" if where else self.layer
 
 
 def origin_beneath(beneath: Beneath, path: Path) -> Origin | None:
-    """Return which layer gives a value; None where none does."""
+    """Return the origin of a value that a layer gives; None if no layer gives it."""
     for layer in reversed(beneath.layers):
         if (line := layer.line_of(path)) is not None:
             return Origin(layer.name, layer.source, line)

@@ -1,7 +1,6 @@
-"""Text to Plan, with errors that name line, column and key, and the form of every value checked.
+"""Load a Plan from text: every value is checked, and errors name line, column and key.
 
-What a later part of dstui brings to life is held and checked all the same; `deepspeed` and `accelerate` are kept as they are, for
-they are other people's vocabularies (the checks judge them).
+`deepspeed` and `accelerate` are kept as they are, since their keys belong to other programs; the rules in `dstui.check` judge them.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from dstui.plan.model import SECTIONS, Cluster, Job, NamedModel, Run
 KEPT = ("accelerate", "deepspeed")
 TOP = ("version", "extends", "name", "job", "model", "models", "cluster", "run", "accelerate", "deepspeed")
 MODEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
-"""The name of one of several models: it becomes a part of a file's name, and of a variable's."""
+"""The name of one of several models. It becomes part of a file name and of a variable."""
 MOST_MODELS = 16
 
 
 class PlanError(Exception):
-    """A Plan that cannot be used as it is. `findings` has one entry per mistake; `str()` is a line for each."""
+    """A Plan that cannot be used. `findings` has one entry per mistake; `str()` is a line for each."""
 
     def __init__(self, findings: list[Finding], source: str = "") -> None:
         self.findings, self.source = findings, source
@@ -67,7 +66,7 @@ def reading(path: Path) -> Reading:
 
 
 def compose(text: str, source: str) -> Document:
-    """Compose the document of a Plan. Raises PlanError at the place where it stops being YAML."""
+    """Compose the document of a Plan. Raises PlanError at the place where it is not YAML."""
     document = Document(text, reading)
     try:
         _ = document.data
@@ -78,9 +77,9 @@ def compose(text: str, source: str) -> Document:
 
 
 def sections(document: Document, source: str, data: Any = None) -> dict[str, Any]:
-    """Return the checked values of a Plan's top-level keys, sections as their dataclasses. Raises PlanError with all mistakes.
+    """Return the checked values of a Plan's top-level keys, with sections as their dataclasses. Raises PlanError with all mistakes.
 
-    `data`: the values of the document with those of the layers beneath it.
+    `data`: the values of the document merged with those of its layers.
     """
     own, form = document.data, Form(document)
     if not isinstance(own, dict):
@@ -92,7 +91,7 @@ def sections(document: Document, source: str, data: Any = None) -> dict[str, Any
 
 
 def check_part(document: Document, root: Path, source: str) -> None:
-    """Check the form of the part of a Plan that stands somewhere in a document: every key may be missing. Raises PlanError."""
+    """Check the part of a Plan at some place in a document, where every key may be missing. Raises PlanError."""
     data: Any = document.data
     for part in root:
         data = data.get(part) if isinstance(data, dict) else None
@@ -127,14 +126,14 @@ def _finding(path: str, message: str, line: int | None, column: int | None = Non
 
 
 class Form:
-    """Checks the form of what is written and gathers what is wrong."""
+    """Checks the values of a Plan and collects the mistakes."""
 
     def __init__(self, document: Document, root: Path = ()) -> None:
-        """`root`: where the Plan's keys stand in the document."""
+        """`root` is the place of the Plan's keys in the document."""
         self.document, self.root, self.findings, self.more = document, root, list[Finding](), 0
 
     def found(self) -> list[Finding]:
-        """Return the findings; of very many the first, with the number of the others."""
+        """Return the findings. Of too many, return the first ones and a finding with the number of the others."""
         further = f"and {self.more:,} further mistakes, which are not listed: fix these first"
         return [*self.findings, _finding("", further, None)] if self.more else self.findings
 

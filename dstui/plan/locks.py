@@ -1,18 +1,19 @@
-"""The locks of a site against a Plan: what is refused, and in which words."""
+"""Compare a Plan with the locks of the site, and say what they refuse."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dstui.plan.layered import origin_of
-from dstui.plan.layers import Lock, spell
+from dstui.plan.layers import Beneath, Lock, spell
 from dstui.plan.plan import Plan
 
 
-def broken_locks(plan: Plan) -> list[tuple[Lock, Any]]:
-    """Return the locks of the site that a Plan breaks, each with the value that does."""
+def broken_locks(plan: Plan, locks: Iterable[Lock] | None = None) -> list[tuple[Lock, Any]]:
+    """Return the locks of the site that a Plan breaks, each with the value that does. `locks`: these, not all that lie beneath it."""
     found = []
-    for lock in plan.beneath.locks:
+    for lock in plan.beneath.locks if locks is None else locks:
         value = _value(plan, lock.path)
         if not lock.allows(value) and all(_value(plan, path) == wanted for path, wanted in lock.when.items()):
             found.append((lock, value))
@@ -20,7 +21,7 @@ def broken_locks(plan: Plan) -> list[tuple[Lock, Any]]:
 
 
 def describe_broken(plan: Plan, lock: Lock, value: Any) -> str:
-    """Return the sentence by which a value is refused, with the reason of the site."""
+    """Return the message about a refused value, with the reason of the site."""
     where = f", from {origin}" if (origin := origin_of(plan, lock.path)) is not None and origin.layer != "Plan" else ""
     when = "".join(f" where {path} is {spell(wanted)}" for path, wanted in lock.when.items())
     is_given = "it is not set" if value is None else f"{spell(value)}{where}"
@@ -29,7 +30,7 @@ def describe_broken(plan: Plan, lock: Lock, value: Any) -> str:
 
 
 def _value(plan: Plan, path: str) -> Any:
-    """Return what a Plan says of a key; the number of nodes also where only hosts are named."""
+    """Return the Plan's value of a key. The number of nodes is also known if only hosts are named."""
     value = plan.get(path)
     if path == "cluster.num_nodes" and value is None and plan.cluster.hosts is not None:
         return len(plan.cluster.hosts)
@@ -38,14 +39,27 @@ def _value(plan: Plan, path: str) -> Any:
 
 def refusal(plan: Plan) -> str:
     """Return why a Plan may not be launched here; empty where it may."""
-    broken = broken_locks(plan)
+    return _refusal(plan, broken_locks(plan), plan.beneath.contact)
+
+
+def refusal_of_command(plan: Plan, site: Beneath) -> str:
+    """Return why a command may not be launched here, of which a Plan was made; empty where it may.
+
+    It runs as it is, without the values of the site. A lock is judged where the command says something of its key; one of DeepSpeed's keys
+    also where the configuration that the command names leaves it out.
+    """
+    judged = [lock for lock in site.locks if plan.get(lock.path) is not None or (plan.deepspeed and lock.path.startswith("deepspeed."))]
+    return _refusal(plan, broken_locks(plan, judged), site.contact)
+
+
+def _refusal(plan: Plan, broken: Sequence[tuple[Lock, Any]], contact: str) -> str:
     if not broken:
         return ""
     lines = [f"  {lock.path}: {describe_broken(plan, lock, value)} ({lock.source}:{lock.line})" for lock, value in broken]
-    ask = f"\nAsk {plan.beneath.contact}" if plan.beneath.contact else ""
+    ask = f"\nAsk {contact}" if contact else ""
     return "The site does not allow this Plan:\n" + "\n".join(lines) + ask
 
 
 def lock_of(plan: Plan, path: str) -> Lock | None:
-    """Return the lock that leaves a key one value whatever else the Plan says; None where there is none."""
+    """Return the lock that allows only one value of a key whatever else the Plan says; None if there is none."""
     return next((lock for lock in plan.beneath.locks if lock.path == path and lock.is_fixed), None)

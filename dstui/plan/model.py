@@ -1,7 +1,7 @@
-"""The sections of a Plan as frozen dataclasses: what may be written, its form, its default and what it means.
+"""The sections of a Plan as frozen dataclasses: each field with its kind, default and help text.
 
-The help text of a field is written here once; the forms, the errors and the documentation read it from here.
-`dstui/plan/load.py` builds these from a document and checks the form of every value.
+The forms, the error messages and the documentation read the help text from here. `dstui/plan/load.py` builds these from a document and
+checks every value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dstui.base.limits import MAX_RANKS, MAX_SLOTS
 from dstui.plan.launchers import LAUNCHERS
 
 MOST_PARAMETERS = 10**14
-"""No model has more; what is larger is a slip."""
+"""More parameters than any model has: a larger number is a typing error."""
 WEEK = 7 * 24 * 3600
 INTEGRATIONS = ("deepspeed", "trainer", "accelerate")
 ROLES = ("train", "inference")
@@ -35,12 +35,15 @@ def opt(  # noqa: PLR0913 - all but the first two are named
 ) -> Any:
     """Declare a field of a Plan section.
 
-    `kind` names the form of its value (`dstui.plan.kinds`): str, int, bool, number, host, module, words (a list of strings), words or str,
-    option (a word for sbatch), options and lines (lists of
-    texts without line breaks), env (name -> value), slots (host -> number of ranks),
-    patterns (metric -> regular expression), section (with `of`, its dataclass),
-    mapping (anything in it).
-    Each may also be null where the default is None. A number that leads to work has a `maximum`.
+    `kind` is a kind of values (`dstui.plan.kinds`):
+
+    - str, int, bool, number, host, module
+    - words (a list of strings), words or str
+    - option (a word for sbatch), options and lines (lists of texts without line breaks)
+    - env (name -> value), slots (host -> number of ranks), patterns (metric -> regular expression)
+    - section (its dataclass is `of`), mapping (anything)
+
+    A field whose default is None may also be null. A number that causes work has a `maximum`.
     """
     metadata = {"help": help, "kind": kind, "choices": choices, "minimum": minimum, "maximum": maximum, "of": of}
     if isinstance(default, (dict, list)):
@@ -50,7 +53,7 @@ def opt(  # noqa: PLR0913 - all but the first two are named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is run: the training script, its arguments, and who reads the DeepSpeed configuration."""
+    """What runs: the training script, its arguments, and who reads the DeepSpeed configuration."""
 
     script: str | None = opt(None, "The training script, relative to workdir. Give this or module.", kind="str")
     module: str | None = opt(None, "A module to run as `python -m`, instead of script.", kind="module")
@@ -94,7 +97,7 @@ class Lora:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What is trained: for the forecast, and for the values that are derived from the model."""
+    """The model that is trained: for the forecast and for values that are derived from it."""
 
     source: str | None = opt(None, "A folder with a config.json, a config.json itself, or a hub id.", kind="str")
     params: float | None = opt(
@@ -115,11 +118,13 @@ class Model:
     )
     attention: str | None = opt(
         None,
-        "The attention of the script; null is the library's default. eager holds a matrix of sequence length squared.",
+        "The attention of the script; null is the library's default. eager holds a matrix of sequence length squared; flash2 and flash3 "
+        "name the release of FlashAttention, which matters for the speed of long sequences.",
         kind="str",
-        choices=("eager", "sdpa", "flash"),
+        choices=("eager", "sdpa", "flash", "flash2", "flash3"),
     )
     fused_loss: bool = opt(False, "The logits are never held whole (Liger, cut cross entropy and their like).", kind="bool")
+    compiled: bool = opt(False, "The layers run under torch.compile, which fuses their small kernels.", kind="bool")
     tiled_mlp: bool = opt(False, "The MLP runs over parts of the sequence (DeepSpeed's TiledMLP, as in ALST).", kind="bool")
     activation_offload: bool = opt(False, "The inputs of recomputed layers wait in RAM (ALST, activation offload of TRL).", kind="bool")
     recompute: str = opt(
@@ -150,7 +155,7 @@ class NamedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurm:
-    """What the rendered SLURM script asks for, beside nodes and GPUs; each is an option of sbatch."""
+    """Options of sbatch in the rendered SLURM script, besides nodes and GPUs."""
 
     partition: str | None = opt(None, "The partition (--partition); null is the cluster's default.", kind="option")
     account: str | None = opt(None, "The account that pays (--account).", kind="option")
@@ -173,7 +178,7 @@ class Slurm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where it runs: hosts and their slots, the launcher and its own filters, the environment of the ranks."""
+    """Where the job runs: hosts and slots, the launcher and its filters, the environment of the ranks."""
 
     hosts: Mapping[str, int] | None = opt(
         None, "Host -> slots (ranks). {localhost: 2} is 2 ranks here; null is every GPU of this machine.", kind="slots"
@@ -203,10 +208,15 @@ class Cluster:
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
     slurm: Slurm = opt(Slurm(), "What the rendered SLURM script asks for.", kind="section", of=Slurm)
 
+    @property
+    def submits(self) -> bool:
+        """Return whether a launch queues the job with SLURM."""
+        return self.launcher == "sbatch"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """What happens after a failure."""
+    """How a job is restarted after a failure."""
 
     max: int = opt(0, "How often a failed job is started again.", kind="int", minimum=0, maximum=1000)
     backoff: float = opt(10, "Seconds before the next attempt.", kind="number", minimum=0, maximum=WEEK)
@@ -246,7 +256,7 @@ class Run:
 
 
 SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "run": Run}
-"""The sections that hold fields of ours; `models` has a `NamedModel` for each name, `accelerate` and `deepspeed` are kept as they are."""
+"""The sections whose fields are dstui's. `models` has a `NamedModel` for each name; `accelerate` and `deepspeed` are kept as they are."""
 
 
 def help_of(path: str) -> str:

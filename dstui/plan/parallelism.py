@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dstui.plan.plan import Plan
 
 PARALLELISM = "parallelism_config"
-"""The section of an accelerate YAML, and the beginning of each of its keys."""
+"""The section of an accelerate YAML, and the prefix of each of its keys."""
 SIZE = f"{PARALLELISM}_sp_size"
 IN_USE = "ACCELERATE_USE_PARALLELISM_CONFIG"
 ATTENTION = "PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION"
-"""accelerate launch sets it to sdpa by itself; without it Ulysses finds that the model's own attention is another, and stops."""
+"""accelerate launch sets this variable to sdpa by itself. Without it, Ulysses finds another attention in the model and stops."""
 
 
 def parallelism_variables(plan: Plan) -> dict[str, str]:
-    """Return the variables of the ranks: a key without its prefix is one that accelerate ignores."""
+    """Return the variables of the ranks. accelerate ignores keys without the prefix."""
     section = plan.accelerate.get(PARALLELISM)
     keys = section if isinstance(section, Mapping) else {}
     given = {name.upper(): str(value) for name, value in keys.items() if name.startswith(f"{PARALLELISM}_") and value is not None}
@@ -27,7 +27,7 @@ def parallelism_variables(plan: Plan) -> dict[str, str]:
 
 
 def sp_size(plan: Plan | None) -> int:
-    """Return over how many ranks accelerate splits each sequence; 1 where it does not, or where nobody reads it."""
+    """Return the number of ranks over which accelerate splits each sequence; 1 if it does not split, or nothing reads the setting."""
     if plan is None or plan.job.integration == "deepspeed":
         return 1
     env = {**parallelism_variables(plan), **plan.cluster.env}

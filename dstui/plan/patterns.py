@@ -1,7 +1,7 @@
-"""The names of metrics, and regular expressions that somebody else than dstui wrote (`run.metrics`, what is typed in a search).
+"""Names of metrics, and regular expressions that users wrote (`run.metrics`, searches).
 
-`re` can take years for an innocent line, holds the interpreter's lock meanwhile, and cannot be stopped. So these expressions are matched by
-RE2, whose time grows linearly with the line. dstui's own expressions stay with `re`.
+`re` can take years for an innocent line, holds the interpreter's lock meanwhile, and cannot be stopped. Users' expressions are therefore
+matched by RE2, in time linear in the line. dstui's own expressions use `re`.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ METRICS: Final = {
     "cpu_memory_begin": "bytes of the host before a phase",
     "cpu_memory_consumed": "bytes of the host that a phase added",
 }
-"""What dstui finds by itself, in the order in which it is shown, and what each is."""
+"""The metrics that dstui finds by itself, in display order, each with its meaning."""
 TAKEN: Final = {*METRICS, "step", "steps"}
 
 NAME: Final = re.compile(r"[A-Za-z_][\w./-]{0,39}")
 LONGEST: Final = 1000
-"""Characters of a pattern,"""
+"""Characters of a pattern."""
 LARGEST: Final = 1000
-"""and states of what RE2 makes of it: the time for a line grows with both numbers."""
+"""States of the program that RE2 compiles a pattern to. The time per line grows with this and with the length of the pattern."""
 INSTALL: Final = "regular expressions need google-re2, which cannot be imported here: python -m pip install google-re2"
 LINEAR: Final = "expressions are matched by RE2, in linear time"
 
 TOO_LARGE: Final = "a regular expression that repeats too much: write * or + where a number of times is not needed"
 REFUSED: Final = (
-    # What `re` takes and RE2 does not, or reads otherwise: where it stands in a pattern, and what to do. The first match wins.
+    # Syntax that RE2 lacks or reads differently from `re`: an expression that finds it, and what to write instead. The first match wins.
     (
         re.compile(r"\(\?<?[=!]"),
         f"lookaround, as (?=…) or (?<!…), is not possible ({LINEAR}): match the text around too, outside of ( )",
@@ -61,15 +61,15 @@ REFUSED: Final = (
     (re.compile(r"\\[1-9]|\(\?P="), f"a backreference, as \\1 or (?P=name), is not possible ({LINEAR}): write the text out"),
     (re.compile(r"\(\?>|[*+?}]\+"), "a possessive repeat or an atomic group is not needed: write a plain repeat"),
     (re.compile(r"\{,\d+\}"), "a repeat without its least number is a plain text for RE2: write {0,3}, not {,3}"),
-    (re.compile(r"\{\d{5,}|\{\d+,\d{5,}\}"), TOO_LARGE),  # which RE2 takes for plain text where it is no number of 32 bits
+    (re.compile(r"\{\d{5,}|\{\d+,\d{5,}\}"), TOO_LARGE),  # RE2 reads it as plain text unless the number fits into 32 bits
     (re.compile(r"\\Z"), "the end of the line is $ or \\z, not \\Z"),
 )
 ESCAPED: Final = re.compile(r"\\[^1-9Z]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-"""Escaped characters and classes, in which nothing of REFUSED means what it says."""
+"""Escaped characters and classes, in which nothing of REFUSED has its special meaning."""
 
 
 class Expression(Protocol):
-    """What RE2 and `re` make of a pattern, as far as both have it: for text, or for bytes where the pattern was bytes."""
+    """A compiled pattern with the methods that RE2 and `re` share, for text, or for bytes if the pattern was bytes."""
 
     def search(self, text: Any, /) -> Any:
         """Return the first match, or None."""
@@ -79,14 +79,14 @@ class Expression(Protocol):
 
 
 def compile_pattern(pattern: str, *, ignore_case: bool = False, in_bytes: bool = False) -> Expression:
-    """Compile a regular expression that somebody wrote. Raises ValueError with what is wrong with it, in a sentence.
+    """Compile a user's regular expression. Raises ValueError with a sentence that says what is wrong.
 
-    `in_bytes`: it is matched in UTF-8, which takes a quarter of the time.
+    `in_bytes`: match UTF-8 bytes, which takes a quarter of the time.
     """
     if len(pattern) > LONGEST:
         raise ValueError(f"a regular expression of more than {LONGEST} characters: write a shorter one")
     try:
-        import re2  # only where somebody has written a pattern
+        import re2  # imported only when somebody wrote a pattern
     except ImportError:
         raise ValueError(INSTALL) from None
     options = re2.Options()
@@ -114,7 +114,7 @@ def _reason(error: Exception) -> str:
 
 
 def metric_problem(name: str, pattern: str) -> str:
-    """Return a sentence on why this name and pattern cannot be a user's metric; "" where they can."""
+    """Return a sentence why this name and pattern cannot be a user's metric; "" if they can."""
     if name in TAKEN:
         return "dstui finds this one by itself: give yours another name"
     if not NAME.fullmatch(name):

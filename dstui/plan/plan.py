@@ -1,4 +1,4 @@
-"""The Plan: an immutable document and its sections. An edit gives a new Plan, or an error and nothing else."""
+"""The Plan: an immutable document and its sections. An edit returns a new Plan or raises an error."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dstui.plan.splice import EditError
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run, as written in one YAML text.
+    """A Plan as written in one YAML text.
 
-    `source` is the file's name for messages; `base` the absolute folder that relative paths in the Plan start from.
-    Of a run with several models, `focused_on(name)` is the same document whose `deepspeed` and `model` are those of one of them.
+    `source` is the file name for messages. Relative paths in the Plan start from the absolute folder `base`. In a run with several models,
+    `focused_on(name)` is the same document with the `deepspeed` and `model` of one of them.
     """
 
     document: Document
     source: str
     base: str
     focus: str = ""
-    """The model whose `deepspeed` and `model` these are, also in dotted paths; empty for the Plan's own."""
+    """The model whose `deepspeed` and `model` are visible, also in dotted paths; empty for the Plan's own."""
     beneath: Beneath = NOTHING
     """The layers of values beneath the Plan's own text, and the locks of the site."""
     sets: tuple[str, ...] = ()
@@ -48,13 +48,13 @@ class Plan:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """The plain values as written, with those of the layers where the Plan is silent. Do not change them."""
+        """The plain values as written, completed by those of the layers. Read-only."""
         data: dict[str, Any] = self.document.data
         return merge(self.beneath.values(), data) if self.beneath and isinstance(data, dict) else data
 
     @property
     def name(self) -> str:
-        """The name of the run; "" where the Plan does not set one."""
+        """The name of the run; "" if the Plan sets none."""
         name: str = self._sections["name"]
         return name
 
@@ -84,7 +84,7 @@ class Plan:
 
     @property
     def configurations(self) -> Mapping[str, Mapping[str, Any]]:
-        """DeepSpeed's configurations: "" for the Plan's own, then that of each model that has one."""
+        """DeepSpeed's configurations by model: "" is the Plan's own."""
         named = {name: one.deepspeed for name, one in self.models.items() if one.deepspeed}
         own: Mapping[str, Any] = self._sections["deepspeed"]
         return {"": own, **named} if own or not named else named
@@ -94,14 +94,14 @@ class Plan:
         return self.models[name].role == "train" if name in self.models else self.job.optimizer != "none"
 
     def focused_on(self, name: str) -> Plan:
-        """Return the Plan as seen from one of its models; where there is no such model, from its own configuration or the first model."""
+        """Return the Plan with the focus on one of its models, or without such a model on its own configuration or the first model."""
         if name not in self.models:
             name = "" if self._sections["deepspeed"] or not self.models else next(iter(self.models))
         return self if name == self.focus else replace(self, focus=name)
 
     @property
     def unfocused(self) -> Plan:
-        """The Plan as it is written, not seen from one of its models."""
+        """The Plan without a focus on one of its models."""
         return replace(self, focus="") if self.focus else self
 
     @property
@@ -126,11 +126,11 @@ class Plan:
         return deepspeed
 
     def place(self, path: str) -> str:
-        """Return the absolute form of a path in the Plan: relative to the Plan's folder, with `~` expanded as a shell does."""
+        """Return the absolute form of a path in the Plan: relative to the Plan's folder, with `~` expanded as in a shell."""
         return posixpath.normpath(posixpath.join(self.base, posixpath.expanduser(path)))
 
     def get(self, path: str, default: Any = None) -> Any:
-        """Return the value at a dotted path; `default` where there is none."""
+        """Return the value at a dotted path; `default` if there is none."""
         at: Any = self.data
         for part in map(str, self.parts(path)):
             if isinstance(at, Mapping) and part in at:
@@ -142,7 +142,7 @@ class Plan:
         return at
 
     def parse(self, path: str, text: str) -> Any:
-        """Return what a text means at a dotted path: `1e-4` is a number under deepspeed, a word among the arguments. Raises PlanError."""
+        """Parse a text as the value of a dotted path: `1e-4` is a number under deepspeed and a word among arguments. Raises PlanError."""
         parts = self.parts(path)
         try:
             return Document(text, lambda below: reading((*parts, *below))).data if text.strip() else None
@@ -158,17 +158,17 @@ class Plan:
         return self.document.line_of(self.parts(path))
 
     def set(self, path: str, value: Any) -> Plan:
-        """Return the Plan with the value at a dotted path, creating missing parents. Raises PlanError and then changes nothing.
+        """Return the Plan with the value at a dotted path, creating missing parents. Raises PlanError.
 
-        A value of DeepSpeed's that is in the place of a section is replaced by the section.
+        A scalar at the place of a DeepSpeed section is replaced by the section.
         """
         return self._edited(path, lambda: put_value(self.document, *self._with_room(self.parts(path), value)))
 
     def unset(self, path: str) -> Plan:
-        """Return the Plan without a key, and without the sections under deepspeed that this leaves empty."""
+        """Return the Plan without a key, and without the sections under deepspeed that become empty."""
         parts = self.parts(path)
         if self.document.node(parts) is None and self.get(path, self) is not self:
-            return self.set(path, None)  # it comes from a layer: a null takes it away
+            return self.set(path, None)  # a null removes the value of a layer
         top = 3 if parts[0] == "models" else 1
         while len(parts) > top + 1 and parts[top - 1] == "deepspeed":
             if value_at(self.document.data, parts[:-1]) != {parts[-1]: value_at(self.document.data, parts)}:
@@ -177,7 +177,7 @@ class Plan:
         return self._edited(path, lambda: remove_node(self.document, parts))
 
     def patch(self, operations: Iterable[Operation]) -> Plan:
-        """Return the Plan after a JSON Patch. Applies all of it, or raises PlanError and applies nothing."""
+        """Return the Plan after all operations of a JSON Patch. Raises PlanError and then applies none."""
         if self.beneath:
             operations = own_operations(self.document, self.data, operations)
         return self._edited("", lambda: apply_patch(self.document, operations))
@@ -191,7 +191,7 @@ class Plan:
         return plan.focused_on(self.focus) if self.focus else plan
 
     def _with_room(self, parts: NodePath, value: Any) -> tuple[NodePath, Any]:
-        """Return a path and a value, or the section that replaces a scalar above them; a switch of ZeRO keeps its stage."""
+        """Return the path and value to write. A scalar above them becomes a section; a switch of ZeRO keeps its stage."""
         for depth in range(parts.index("deepspeed") + 2 if "deepspeed" in parts else len(parts), len(parts)):
             there = self.get(".".join(map(str, parts[:depth])))
             if isinstance(there, (str, int, float)):
@@ -202,7 +202,7 @@ class Plan:
         return parts, value
 
     def parts(self, path: str) -> NodePath:
-        """Split a dotted path into keys as written: a host name may contain dots itself (`cluster.hosts.10.0.0.1`)."""
+        """Split a dotted path into the keys as written: a host name may contain dots (`cluster.hosts.10.0.0.1`)."""
         parts: list[str] = []
         rest = path.split(".")
         if self.focus and rest[0] in ("deepspeed", "model"):
@@ -216,7 +216,7 @@ class Plan:
 
 
 def load(text: str, source: str = "plan.yaml", base: str = "/", beneath: Beneath = NOTHING) -> Plan:
-    """Load a Plan from its text. Raises PlanError with every mistake of form: file, line, column, key, what to do."""
+    """Load a Plan from its text. Raises PlanError with every mistake: file, line, column, key, what to do."""
     plan = Plan(compose(text, source), source, base, beneath=beneath)
     _ = plan._sections
     return plan

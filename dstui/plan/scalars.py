@@ -1,7 +1,7 @@
-"""What a scalar of a Plan means (YAML 1.2, core schema) and how a value is written as one.
+"""Parse and write scalars of a Plan (YAML 1.2, core schema).
 
-`1e-4` is a number and `yes` is a string, unlike in YAML 1.1. A number remembers how it was spelled, so that `5e8` in the
-Plan is `5e8` in ds_config.json.
+`1e-4` is a number and `yes` is a string, unlike in YAML 1.1. A number keeps its spelling, so that `5e8` in the Plan is `5e8` in
+ds_config.json.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _INT = re.compile(r"[-+]?[0-9]+\Z")
 _BASED = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 
-# Needed where something is written; `re` compiles them then, and keeps them.
+# Used for writing only; `re` compiles these at first use and caches them.
 _JSON_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z"
-# Strings that need no quotes wherever they stand, read by YAML 1.1 and 1.2 alike.
+# Strings that need no quotes anywhere, in YAML 1.1 and 1.2.
 _PLAIN = r"[A-Za-z_./][A-Za-z0-9_./@%+=-]*(?::[A-Za-z0-9_./@%+=-]+)*\Z|--?[A-Za-z][A-Za-z0-9_./@%+=-]*\Z"
 _BOOLEAN_ELSEWHERE = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-# What no YAML reader takes raw, even between double quotes.
+# Characters that no YAML reader accepts unescaped, even in double quotes.
 _UNPRINTABLE = "[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]"
 
 
 class SpelledInt(int):
-    """An integer and the text it was read from."""
+    """An integer with the text it was read from."""
 
     spelling: str
 
 
 class SpelledFloat(float):
-    """A float and the text it was read from."""
+    """A float with the text it was read from."""
 
     spelling: str
 
@@ -42,7 +42,7 @@ class SpelledFloat(float):
 def resolve(text: str) -> Any:
     """Return the value of a plain scalar: None, a bool, a number that keeps its spelling, or the text itself.
 
-    Raises LimitError for a number too long to be one.
+    Raises LimitError if a number is too long.
     """
     number: SpelledInt | SpelledFloat
     if is_null(text):
@@ -54,7 +54,7 @@ def resolve(text: str) -> Any:
     elif _BASED.match(text):
         number = SpelledInt(int(of_few_digits(text), 0))
     elif _FLOAT.match(text):
-        number = SpelledFloat(re.sub(r"\.(?=[in])", "", of_few_digits(text).lower()))  # float() wants inf and nan without the dot
+        number = SpelledFloat(re.sub(r"\.(?=[in])", "", of_few_digits(text).lower()))  # float() expects inf and nan without the dot
     else:
         return text
     number.spelling = text
@@ -72,7 +72,7 @@ def _is_text(text: str) -> bool:
 
 
 def json_number(value: int | float) -> str:
-    """Format a number as JSON: in its own spelling where that is valid JSON, else as Python writes it (`Infinity` for 1e999)."""
+    """Format a number as JSON: in its own spelling if that is valid JSON, else as Python writes it (`Infinity` for 1e999)."""
     spelling = getattr(value, "spelling", None)
     if spelling is not None and re.match(_JSON_NUMBER, spelling):
         return str(spelling)

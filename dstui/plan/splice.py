@@ -1,4 +1,4 @@
-"""Cutting and pasting in a YAML text at the positions of its nodes: where an entry begins and ends, and how one is written."""
+"""Cut and paste YAML text at the positions of its nodes: find where entries begin and end, and format new ones."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Entry = Node | tuple[Node, Node]
 
 
 class EditError(Exception):
-    """The edit cannot be made: a sentence."""
+    """The edit cannot be made. Holds a sentence."""
 
 
 class Splice:
-    """One change of a document's text; every public method returns the new text, unchecked."""
+    """One change of a document's text. Every public method returns the new text, unchecked."""
 
     def __init__(self, document: Document) -> None:
         self.document, self.text = document, document.text
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
 
-    # -- positions
+    # Positions
 
     def line_start(self, at: int) -> int:
         return self.text.rfind("\n", 0, at) + 1
@@ -40,7 +40,7 @@ class Splice:
         return len(self.text) if end < 0 else end + 1
 
     def end(self, node: Node) -> int:
-        """Return where a node's own text ends. YAML's end of a block is the next token, with the comments before it."""
+        """Return the end of a node's own text. For a block YAML gives the next token, after the comments before it."""
         if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             last = node.value[-1]
             return self.end(last[1] if isinstance(last, tuple) else last)
@@ -52,7 +52,7 @@ class Splice:
     def cut(self, start: int, end: int, by: str = "") -> str:
         return self.text[:start] + by + self.text[end:]
 
-    # -- values as text
+    # Values as text
 
     def value(self, value: Any, path: Path, *, quote: str = "") -> str:
         """Format a value on one line, collections in flow style."""
@@ -74,7 +74,7 @@ class Splice:
                 lines.append(f"{head} {self.value(item, (*path, str(key)))}")
         return "".join(lines)
 
-    # -- changes
+    # Changes
 
     def overwrite(self, path: Path, value: Any) -> str:
         """Return the whole text with another value for an existing node.
@@ -97,13 +97,13 @@ class Splice:
         return self._in_place(node, path, value)
 
     def _beside_key(self, parent: yaml.MappingNode, node: yaml.CollectionNode, path: Path, value: Any) -> str:
-        """Replace the lines below a key by a value on the key's own line. Comments between the key and its lines stay."""
+        """Replace the lines below a key by a value on the key's line. Comments between the key and its lines stay."""
         colon = self.text.index(":", self.key(parent, path[-1]).end_mark.index) + 1
         beside = self.text[colon : self.line_start(node.start_mark.index)].rstrip("\r\n")
         return f"{self.text[:colon]} {self.value(value, path)}{beside}{self.text[self.line_end(self.end(node)) :]}"
 
     def _in_place(self, node: Node, path: Path, value: Any) -> str:
-        """Replace only the characters of the value. An empty value (`key:`, or `- ` in a list) gets the space that it lacks."""
+        """Replace only the characters of the value. An empty value (`key:`, or `- ` in a list) also gets a space."""
         start, end = node.start_mark.index, self.end(node)
         quote = node.style if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') and isinstance(value, str) else ""
         before = "" if start != end else " " if self.text[start - 1 : start] in (":", "-") else ": "
@@ -162,14 +162,14 @@ class Splice:
         return self.cut(at, at, ", " + entry)
 
     def rename(self, path: Path, name: str) -> str:
-        """Rename a key in its place."""
+        """Rename a key in place."""
         parent = self.document.node(path[:-1])
         assert isinstance(parent, yaml.MappingNode)
         key = self.key(parent, path[-1])
         return self.cut(key.start_mark.index, key.end_mark.index, yaml_scalar(name, text=True))
 
     def remove(self, path: Path) -> str:
-        """Return the text without an entry or item and the comment beside it."""
+        """Return the text without an entry or item and without the comment beside it."""
         parent = self.document.node(path[:-1])
         assert isinstance(parent, yaml.CollectionNode)
         if len(parent.value) == 1:
@@ -188,7 +188,7 @@ class Splice:
             return self.cut(self.line_start(start), self.after_line(end))
         return self.cut(start, self.first(parent.value[1]).start_mark.index)  # the first key after a dash
 
-    # -- nodes
+    # Nodes
 
     def key(self, parent: yaml.MappingNode, name: str | int) -> Node:
         return next(key for key, _ in scalar_entries(parent) if key.value == str(name))

@@ -1,1 +1,1 @@
-"""What must import torch, deepspeed, accelerate or transformers: run as a child process, by file path; imports nothing of dstui."""
+"""Programs that import torch, deepspeed, accelerate or transformers. They run as child processes and import nothing of dstui."""

@@ -1,8 +1,8 @@
-"""DeepSpeed's tools for checkpoints, with torch's own reader of untrusted files: `python convert_checkpoint.py MODULE ARGS…`.
+"""Run DeepSpeed's checkpoint tools with torch's own reader of untrusted files: `python convert_checkpoint.py MODULE ARGS…`.
 
-The tools load with `weights_only=False`, which executes what a file names. TORCH_FORCE_WEIGHTS_ONLY_LOAD overrides that: torch then makes
-only what it knows to be harmless, and what is added below; anything else ends the tool with a sentence that names it.
-Run by file path as a child process; imports nothing else of dstui.
+The tools load with `weights_only=False`, which executes what a file names. TORCH_FORCE_WEIGHTS_ONLY_LOAD overrides that: torch then creates
+only classes that it knows to be harmless, and those added below. Others end the tool with an error that names them. Run by file path as a
+child process; imports nothing else of dstui.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ RECORDS = {
     "numpy.core.multiarray": ("_reconstruct", "scalar"),
     "numpy._core.multiarray": ("_reconstruct", "scalar"),
 }
-"""Classes that the checkpoints of a training run hold and that do nothing when they are made; those of dstui.checkpoints.torch_file."""
+"""Classes in the checkpoints of training runs that are harmless to create; the same as in dstui.checkpoints.torch_file."""
 
 
 def enum_member(owner: Any, name: Any) -> Any:
-    """Stand in for `getattr`, by which Python 3.11.0 to 3.11.3 pickles the members of an Enum. Reads nothing else."""
+    """Replace `getattr`, with which Python 3.11.0 to 3.11.3 pickles the members of an Enum. Reads nothing else."""
     if not (isinstance(owner, enum.EnumMeta) and isinstance(name, str) and name in owner.__members__):
         raise pickle.UnpicklingError(f"getattr of anything but the member of an Enum: {name!r:.80}")
     return owner.__members__[name]
 
 
-enum_member.__module__, enum_member.__qualname__ = "builtins", "getattr"  # the name that torch looks for
+enum_member.__module__, enum_member.__qualname__ = "builtins", "getattr"  # the name that torch looks up
 
 
 def harmless() -> list[Any]:
-    """Return the classes that a checkpoint may contain, as far as this release has them."""
+    """Return the classes that a checkpoint may contain and that exist in this release."""
     found: list[Any] = [argparse.Namespace, pathlib.PosixPath, pathlib.PurePosixPath, enum_member]
     for module, names in RECORDS.items():
         with suppress(ImportError):
@@ -56,8 +56,8 @@ def harmless() -> list[Any]:
 
 def main(module: str) -> None:
     """Run the tool in this process."""
-    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch asks for it at each load, also in the tool's own processes
-    gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch reads it at each load, also in the tool's own processes
+    gc.disable()  # an import makes no garbage, and searching for some takes a fifth of its time
     import torch
 
     gc.enable()

@@ -1,13 +1,12 @@
-"""Reads from an installed DeepSpeed what its configuration may hold, and prints it as JSON.
+"""Read the possible configuration keys of an installed DeepSpeed and print them as JSON.
 
-Run by file path, with the interpreter that has the release in question; imports nothing else of dstui:
-
+Run by file path, with the interpreter that has the release; imports nothing else of dstui:
     python dstui/reference/extract.py > dstui/plan/data/deepspeed-0.19.8.json
     PYTHONPATH=/path/to/an/older/release python dstui/reference/extract.py > dstui/plan/data/deepspeed-0.16.9.json
 
-Two kinds of sections are told apart by asking DeepSpeed itself. A section with a pydantic model refuses an unknown key and names
-the model, from which the fields are read. Any other section is read by hand in DeepSpeed's code: a dictionary that notes every
-key it is asked for, with the default and the line that asked, is given in its place.
+There are two kinds of sections, which DeepSpeed itself tells apart. A section with a pydantic model refuses an unknown key and names the
+model, whose fields are read. Any other section is read by hand in DeepSpeed's code: it is replaced by a dictionary that records every
+requested key, with the default and the requesting line.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("DS_ACCELERATOR", "cpu")  # no look at a GPU: nothing here depends on one
+os.environ.setdefault("DS_ACCELERATOR", "cpu")  # never probes for a GPU: nothing here depends on one
 
 PROBE = "dstui_probe"
 BOUNDS = ("gt", "ge", "lt", "le")
-LAST_VALUE = 2**62  # stands for sys.maxsize and its like, which JSON readers elsewhere would round
-SEEDS: dict[str, dict[str, Any]] = {  # what a section must hold before DeepSpeed reads the rest of it
+LAST_VALUE = 2**62  # replaces sys.maxsize and similar values, which other JSON readers would round
+SEEDS: dict[str, dict[str, Any]] = {  # what a section must contain before DeepSpeed reads the rest of it
     "optimizer": {"type": "Adam"},
     "scheduler": {"type": "WarmupLR"},
     "expert_parallel": {"enabled": False},
@@ -42,7 +41,7 @@ HERE = Path(__file__).name
 
 
 class Noted(dict[str, Any]):
-    """A dictionary that notes which keys it is asked for: key -> (default, where in DeepSpeed's source)."""
+    """A dictionary that records which keys are requested: key -> (default, line of DeepSpeed's source)."""
 
     def __init__(self, seed: dict[str, Any] | None = None) -> None:
         super().__init__(seed or {})
@@ -65,7 +64,7 @@ class Noted(dict[str, Any]):
         self.note(key)
         return super().__getitem__(key)
 
-    def keys(self) -> Any:  # `name in section.keys()` is how most of DeepSpeed asks
+    def keys(self) -> Any:  # most of DeepSpeed tests `name in section.keys()`
         return _Keys(self)
 
     def __copy__(self) -> Noted:
@@ -86,7 +85,7 @@ class _Keys:
 
 
 def asked_from() -> str:
-    """Return the line of DeepSpeed that reads the key, past its one-line getters: `runtime/config.py:123`."""
+    """Return the line of DeepSpeed that reads the key, skipping its one-line getters: `runtime/config.py:123`."""
     frame = inspect.currentframe()
     while frame is not None:
         path = frame.f_code.co_filename
@@ -97,7 +96,7 @@ def asked_from() -> str:
 
 
 def parse(config: dict[str, Any]) -> Exception | None:
-    """Return the exception of DeepSpeed's parser on a configuration for one rank, or None."""
+    """Return the exception of DeepSpeed's parser for a configuration with one rank, or None."""
     import deepspeed.runtime.config as module
 
     module.dist = types.SimpleNamespace(get_rank=lambda *_a, **_k: 0, get_world_size=lambda *_a, **_k: 1)
@@ -109,7 +108,7 @@ def parse(config: dict[str, Any]) -> Exception | None:
 
 
 def put(path: str, value: Any) -> dict[str, Any]:
-    """Build a configuration that is valid but for `value` at the dotted path."""
+    """Build a configuration that is valid except for `value` at the dotted path."""
     config: dict[str, Any] = {"train_batch_size": 1}
     *parents, last = path.split(".")
     at = config
@@ -122,13 +121,13 @@ def put(path: str, value: Any) -> dict[str, Any]:
 def model_of(path: str) -> type | None:
     """Return the pydantic model of the section at `path`, if there is one."""
     error = parse(put(path, {PROBE: 1}))
-    if isinstance(error, AttributeError):  # a validator of 0.14 stumbles over its own section: find the model by the field's name
+    if isinstance(error, AttributeError):  # a validator of 0.14 fails on its own section: find the model by the field's name
         fields = (field for model in all_models() for field in declared(model) if field.key == path)
         return next((found for field in fields if (found := section_model(field.annotation))), None)
     if type(error).__name__ != "ValidationError":
         return None
     inner = [e["loc"] for e in error.errors() if e["loc"][-1] == PROBE]  # type: ignore[union-attr]
-    found = getattr(error, "model", None)  # pydantic 1 holds the model itself, pydantic 2 its name
+    found = getattr(error, "model", None)  # pydantic 1 has the model itself, pydantic 2 its name
     found = found or next((m for m in all_models() if m.__name__ == error.title), None)  # type: ignore[union-attr]
     for name in inner[0][:-1] if inner else ():
         found = found and section_model(next(field.annotation for field in declared(found) if field.key == name))
@@ -181,7 +180,7 @@ def section_model(annotation: Any) -> type | None:
 
 
 def type_name(annotation: Any) -> str:
-    """Convert an annotation to the catalogue's words: `int`, `bool | null`, `list[str]`, `choice`, `section`, `object`."""
+    """Convert an annotation to a type of the catalogue: `int`, `bool | null`, `list[str]`, `choice`, `section`, `object`."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(type_name(part) for part in args)
@@ -262,7 +261,7 @@ def fields_of(model: type, path: str) -> Iterator[dict[str, Any]]:
 
 
 def keys_under(path: str, asked: dict[str, tuple[Any, str]]) -> Iterator[dict[str, Any]]:
-    """Yield the keys that were read at `path`, each followed by those inside it."""
+    """Yield the keys that were read at `path`, each followed by those inside of it."""
     for name, (default, source) in asked.items():
         at = f"{path}.{name}" if path else name
         record: dict[str, Any] = {
@@ -294,7 +293,7 @@ def parameters(cls: Any) -> dict[str, Any]:
 
 
 def optimizers() -> dict[str, Any]:
-    """Return type -> parameters of the class that DeepSpeed builds for it; torch.optim's under their exact names."""
+    """Return type -> parameters of the class that DeepSpeed builds for it, those of torch.optim under their exact names."""
     import torch
     from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
     from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
@@ -332,9 +331,9 @@ def removed() -> dict[str, str]:
 
 
 def main() -> None:
-    """Print everything as one JSON object, one key per line so that two releases can be compared."""
+    """Print everything as one JSON object, one key per line, so that two releases can be compared with diff."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what DeepSpeed prints while it is imported is no part of the answer
+    os.dup2(2, 1)  # DeepSpeed prints while it is imported; that must not mix with the answer
     import deepspeed
     import deepspeed.runtime.config as module
     from deepspeed.utils import logger

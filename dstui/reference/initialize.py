@@ -1,13 +1,13 @@
-"""`deepspeed.initialize` itself as a judge: a tiny model on CPU ranks, one configuration per line in, one verdict per line out.
+"""`deepspeed.initialize` as a service: a tiny model on CPU ranks, one configuration per line in, one verdict per line out.
 
-Run by file path with the interpreter of the ranks; imports nothing else of dstui. DeepSpeed is imported once, and every question
-forks its ranks from there (a second each instead of ten). After its import it prints
-`{"ready": true, "version": "0.19.8", "types": {"fp16": false, "bf16": true}}`,
-then answers each line of standard input
-
-    {"id": 1, "config": {…}, "world_size": 2, "steps": 2}        ("optimizer": true gives initialize one of the script's)
-
-with `{"id": 1, "ok": false, "when": "initialize", "kind": "AssertionError", "message": "…"}`; `when` is parse, initialize or run.
+Run by file path with the interpreter of the ranks; imports nothing else of dstui. DeepSpeed is imported once, and the ranks for every
+question are forked from there (a second each instead of ten). After its import it prints
+    {"ready": true, "version": "0.19.8", "types": {"fp16": false, "bf16": true}}
+and then answers each line of standard input
+    {"id": 1, "config": {…}, "world_size": 2, "steps": 2}        ("optimizer": true passes one of the script's to initialize)
+with
+    {"id": 1, "ok": false, "when": "initialize", "kind": "AssertionError", "message": "…"}
+where `when` is parse, initialize or run.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from typing import Any
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 DEADLINE = 120.0
-"""Seconds for one question: an op that has to be compiled first takes a minute."""
+"""Seconds for one question: compiling an op takes a minute."""
 GRACE = 3.0
-"""Seconds for the other ranks, once one has failed."""
+"""Seconds for the other ranks after one has failed."""
 WIDTH = 32
 
 
 def free_port() -> int:
-    """Return a port that nothing listens on."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 def train(request: dict[str, Any], moment: list[str]) -> None:
-    """Run a rank: parse, initialize, a few steps. `moment` records how far it came."""
+    """Run a rank: parse, initialize, a few steps. `moment` records how far it got."""
     import deepspeed
     import torch
     from deepspeed.runtime.config import DeepSpeedConfig
@@ -64,13 +64,13 @@ def train(request: dict[str, Any], moment: list[str]) -> None:
 
 
 def rank(number: int, ranks: int, port: int, request: dict[str, Any], pipe: int) -> None:
-    """Run one rank in a process of its own, and write its verdict into the pipe."""
+    """Run one rank in a process of its own, and write its verdict to the pipe."""
     place = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": ranks, "LOCAL_SIZE": ranks, "CROSS_RANK": 0, "CROSS_SIZE": 1}
     os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     moment, answer = ["parse"], {"ok": True, "when": None, "kind": None, "message": ""}
     try:
         train(request, moment)
-    except BaseException as error:  # whatever ends a rank is its verdict
+    except BaseException as error:  # anything that ends a rank is its verdict
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = str(error) or f"at {where.filename.rpartition('/site-packages/')[2]}:{where.lineno}"
         answer = {"ok": False, "when": moment[0], "kind": type(error).__name__, "message": text[:4000]}
@@ -79,7 +79,7 @@ def rank(number: int, ranks: int, port: int, request: dict[str, Any], pipe: int)
 
 
 def validate(request: dict[str, Any]) -> dict[str, Any]:
-    """Fork the ranks, gather their verdicts, and leave none behind."""
+    """Fork the ranks, collect their verdicts, and leave no process behind."""
     ranks, port = int(request.get("world_size") or 1), free_port()
     readers, children = [], []
     for number in range(ranks):
@@ -111,7 +111,7 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def gather(readers: list[int]) -> list[dict[str, Any]]:
-    """Collect the verdicts; ranks that hang after another has failed are given a short time."""
+    """Collect the verdicts. Ranks that hang after another has failed get a short time."""
     answers: list[dict[str, Any]] = []
     waiting, until = list(readers), time.monotonic() + DEADLINE
     texts = dict.fromkeys(readers, b"")
@@ -133,7 +133,7 @@ def gather(readers: list[int]) -> list[dict[str, Any]]:
 def batons(pid: int) -> list[str]:
     """Return the locks of torch's extension builder that a rank holds.
 
-    Killing it while it compiles leaves them, and the next run would wait.
+    Killing the rank while it compiles leaves them behind, and the next run would wait for them.
     """
     folder, found = f"/proc/{pid}/fd", []
     with contextlib.suppress(OSError):
@@ -146,7 +146,7 @@ def batons(pid: int) -> list[str]:
 
 
 def forget(port: int, held: list[str]) -> None:
-    """Remove what killed ranks leave: their locks, and the buffers of DeepSpeed's CPU collectives in shared memory (69 MB a rank)."""
+    """Remove what killed ranks leave: their locks, and the buffers of DeepSpeed's CPU collectives in shared memory (69 MB per rank)."""
     for path in held:
         with contextlib.suppress(OSError):
             os.unlink(path)  # noqa: PTH108
@@ -167,13 +167,13 @@ def float_types() -> dict[str, bool]:
 def main() -> None:
     """Answer requests until standard input ends."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # what DeepSpeed prints is no part of the answers
-    gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it
+    os.dup2(2, 1)  # DeepSpeed prints text that must not mix with the answers
+    gc.disable()  # an import makes no garbage, and searching for some takes a fifth of its time
     import deepspeed
     import deepspeed.ops
 
     compatible = getattr(deepspeed.ops, "__compatible_ops__", {})
-    deepspeed.ops.__compatible_ops__ = {**compatible, "deepspeed_shm_comm": False}  # nothing is compiled for collectives: plain gloo does
+    deepspeed.ops.__compatible_ops__ = {**compatible, "deepspeed_shm_comm": False}  # no compiled collectives: plain gloo is enough
     with contextlib.suppress(ImportError):  # every rank with ZeRO would import it, which takes 3 s each
         import deepspeed.runtime.zero.muon.muon_optimizer
     gc.freeze()

@@ -1,11 +1,12 @@
 """The installed DeepSpeed's own parser as a service: one configuration per line in, one verdict per line out.
 
 Run by file path with the interpreter of the ranks; imports nothing else of dstui. After its import (about 2 s) it prints
-`{"ready": true, "version": "0.19.8", "types": {"fp16": false, "bf16": true}}`, then answers each line of standard input
-
+    {"ready": true, "version": "0.19.8", "types": {"fp16": false, "bf16": true}}
+and then answers each line of standard input
     {"id": 1, "config": {…}, "world_size": 2}        (or "text": a file's content, read as DeepSpeed reads it)
-
-with `{"id": 1, "ok": false, "kind": "AssertionError", "message": "…", "warnings": ["…"]}`. Ends when standard input ends.
+with
+    {"id": 1, "ok": false, "kind": "AssertionError", "message": "…", "warnings": ["…"]}
+It ends when standard input ends.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")  # the parser needs no GPU, and p
 
 
 class Warnings(logging.Handler):
-    """What DeepSpeed's logger warns of while it parses."""
+    """Collects the warnings of DeepSpeed's logger during parsing."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -35,7 +36,7 @@ class Warnings(logging.Handler):
 
 
 def as_read(text: str) -> Any:
-    """Parse a file's content as DeepSpeed does: hjson, duplicate keys refused."""
+    """Parse a file's content as DeepSpeed does: hjson with duplicate keys refused."""
     import hjson
     from deepspeed.runtime.config_utils import dict_raise_error_on_duplicate_keys
 
@@ -79,8 +80,8 @@ def float_types() -> dict[str, bool]:
 def main() -> None:
     """Answer requests until standard input ends."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # what DeepSpeed prints is no part of the answers
-    gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it
+    os.dup2(2, 1)  # DeepSpeed prints text that must not mix with the answers
+    gc.disable()  # an import makes no garbage, and searching for some takes a fifth of its time
     import deepspeed
     import deepspeed.runtime.config
     from deepspeed.utils import logger

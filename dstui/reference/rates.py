@@ -1,8 +1,7 @@
-"""How fast this machine is: matrix products, copies between GPU and RAM, collectives, CPU Adam, disk. One line for each rate.
+"""Measure the speed of this machine: matrix products, copies between GPU and RAM, collectives, CPU Adam, disk. One line per rate.
 
-Run by file path with the interpreter of the ranks and the indices of the GPUs; imports nothing else of dstui. Each line is
-`["flops", 7.9e14]`, with the names of dstui.forecast.rates.Rates; the last one is `["done", null]`. What cannot be
-measured here is left out.
+Run by file path with the interpreter of the ranks and the indices of the GPUs; imports nothing else of dstui. Each line is `["flops",
+7.9e14]`, with the names of dstui.forecast.rates.Rates; the last one is `["done", null]`. Rates that cannot be measured here are left out.
 """
 
 from __future__ import annotations
@@ -95,8 +94,8 @@ def between_gpus(torch: Any, ranks: int) -> None:
 def cpu_adam(torch: Any) -> None:
     """Measure the parameters per second that all cores update with torch's fused AdamW.
 
-    It is as fast as DeepSpeed's (748 and 792 million on one core), which would be compiled first, for minutes, and would leave a lock
-    behind where that is stopped.
+    It is as fast as DeepSpeed's (748 and 792 million on one core), which would first compile for minutes and leave a lock behind if it is
+    interrupted.
     """
     weights = torch.nn.Parameter(torch.zeros(ADAM))
     weights.grad = torch.ones(ADAM)
@@ -105,7 +104,7 @@ def cpu_adam(torch: Any) -> None:
 
 
 def disk() -> None:
-    """Measure bytes per second written through to the disk of the temporary files, and read from it past the cache."""
+    """Measure bytes per second written synchronously to the disk of the temporary files, and read from it without the cache."""
     block = os.urandom(1 << 20) * 16
     with tempfile.NamedTemporaryFile(prefix="dstui-rates-") as file:
         start = time.perf_counter()
@@ -122,7 +121,7 @@ def disk() -> None:
 
 
 def main() -> None:
-    """Measure what is here."""
+    """Measure everything that is available here."""
     sys.path = [path for path in sys.path if path not in ("", str(Path.cwd()))]
     import torch
 

@@ -1,1 +1,1 @@
-"""What is generated from a Plan: every file and command line. Pure and deterministic."""
+"""The generated files and commands of a Plan. Pure and deterministic."""

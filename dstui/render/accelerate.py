@@ -1,8 +1,8 @@
-"""The accelerate YAML of a Plan: what `accelerate config` would have written for the same answers.
+"""Render the accelerate YAML of a Plan: what `accelerate config` would have written for the same answers.
 
-In plugin mode where accelerate's own keys can say all of it, else in config-file mode, with only the keys that accelerate takes there.
-The Plan's `accelerate:` section is written over what follows from the rest. Where it names a `distributed_type`, it was a whole file, and
-nothing is added that only the questionnaire would.
+It is in plugin mode if accelerate's own keys can express the configuration, else in config-file mode, with only the keys that accelerate
+accepts there. The Plan's `accelerate:` section overrides the derived values. If it has a `distributed_type`, it was a complete file, and
+nothing is added that only the questionnaire would add.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from dstui.plan.hostfile import is_named
 
 AUTO = "auto"
 PORT = 29500
-"""Where ranks of several machines meet, unless the Plan says."""
+"""The rendezvous port of several machines, unless the Plan sets one."""
 PRECISIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "bf16": ({"enabled": True},),
     "fp16": ({"enabled": True}, {"enabled": True, "auto_cast": True}),
 }
-"""What mixed_precision makes of a section, where the configuration has none; the first is how people write it."""
+"""The section that mixed_precision implies if the configuration has none. The first form is the usual one."""
 LAUNCHERS = {None: "standard", "ssh": "standard", "torchrun": "standard", "accelerate": "standard"}
-"""dstui's launchers under accelerate's names, where these differ."""
+"""The names of dstui's launchers in accelerate, where these differ."""
 SEVERAL = "several models: the script gives each its plugin, and every key of DeepSpeed here would be an error for all of them"
 
 
 def accelerate_yaml(plan: Plan, slots: Mapping[str, list[int]] | None = None, ds_config: str = "ds_config.json") -> str:
     """Return the text of an accelerate YAML, with comments on what it cannot express.
 
-    `slots`: the slots used on each host, where they are known; `ds_config`: what the rendered configuration is called.
+    `slots`: the slots used on each host, if known; `ds_config`: the name of the rendered configuration.
     """
     data, remarks = accelerate_data(plan, slots, ds_config)
     return "".join(f"# {remark}\n" for remark in remarks) + yaml.safe_dump(data, allow_unicode=True)
@@ -53,7 +53,7 @@ def accelerate_data(plan: Plan, slots: Mapping[str, list[int]] | None, ds_config
 
 
 def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) -> list[str]:
-    """Write deepspeed_config and mixed_precision, in the one mode or the other."""
+    """Write deepspeed_config and mixed_precision in plugin mode or config-file mode."""
     inner = plan.accelerate.get(SECTION)
     kept = dict(inner) if isinstance(inner, Mapping) else {}
     fields, beyond = plugin_fields(plan)
@@ -92,12 +92,12 @@ def plugin_fields(plan: Plan) -> tuple[dict[str, Any], list[str]]:
     beyond = [path for path, value in rest.items() if value != AUTO or path not in ("train_batch_size", "train_micro_batch_size_per_gpu")]
     beyond += [PLUGIN[name].path for name in fields if name.endswith("nvme_path") and fields[name] not in (None, "none")]
     if not fields.get("gradient_clipping", 1):
-        beyond.append("gradient_clipping")  # accelerate leaves a 0 out
+        beyond.append("gradient_clipping")  # accelerate ignores a 0
     return fields, beyond
 
 
 def _asked(stage: Any, whole: bool) -> dict[str, Any]:
-    """Return the answers that accelerate's questionnaire writes at a stage even where they are "no"."""
+    """Return the answers that accelerate's questionnaire writes at a stage even if they are "no"."""
     offload = dict.fromkeys(("offload_optimizer_device", "offload_param_device"), "none") if stage in (2, 3) else {}
     gather = {"zero3_save_16bit_model": False} if stage == 3 else {}
     return {} if whole else offload | gather
@@ -117,7 +117,7 @@ def _is_precision(name: str, value: Any) -> bool:
 
 
 def _machines(plan: Plan, slots: Mapping[str, list[int]] | None, whole: bool) -> dict[str, Any]:
-    """Return the number of processes and machines, and where they meet."""
+    """Return the number of processes and machines, and the rendezvous address."""
     cluster = plan.cluster
     found: dict[str, Any] = {"num_machines": len(slots) if slots else 1}
     if slots and "num_processes" not in plan.accelerate:
@@ -132,7 +132,7 @@ def _machines(plan: Plan, slots: Mapping[str, list[int]] | None, whole: bool) ->
 
 
 def _first_named(slots: Mapping[str, list[int]]) -> str | None:
-    """Return the first host, where it has a name."""
+    """Return the first host if it has a name."""
     first = next(iter(slots))
     return first if is_named(first) else None
 

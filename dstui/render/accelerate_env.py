@@ -1,7 +1,4 @@
-"""What `accelerate launch` would have set for its ranks: the `ACCELERATE_*` variables of a Plan; "auto" is left to accelerate.
-
-Source: accelerate/utils/launch.py of 1.15 (prepare_deepspeed_cmd_env).
-"""
+"""The variables that `accelerate launch` would set for its ranks: `ACCELERATE_*` of a Plan; "auto" is left to accelerate."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ def accelerate_environment(plan: Plan) -> dict[str, str]:
     env = {"ACCELERATE_USE_DEEPSPEED": "true"}
     if precision := mixed_precision(plan):
         env["ACCELERATE_MIXED_PRECISION"] = precision
-    if plan.deepspeed:  # several models, or a script, bring plugins of their own, and each knows its stage
+    if plan.deepspeed:  # several models, or a script, bring their own plugins, and each knows its stage
         env["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = DS_CONFIG
         zero = plan.deepspeed.get("zero_optimization")
         stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
@@ -39,7 +36,7 @@ def _section(plan: Plan, name: str) -> Mapping[str, Any]:
 
 
 def _of_the_plugin(section: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables for the keys of the plugin as accelerate writes them: class names as they are, all else in lower case."""
+    """Return the variables for the keys of the plugin in accelerate's spelling: class names unchanged, everything else in lower case."""
     given = [key for key in PLUGIN.values() if key.variable and key.name != FILE and section.get(key.name) is not None]
     return {key.variable: str(section[key.name]) if key.kind == "str" else str(section[key.name]).lower() for key in given}
 
@@ -47,11 +44,11 @@ def _of_the_plugin(section: Mapping[str, Any]) -> dict[str, str]:
 def mixed_precision(plan: Plan) -> str | None:
     """Return the number format for accelerate: from the Plan's accelerate section, else from the configuration.
 
-    None where that says "auto": then accelerate (or the script: Accelerator(mixed_precision=…)) decides.
+    None for "auto": then accelerate (or the script: Accelerator(mixed_precision=…)) decides.
     """
     reported = plan.accelerate.get("mixed_precision")
     if reported is not None:
-        return "no" if reported is False else str(reported)  # YAML 1.1's no
+        return "no" if reported is False else str(reported)  # `no` is false in YAML 1.1
     configs = [config for config in plan.configurations.values() if config]
     sections = [(name, config.get(name)) for config in configs for name in ("bf16", "fp16")]
     enabled = [(name, section.get("enabled")) for name, section in sections if isinstance(section, Mapping)]

@@ -1,4 +1,4 @@
-"""Every file of a Plan, as text: what a launch writes into the job folder, and what `dstui render -o` writes."""
+"""The generated files of a Plan as text: a launch writes them into the job folder, `dstui render -o` into any folder."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from dataclasses import dataclass
 from dstui.machine.binding import numactl_wrapper
 from dstui.plan import Plan
 from dstui.plan.hostfile import hostfile_text
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import render_code
 from dstui.render.config_files import config_name, with_paths
 from dstui.render.jsontext import json_text
-from dstui.render.launch import RenderError, place_workdir, submits
+from dstui.render.launch import RenderError, place_workdir
 from dstui.render.launch_script import FOLDER, render_launch_script
 from dstui.render.quoting import FILES, OPEN, quote_word, refuse_unset, shell_variables
 from dstui.render.spec import BIND
 from dstui.render.target import Target
 
 SHELL, ESCAPED = re.compile(r'["$`\\]'), r"\\\g<0>"
-"""What a shell would look at within double quotes."""
+"""What a shell would expand in double quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One generated file: its name, its text, and one line on who reads it."""
+    """One generated file: its name, its text, and one line about its reader."""
 
     name: str
     text: str
     why: str
     executable: bool = False
     notes: tuple[str, ...] = ()
-    """What was assumed, and what is left to fill in."""
+    """What was assumed, and what the user has to fill in."""
     private: bool = False
-    """Whether it holds values of the environment, which may be keys: it is written for its owner alone."""
+    """Whether it contains values of the environment, which may be secrets: only its owner can read the written file."""
 
 
 def ds_configs(plan: Plan) -> list[Artifact]:
@@ -54,16 +55,16 @@ def _texts(plan: Plan) -> dict[str, str]:
 
 
 def env_text(env: Mapping[str, str], launcher: str = "") -> str:
-    """Write .deepspeed_env as NAME=value lines. DeepSpeed's reader allows neither comments nor empty lines.
+    """Format .deepspeed_env as NAME=value lines. DeepSpeed's reader allows neither comments nor empty lines.
 
-    With pdsh, a shell on each host reads the value within double quotes, so what it would expand is escaped.
+    With pdsh, a shell on each host reads the value in double quotes, so what it would expand is escaped.
     """
     texts = {name: SHELL.sub(ESCAPED, value) if launcher == "pdsh" else value for name, value in env.items() if OPEN not in value}
     return "".join(f"{name}={text}\n" for name, text in texts.items())
 
 
 def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple[Artifact, ...]:
-    """Return the files of a Plan, ds_config.json first. Raises RenderError where no command can be made."""
+    """Return the files of a Plan, ds_config.json first. Raises RenderError if there is no valid command."""
     if target.plan.job.command:
         return (*ds_configs(target.plan), command_artifact(target.plan))
     plan, spec = target.plan, target.launch
@@ -81,7 +82,7 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         files.append(Artifact(spec.env_file, env_text(plan.cluster.env), why, private=True))
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
-    if submits(plan):
+    if plan.cluster.submits:
         return (*files, slurm_artifact(target))
     nameless = spec.launcher == "slurm" and not spec.named
     if nameless:
@@ -95,7 +96,7 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
 
 
 def command_artifact(plan: Plan) -> Artifact:
-    """Render the command of a framework that starts its own ranks."""
+    """Return the command of a framework that starts its own ranks."""
     config = f"{FILES}/ds_config.json"
     env = [f"{name}={with_paths(shell_variables(value), config)}" for name, value in plan.cluster.env.items()]
     words = [*(["env", *env] if env else []), *(with_paths(shell_variables(word), config) for word in plan.job.command)]
@@ -108,15 +109,15 @@ def command_artifact(plan: Plan) -> Artifact:
 
 def slurm_artifact(target: Target) -> Artifact:
     """Render job.sbatch. Raises RenderError."""
-    from dstui.render.sbatch import render_sbatch  # most launches are none of SLURM's
+    from dstui.render.sbatch import render_sbatch  # most launches do not use sbatch
 
     made = render_sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
     notes = (*made.notes, *_left_out(target))
-    return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
+    return Artifact(JOB_SCRIPT, made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
 
 
 def kubernetes_artifact(target: Target, *, v1: bool = False) -> Artifact:
-    """Render job.yaml: a TrainJob; with `v1` a PyTorchJob, for clusters that have no other. Raises RenderError."""
+    """Render job.yaml: a TrainJob, or with `v1` a PyTorchJob, for older clusters. Raises RenderError."""
     from dstui.render.kubernetes import render_pytorchjob, render_trainjob
 
     render, kind = (render_pytorchjob, "PyTorchJob") if v1 else (render_trainjob, "TrainJob")
@@ -125,7 +126,7 @@ def kubernetes_artifact(target: Target, *, v1: bool = False) -> Artifact:
 
 
 def _left_out(target: Target) -> list[str]:
-    """Note the files of this machine that a job of a scheduler does not get."""
+    """Describe the files of this machine that a scheduler's job does not get."""
     paths = target.env_files.paths
     return [f"left out: what stands in {' and '.join(paths)}: put what the ranks need into cluster.env"] if paths else []
 
@@ -135,7 +136,7 @@ def accelerate_artifact(target: Target) -> Artifact:
     try:
         used = target.slots
     except RenderError:
-        used = None  # a hostfile that is elsewhere: the Plan's accelerate section tells how many
+        used = None  # a hostfile that is on another machine: the Plan's accelerate section gives the number
     return Artifact("accelerate.yaml", accelerate_yaml(target.plan, used), "the same for `accelerate launch --config_file accelerate.yaml`")
 
 

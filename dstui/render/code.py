@@ -1,7 +1,7 @@
-"""The lines that a training script needs for a Plan: who reads the configuration, who builds optimizer and scheduler, how it is saved.
+"""The lines that a training script needs for a Plan: who reads the configuration, who builds optimizer and scheduler, how to save.
 
-Each block is Python as it stands in a script, in an order in which it runs; tests/long/test_printed_code.py runs it. What is the user's own
-is a function that YOURS names.
+Each block is Python as in a script, in runnable order; tests/long/test_printed_code.py runs it. What only the user can write is a function
+that matches YOURS.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dstui.render.code_of_several import lines_for_several
 from dstui.render.code_parts import peft, plan_uses_cpus, stage_of
 
 YOURS = re.compile(r"\b(?:build_\w+|load_data|loss_of|schedule)\b")
-"""The functions that the printed lines use and do not define; `schedule` maps a step to a factor of the learning rate."""
+"""Functions that the printed lines use and do not define. `schedule` maps a step to a factor of the learning rate."""
 
 
 def render_code(plan: Plan) -> str:
-    """Return the lines, with comments on what each is for."""
+    """Return the lines, with comments on the purpose of each."""
     name = sanitise(plan.job.script or plan.job.module or "the script")
     several = any(plan.configurations.keys())
     one = {"deepspeed": lines_for_deepspeed, "trainer": _trainer, "accelerate": lines_for_accelerate}

@@ -8,11 +8,11 @@ from dstui.plan import Plan
 from dstui.render.code_parts import EPOCHS, accelerate_builds, data, dummies, full_weights_blocks, gathers, peft, plan_uses_cpus, stage_of
 
 GLOO = 'kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")]'
-"""What every Accelerator of ranks without a GPU is told."""
+"""Argument of every Accelerator for ranks without a GPU."""
 
 
 def lines_for_accelerate(plan: Plan) -> Iterator[str]:
-    """Yield the blocks in order: for training, or for inference where nothing is trained."""
+    """Yield the blocks of lines in order: for training, or for inference if nothing is trained."""
     config, stage = plan.deepspeed, stage_of(plan, plan.deepspeed)
     yield accelerator_block(plan, dummies([config]), remark="  # before the model; it finds the configuration in its environment")
     if not plan.trains():
@@ -32,7 +32,7 @@ def lines_for_accelerate(plan: Plan) -> Iterator[str]:
 
 
 def accelerator_block(plan: Plan, utils: set[str], arguments: str = "", remark: str = "") -> str:
-    """Return the imports, also of `utils`, and the first Accelerator. Ranks without a GPU must name the backend."""
+    """Return the imports (including `utils`) and the first Accelerator. Ranks without a GPU must name the backend."""
     names = sorted(utils | ({"InitProcessGroupKwargs"} if plan_uses_cpus(plan) else set()))
     lines = ["import torch", "from accelerate import Accelerator", *([f"from accelerate.utils import {', '.join(names)}"] if names else [])]
     comma = ", " if arguments else ""

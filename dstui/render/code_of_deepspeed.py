@@ -10,7 +10,7 @@ from dstui.render.code_parts import builds, full_weights_blocks, peft, plan_uses
 
 
 def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
-    """Yield the blocks in order."""
+    """Yield the blocks of lines in order."""
     config, stage = plan.deepspeed, stage_of(plan, plan.deepspeed)
     yield INITIALIZE_ARGUMENTS if any("deepspeed_config" in word for word in plan.job.args) else INITIALIZE_VARIABLE
     yield DISTRIBUTED
@@ -26,7 +26,7 @@ def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
 def initialize_block(plan: Plan, config: Mapping[str, Any], name: str = "", *, data: bool = True) -> str:
     """Return the call of deepspeed.initialize, with the optimizer and scheduler that the configuration lacks.
 
-    `name`: which of several models it is; `data`: whether it makes the loader too.
+    `name`: one of several models; `data`: whether the call makes the loader too.
     """
     lines, given = [], ""
     model, before = name or "model", f"{name}_" if name else ""

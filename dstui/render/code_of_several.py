@@ -1,4 +1,4 @@
-"""The lines that a training script needs for several models: a configuration for each, and who is prepared with which."""
+"""The lines that a training script needs for several models: a configuration for each, and which engine prepares which model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dstui.render.code_parts import EPOCHS, accelerate_builds, data, dummies, st
 
 
 def lines_for_several(plan: Plan) -> Iterator[str]:
-    """Yield the blocks for accelerate or DeepSpeed. The Trainer trains one model and leaves the others to the script."""
+    """Yield the blocks of lines for accelerate or DeepSpeed. The Trainer trains one model and leaves the others to the script."""
     if plan.job.integration == "accelerate":
         yield from _accelerate(plan)
     else:
@@ -19,7 +19,7 @@ def lines_for_several(plan: Plan) -> Iterator[str]:
 
 
 def _roles(plan: Plan) -> tuple[list[str], list[str]]:
-    """Return the names of the trained models, and of those that only compute."""
+    """Return the names of the trained models and of the inference models."""
     names = [name for name in plan.configurations if name]
     return [n for n in names if plan.models[n].role == "train"], [n for n in names if plan.models[n].role == "inference"]
 
@@ -39,7 +39,7 @@ def _computed(inference: list[str], batch: str) -> list[str]:
     return ["    with torch.no_grad():", *each] if each else []
 
 
-# -- accelerate
+# Accelerate
 
 
 def _accelerate(plan: Plan) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _loop(trained: list[str], inference: list[str]) -> str:
     return "\n".join(["for _epoch in range(epochs):", *(f"    {line}" for line in lines)])
 
 
-# -- DeepSpeed itself
+# DeepSpeed
 
 
 def _deepspeed(plan: Plan) -> Iterator[str]:

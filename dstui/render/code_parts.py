@@ -1,4 +1,4 @@
-"""What the printed lines of several integrations share: values of a configuration, optimizer and scheduler, PEFT, whole weights."""
+"""Parts of the printed lines that several integrations share: configuration values, optimizer and scheduler, PEFT, full weights."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dstui.plan import Plan
 
 AUTO = "auto"
 LATER = "# ---- in a script of its own, after the training: no launcher and no GPU ----"
-"""Stands above lines that do not belong into the training script."""
+"""A heading above lines that do not belong into the training script."""
 EPOCHS = "epochs = 1"
 
 
 def stage_of(plan: Plan, config: Mapping[str, Any]) -> int:
-    """Return the ZeRO stage; "auto" is what accelerate's own key says, else its default 2."""
+    """Return the ZeRO stage. For "auto", use accelerate's own key, else its default 2."""
     zero = config.get("zero_optimization")
     stage = zero.get("stage", 0) if isinstance(zero, Mapping) else int(zero is True)
     if stage == AUTO:
@@ -31,7 +31,7 @@ def gathers(config: Mapping[str, Any]) -> bool:
 
 
 def builds(config: Mapping[str, Any], section: str) -> bool:
-    """Return whether the configuration builds this: its optimizer or its scheduler."""
+    """Return whether the configuration builds the optimizer or scheduler."""
     return bool(config.get(section))
 
 
@@ -48,15 +48,15 @@ def data(config: Mapping[str, Any]) -> str:
 
 
 def dummies(configs: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the names of accelerate's stand-ins for what these configurations build."""
+    """Return the names of accelerate's dummy classes for what these configurations build."""
     sections = {section for config in configs for section in ("optimizer", "scheduler") if builds(config, section)}
     return ({"DummyOptim"} if "optimizer" in sections else set()) | ({"DummyScheduler"} if sections else set())
 
 
 def accelerate_builds(config: Mapping[str, Any], owner: str = "accelerator", name: str = "", *, loader: bool = True) -> Iterator[str]:
-    """Yield the lines that build optimizer and scheduler and prepare them with their model: one of accelerate's four combinations.
+    """Yield the lines that build optimizer and scheduler and prepare them with their model, in one of accelerate's four combinations.
 
-    `name`: which of several models it is; `owner`: the Accelerator that trains it.
+    `name`: one of several models; `owner`: the Accelerator that trains it.
     """
     model, before = name or "model", f"{name}_" if name else ""
     optimizer, scheduler = builds(config, "optimizer"), builds(config, "scheduler")
@@ -86,7 +86,7 @@ def accelerate_builds(config: Mapping[str, Any], owner: str = "accelerator", nam
 
 
 def full_weights_blocks(plan: Plan, folder: str) -> Iterator[str]:
-    """Yield the blocks that read the full weights from a DeepSpeed checkpoint; where nothing is split they are one file."""
+    """Yield the blocks that read the full weights from a DeepSpeed checkpoint. If nothing is sharded they are one file."""
     read, load = (FP32, LOAD_FP32) if stage_of(plan, plan.deepspeed) else (NOT_SPLIT, LOAD)
     yield f"{LATER}\n{read.replace('FOLDER', folder)}"
     yield "model = build_model()  # anew: into an engine nothing would be loaded, and nothing would say so"
@@ -113,7 +113,7 @@ LOAD = "model.load_state_dict(state_dict)"
 
 
 def peft(plan: Plan) -> Iterator[str]:
-    """Yield the lines that add LoRA to a model, where the Plan's model has it."""
+    """Yield the lines that add LoRA to a model, if the Plan's model has it."""
     lora = plan.model.lora if plan.model is not None else None
     if lora is None:
         return

@@ -1,4 +1,4 @@
-"""The rendered configurations: the name of each file, and the placeholders that stand for their paths."""
+"""Names of the rendered configurations, and the placeholders for their paths."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import posixpath
 import re
 
 DS_CONFIG = "{ds_config}"
-"""In the arguments of a job: the path of the rendered ds_config.json."""
+"""In the arguments of a job: the placeholder for the path of the rendered ds_config.json."""
 PLACEHOLDER = re.compile(r"\{ds_config(?::(\w+))?\}")
-"""That, or of the file of one of several models: {ds_config:teacher}."""
+"""The placeholder, also for one of several models: {ds_config:teacher}."""
 VARIABLE = "DSTUI_DS_CONFIG"
 
 
@@ -18,17 +18,17 @@ def config_name(model: str) -> str:
 
 
 def config_variable(model: str) -> str:
-    """Return the variable that gives every rank its path: DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_MODEL for one of several models."""
+    """Return the variable with the path for every rank: DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_MODEL for one of several models."""
     return f"{VARIABLE}_{model.upper()}" if model else VARIABLE
 
 
 def placeholder(model: str) -> str:
-    """Return the placeholder for its path, used until the place of the files is known."""
+    """Return the placeholder for the path, used until the folder of the files is known."""
     return f"{{ds_config:{model}}}" if model else DS_CONFIG
 
 
 def with_paths(word: str, ds_config: str) -> str:
-    """Replace placeholders in a word by the paths of the rendered files, which lie beside ds_config.json."""
+    """Replace placeholders in a word by the paths of the rendered files, which are in one folder with ds_config.json."""
 
     def path(match: re.Match[str]) -> str:
         return posixpath.join(posixpath.dirname(ds_config), config_name(match[1])) if match[1] else ds_config

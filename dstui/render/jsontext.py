@@ -1,4 +1,4 @@
-"""A value as the lines of its JSON file, each with the path it shows: what ds_config.json holds, and what the preview shows."""
+"""Format a value as the lines of a JSON file, each with the path of its value: for ds_config.json and its preview."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dstui.plan.scalars import json_number
 
 @dataclass(frozen=True, slots=True)
 class JsonLine:
-    """One line of the file. `path` is dotted from the root of the value; a closing bracket has that of what it closes."""
+    """One line of the file. `path` is dotted from the root of the value; a closing bracket has the path of what it closes."""
 
     text: str
     path: str
@@ -25,7 +25,7 @@ def json_lines(value: Any) -> list[JsonLine]:
 
 
 def json_text(value: Any) -> str:
-    """Return the whole JSON file with its last newline."""
+    """Return the JSON file as one text with a final newline."""
     return "\n".join(line.text for line in json_lines(value)) + "\n"
 
 
@@ -55,5 +55,5 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """Format a string, true, false or null; characters that are safe to show stay as they are."""
+    """Format a string, true, false or null. Characters that are safe to show are not escaped."""
     return escaped(json.dumps(value, ensure_ascii=False))

@@ -1,8 +1,8 @@
-"""Kubernetes manifests for a Plan, with ds_config.json in a ConfigMap: a TrainJob of Kubeflow Trainer, or the older PyTorchJob.
+"""Render Kubernetes manifests for a Plan, with ds_config.json in a ConfigMap: a TrainJob of Kubeflow Trainer, or the older PyTorchJob.
 
-Both controllers tell each pod its number and where the ranks meet; torchrun in each pod starts the ranks of its GPUs.
-Sources: the CustomResourceDefinitions of kubeflow/trainer v2.2 and v2.3 (TrainJob, trainer.kubeflow.org/v1alpha1; before v2.2 pods were
-changed by podTemplateOverrides, which later releases refuse) and of kubeflow/training-operator v1.8 and v1.9 (PyTorchJob, kubeflow.org/v1).
+Both controllers tell each pod its number and the rendezvous address; torchrun in each pod starts the ranks of its GPUs. Sources: the
+CustomResourceDefinitions of kubeflow/trainer v2.2 and v2.3 (TrainJob, trainer.kubeflow.org/v1alpha1; before v2.2 pods were changed by
+podTemplateOverrides, which later releases refuse) and of kubeflow/training-operator v1.8 and v1.9 (PyTorchJob, kubeflow.org/v1).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ HEAD = """\
 RUNTIME = "torch-distributed"
 """The runtime that Kubeflow Trainer installs for torchrun. Its pods are those of the replicated job `node`, with the container `node`."""
 MANAGER = "dstui.io/render"
-"""Who patches the runtime's pods; the field is required."""
+"""The manager name of the patch to the runtime's pods; a required field."""
 TRAINER = ("PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OPERATOR = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Variables by which each controller tells a pod its number and where the ranks meet."""
+"""Variables by which each controller tells a pod its number and the rendezvous address."""
 
 
 def render_trainjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
-    """Render the TrainJob. `machine`: a recorded node, where there is one; `configs`: the configuration files. Raises RenderError."""
+    """Render the TrainJob. `machine`: a recorded node, if there is one; `configs`: the configuration files. Raises RenderError."""
     spec, slots, notes = for_cluster(plan, machine, pool)
     name = identifier(plan, spec)
     name = name if name[0].isalpha() else f"job-{name}"  # a TrainJob's name is a DNS label, which begins with a letter
@@ -75,7 +75,7 @@ def render_trainjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None
 
 
 def render_pytorchjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
-    """Render the PyTorchJob. `machine`: a recorded node, where there is one; `configs`: the configuration files. Raises RenderError."""
+    """Render the PyTorchJob. `machine`: a recorded node, if there is one; `configs`: the configuration files. Raises RenderError."""
     spec, slots, notes = for_cluster(plan, machine, pool)
     name, pods = identifier(plan, spec), len(spec.hosts)
     pod = _pod(plan, spec, name, slots)
@@ -93,7 +93,7 @@ def render_pytorchjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | No
 
 
 def _manifest(plan: Plan, spec: LaunchSpec, objects: Sequence[Mapping[str, Any]], notes: Sequence[str], needs: str) -> ClusterScript:
-    """Return the objects as one file. `needs`: what must be in the cluster."""
+    """Return the objects as one file. `needs`: what the cluster must provide."""
     body = yaml.dump_all(map(without_spelling, objects), Dumper=_Dumper, sort_keys=False, width=140)
     head = HEAD.replace("CONTROLLER", needs).replace("WORKDIR", sanitise(spec.workdir))
     return ClusterScript(f"{header_comment(plan, notes)}\n{head}{body}", tuple(notes))
@@ -130,7 +130,7 @@ def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
 
 
 def _command(plan: Plan, spec: LaunchSpec, told: tuple[str, str, str]) -> str:
-    """Return the torchrun command. `told`: the variables that say which pod it is in, and where the ranks meet."""
+    """Return the torchrun command. `told`: the variables with the number of the pod and the rendezvous address."""
     rank, address, port = map(variable, told)
     inside = replace(
         spec,
@@ -147,14 +147,14 @@ def _command(plan: Plan, spec: LaunchSpec, told: tuple[str, str, str]) -> str:
 
 
 def _environment(plan: Plan, spec: LaunchSpec) -> Mapping[str, str]:
-    """Return the environment of the ranks without what the operator or the node sets."""
+    """Return the environment of the ranks without the variables that the operator or the node sets."""
     theirs = ("LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
     env = spec.environment(f"{CONFIG}/ds_config.json")
     return {name: value for name, value in env.items() if name not in theirs or name in plan.cluster.env}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Long texts as blocks; what is written twice is written twice, for people."""
+    """Dumps long texts as blocks, and repeated values in full instead of as aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data

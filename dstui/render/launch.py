@@ -1,7 +1,7 @@
-"""The launcher's command line and environment of a Plan on a Machine.
+"""The launcher's command line and environment for a Plan on a Machine.
 
-What is shown is the plain command, right to paste. A launch adds what is known only then: a free port, the job folder,
-the tag, the shim. Sources: deepspeed/launcher/runner.py and launch.py of release 0.19.8; torch/distributed/run.py.
+`dstui render` shows the plain command, ready to paste. A launch adds a free port, the job folder, the tag and the shim. Sources:
+deepspeed/launcher/runner.py and launch.py of release 0.19.8; torch/distributed/run.py.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from dstui.render.quoting import OPEN, shell_variables, variable
 from dstui.render.spec import HERE, AccelerateFile, LaunchSpec
 
 NO_LOCAL_RANK = "--no_local_rank"
-"""The launcher's option by which ranks get no --local_rank=N, which strict parsers refuse."""
+"""The launcher's option that omits --local_rank=N for ranks, which strict parsers refuse."""
 
 
 class RenderError(Exception):
-    """The Plan cannot be made into a command: the dotted path at fault, and a sentence."""
+    """There is no command for the Plan. Holds the dotted path at fault and a sentence."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -40,12 +40,12 @@ class RenderError(Exception):
 
 
 def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> dict[str, list[int]] | None:
-    """Host -> the slots that are used; None where it depends on GPUs that nobody has looked for.
+    """Return host -> used slots; None if that depends on GPUs that were not probed.
 
-    `pool` is what the Plan's hostfile holds, where it names one. Raises RenderError.
+    `pool` is the content of the Plan's hostfile, if it names one. Raises RenderError.
     """
     cluster = plan.cluster
-    if submits(plan) and not machine.recorded:
+    if plan.cluster.submits and not machine.recorded:
         machine = Machine.unprobed()  # a login node says nothing about the nodes that SLURM will choose
     if cluster.hostfile is not None and pool is None:
         raise RenderError("cluster.hostfile", f"{cluster.hostfile} could not be read")
@@ -66,9 +66,9 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
 
 
 def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, int] | None:
-    """Host -> slots, as the Plan or its hostfile names them; None where the ranks run on this machine.
+    """Return host -> slots from the Plan or its hostfile; None if the ranks run on this machine.
 
-    num_nodes alone stands for as many hosts, which the cluster will choose. Raises RenderError.
+    With only num_nodes, placeholder hosts stand for those that the cluster will choose. Raises RenderError.
     """
     cluster = plan.cluster
     if cluster.hosts is not None or pool is not None:
@@ -82,14 +82,9 @@ def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, 
     return dict.fromkeys(placeholder_hosts(int(cluster.num_nodes or 1)), ranks)
 
 
-def submits(plan: Plan) -> bool:
-    """Return whether a launch of the Plan queues it with SLURM."""
-    return plan.cluster.launcher == "sbatch"
-
-
 def open_holes(plan: Plan) -> list[Hole]:
-    """Return the holes with which the Plan cannot be launched: those that SLURM fills may be open until the allocation is there."""
-    return [hole for hole in find_holes(plan) if not (submits(plan) and hole.name.startswith("SLURM_"))]
+    """Return the holes that prevent a launch: those that SLURM fills may be open until the allocation exists."""
+    return [hole for hole in find_holes(plan) if not (plan.cluster.submits and hole.name.startswith("SLURM_"))]
 
 
 def asks_for_cpus(plan: Plan) -> bool:
@@ -116,8 +111,8 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
 ) -> LaunchSpec:
     """Return how the Plan is started on the Machine. Raises RenderError.
 
-    `launcher_name`: by another launcher than the Plan's; `cpu`: whether the ranks run on CPUs, where that is not the Machine's to say;
-    `found`: what .deepspeed_env files hold, for launchers that read these.
+    `launcher_name`: instead of the Plan's launcher. `cpu`: whether the ranks run on CPUs, if the Machine does not decide that. `found`: the
+    content of .deepspeed_env files, for launchers that read these.
     """
     job, cluster = plan.job, plan.cluster
     if job.command:
@@ -158,15 +153,15 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
 
 
 def place_workdir(plan: Plan) -> str:
-    """Return the folder that the ranks start in; one that begins with a hole is taken as absolute."""
+    """Return the folder in which the ranks start. A path that begins with a hole counts as absolute."""
     folder = shell_variables(plan.job.workdir)
     return folder if folder.startswith(OPEN) else plan.place(folder)
 
 
 def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> str:
-    """Return the Plan's launcher; where it names none, local for this machine, srun in a SLURM allocation, else ssh. Raises RenderError."""
+    """Return the Plan's launcher; by default local for this machine, srun in a SLURM allocation, else ssh. Raises RenderError."""
     if chosen == "sbatch":
-        chosen = "slurm"  # how the ranks start once the allocation is there
+        chosen = "slurm"  # starts the ranks inside the allocation
     far = next((host for host in hosts if host not in HERE), None)
     named = all(map(is_named, hosts))
     launcher = chosen or ("local" if far is None else "slurm" if machine.host.scheduler == "slurm" else "ssh" if named else "torchrun")
@@ -179,7 +174,7 @@ def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> s
 
 
 def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -> None:
-    """Refuse what the launcher would reject or misread. Raises RenderError."""
+    """Raise RenderError for what the launcher would reject or misread."""
     cluster = plan.cluster
     filters = [name for name in ("include", "exclude", "num_nodes", "num_gpus") if getattr(cluster, name) is not None]
     if filters and not launcher.filters:
@@ -197,14 +192,14 @@ def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -
 
 
 def ranks_on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
-    """Return whether the ranks run on CPUs: they run on this machine and it has no GPU, or the Plan says so.
+    """Return whether the ranks run on CPUs: on this machine without a GPU, or because the Plan says so.
 
     A machine that starts ranks on other hosts is often a login node without a GPU, which says nothing about those hosts.
     """
     says = plan.cluster.env.get("DS_ACCELERATOR")
     if says is not None:
         return says == "cpu"
-    if submits(plan):
+    if plan.cluster.submits:
         return asks_for_cpus(plan)
     if runs_here(machine, hosts):
         return machine.accelerator == "cpu"
@@ -212,34 +207,34 @@ def ranks_on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
 
 
 def runs_here(machine: Machine, hosts: Collection[str]) -> bool:
-    """Return whether ranks run on this machine: no other host is named, or it is one of them."""
+    """Return whether ranks run on this machine: it is one of the hosts, or none is named."""
     return all(host in HERE for host in hosts) or machine.host.name in {host.rpartition("@")[2] for host in hosts}
 
 
 def master_address(plan: Plan, first: str) -> str:
-    """Return where the ranks meet: as the Plan says, else the first host's name without its user; for unnamed hosts, a variable."""
+    """Return the rendezvous address: from the Plan, else the first host's name without its user; for unnamed hosts, a variable."""
     return plan.cluster.master_addr or (first.rpartition("@")[2] if is_named(first) else variable("MASTER_ADDR"))
 
 
 def _common_options(plan: Plan, launcher: Launcher) -> list[str]:
-    """Return the options of DeepSpeed's launcher that do not depend on the hosts."""
+    """Return the options of DeepSpeed's launcher that are the same for all hosts."""
     cluster = plan.cluster
     if launcher.name in ("torchrun", "accelerate"):
         return []
     options = ["--bind_cores_to_rank"] if cluster.cpu_binding == "deepspeed" else []
     if plan.job.integration == "accelerate" and NO_LOCAL_RANK not in cluster.launcher_args:
-        options.append(NO_LOCAL_RANK)  # as accelerate launch: its scripts find it in LOCAL_RANK
+        options.append(NO_LOCAL_RANK)  # like accelerate launch: its scripts read LOCAL_RANK
     return options
 
 
 def _bindings(machine: Machine, slots_of_a_host: list[int]) -> tuple[Binding, ...]:
-    """Return the CPUs of each rank of a host, for which the first host stands; empty where the machine does not tell."""
+    """Return the CPUs of each rank of a host, using the first host for all; empty if the machine does not tell."""
     there = [slot for slot in slots_of_a_host if slot < len(machine.gpus)]
     return near_binding(machine, there) if there else even_binding(machine, len(slots_of_a_host))
 
 
 def _as_script(path: str) -> str:
-    """Return a path that no launcher takes for an option, nor the shim for the wrapper before the script."""
+    """Return a path that no launcher takes for an option, and that the shim does not take for the wrapper before the script."""
     return f"./{path}" if path.startswith(("-", "bind:")) else path
 
 
@@ -269,7 +264,7 @@ def _filters(plan: Plan) -> list[str]:
 
 
 def _accelerate_file(plan: Plan, used: Mapping[str, list[int]] | None) -> AccelerateFile:
-    """Return what the rendered YAML leaves to the command line. Raises RenderError."""
+    """Return the settings that the rendered YAML leaves to the command line. Raises RenderError."""
     section = plan.accelerate.get(SECTION)
     multinode = str((section or {}).get("deepspeed_multinode_launcher") or "standard") if isinstance(section, Mapping) else "standard"
     path = f"accelerate.{SECTION}.deepspeed_multinode_launcher"
@@ -282,13 +277,13 @@ def _accelerate_file(plan: Plan, used: Mapping[str, list[int]] | None) -> Accele
 
 
 def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[str, str]:
-    env = {"DS_ACCELERATOR": "cpu"} if cpu else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # so that indices mean what nvidia-smi says
+    env = {"DS_ACCELERATOR": "cpu"} if cpu else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # so that indices match nvidia-smi
     env |= {config_variable(model): placeholder(model) for model in plan.configurations}
-    if cpu and launcher.name == "local":  # slots, else the launcher counts NUMA nodes (before 0.16 by numactl, without which it dies)
+    if cpu and launcher.name == "local":  # slots; otherwise the launcher counts NUMA nodes (before 0.16 by numactl, without which it dies)
         env["LOCAL_SIZE"] = str(sum((plan.cluster.hosts or {"localhost": plan.cluster.cpu_ranks}).values()))
-    if launcher.mpi:  # DeepSpeed's runner does not hand them on: ranks would meet on port 29500 whatever the Plan says
+    if launcher.mpi:  # DeepSpeed's runner does not pass them on: ranks would meet on port 29500 whatever the Plan says
         env |= {"MASTER_ADDR": master_address(plan, first), "MASTER_PORT": str(plan.cluster.master_port or PORT)}
-    if plan.job.integration == "accelerate" and launcher.name != "accelerate":  # which sets them itself
+    if plan.job.integration == "accelerate" and launcher.name != "accelerate":  # accelerate launch sets these itself
         env |= accelerate_environment(plan)
     elif plan.job.integration == "trainer" and launcher.name != "accelerate":
         env |= parallelism_variables(plan)  # the Trainer's own Accelerator reads them

@@ -1,7 +1,7 @@
-"""launch.sh: the commands of a Plan as a script that finds its own folder, so that it works from anywhere and on another machine.
+"""Render launch.sh: the commands of a Plan as a script that finds its own folder, so that it works from anywhere and on other machines.
 
-For launchers with one command on each host it holds all of them: `sh launch.sh` starts every host (over ssh, or by srun in an
-allocation), `sh launch.sh HOST` only that host's ranks, on that host.
+For launchers with one command on each host it contains all of them: `sh launch.sh` starts every host (over ssh, or by srun in an
+allocation), `sh launch.sh HOST` only the ranks of that host, on that host.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BY_HAND = """\
 def render_launch_script(spec: LaunchSpec, ds_config: str = f"{FILES}/ds_config.json") -> str:
     """Render launch.sh.
 
-    `ds_config`: the path of the configuration, with the other files beside it; any but the default gives a command to paste.
+    `ds_config`: the path of the configuration, with the other files beside it. Any but the default gives a command to paste.
     """
     if FILES not in ds_config:
         return f"#!/bin/sh\n{spec.refusals}{spec.command(ds_config)}\n"
@@ -73,7 +73,7 @@ def render_launch_script(spec: LaunchSpec, ds_config: str = f"{FILES}/ds_config.
 
 
 def _env_file(spec: LaunchSpec, ds_config: str) -> str:
-    """Return the lines that copy .deepspeed_env and add variables that nothing expands there: with this folder's path, or a hole."""
+    """Return the lines that copy .deepspeed_env and add variables with this folder's path or a hole, since nothing expands them there."""
     paths = {name: value for name, value in spec.environment(ds_config).items() if OPEN in value}
     if not spec.by_file or not paths:
         return ""

@@ -1,4 +1,4 @@
-"""Words for a shell: any word is pasted as it is, and shown without anything that a terminal would obey."""
+"""Quote words for a shell: any word can be pasted, and is displayed without anything that a terminal would obey."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dstui.base.text import UNSAFE
 from dstui.plan.holes import HOLE
 
 OPEN = "\0"
-"""What marks a shell variable in a word: no word of a Plan can contain it."""
+"""Marks a shell variable in a word. No word of a Plan can contain it."""
 _VARIABLE = re.compile(r"\0(\w+)\0")
 
 
@@ -20,26 +20,26 @@ def variable(name: str) -> str:
 
 
 def shell_variables(text: str) -> str:
-    """Return a text of a Plan with its open holes `${NAME}` as variables of the shell that runs the command; `$${` is `${`."""
+    """Return a text of a Plan with its open holes `${NAME}` as variables of the shell that runs the command. `$${` becomes `${`."""
     return HOLE.sub(lambda match: variable(match[1]) if match[1] else "${", text)
 
 
 def refuse_unset(words: Iterable[str]) -> str:
-    """Return the lines of a script that end it where a variable of these words is not set."""
+    """Return the lines of a script that stop it if a variable of these words is not set."""
     names = dict.fromkeys(name for word in words for name in _VARIABLE.findall(word))
     return "".join(f': "${{{name}:?a hole of the Plan is open: set this variable}}"\n' for name in names if name != HERE)
 
 
 HERE = "here"
 FILES = variable(HERE)
-"""In a path: the folder of the generated files, which launch.sh finds out when it runs."""
+"""In a path: the folder of the generated files, which launch.sh determines when it runs."""
 REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
-"""What a terminal must not see; a line break within quotes may stay."""
+"""What a terminal must not receive; a line break within quotes may stay."""
 
 
 def quote_word(word: str) -> str:
     """Quote a word for any shell and any terminal. Bytes that are unsafe to show become escapes of printf."""
-    parts = _VARIABLE.split(word)  # texts, and between them names of variables
+    parts = _VARIABLE.split(word)  # texts, with names of variables in between
     texts = [_quoted(part) if part or part == word else "" for part in parts[::2]]
     return texts[0] + "".join(f'"${name}"{text}' for name, text in zip(parts[1::2], texts[1:], strict=True))
 

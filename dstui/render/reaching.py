@@ -1,6 +1,6 @@
-"""What of the environment reaches the ranks on other hosts, variable by variable, and why: shown before a launch.
+"""Which variables of the environment reach the ranks on other hosts, and why: shown before a launch.
 
-Sources: deepspeed/launcher/runner.py:main (EXPORT_ENVS, .deepspeed_env), each accelerator's export_envs; seen on two hosts.
+Sources: deepspeed/launcher/runner.py:main (EXPORT_ENVS, .deepspeed_env), each accelerator's export_envs; observed on two hosts.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
 SET_BY_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
-"""What a rank's launcher writes, whatever was there (under Open MPI not the first four)."""
+"""Variables that a launcher sets for its ranks, overriding others (under Open MPI not the first four)."""
 
 WORTH_TELLING = (
     *("HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_CACHE", "TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
     *("LD_LIBRARY_PATH", "CUDA_HOME", "PYTHONPATH", "WANDB_MODE", "WANDB_PROJECT", "OMP_NUM_THREADS", "http_proxy", "https_proxy"),
     *("NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"),
 )
-"""Variables that people set in their shell and a job may need."""
+"""Variables that people set in their shell and that a job may need."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """One variable."""
+    """One variable, and whether the ranks get it."""
 
     name: str
     reaches: bool
@@ -42,7 +42,7 @@ def trace_variables(spec: LaunchSpec, shell: Iterable[str] = (), *, gpu_here: bo
     given = spec.environment()
     launcher = BY_NAME["local"] if spec.only_here else BY_NAME[spec.launcher]
     if spec.launcher == "accelerate" and spec.start == "login":
-        launcher = BY_NAME["local"]  # it writes everything to .deepspeed_env, so that all of it reaches them
+        launcher = BY_NAME["local"]  # it writes everything to .deepspeed_env, so all of it reaches them
     return (*(_given(name, spec) for name in given), *(_of_the_shell(name, launcher, gpu_here) for name in shell if name not in given))
 
 
@@ -69,7 +69,7 @@ def _of_the_shell(name: str, launcher: Launcher, gpu_here: bool) -> Reach:
 
 
 def env_file_lines(target: Target) -> list[tuple[Severity, str]]:
-    """Describe what happens to the .deepspeed_env files that were found, one sentence each; empty where nothing can be launched."""
+    """Describe what happens to the .deepspeed_env files that exist, one sentence each; empty if the Plan cannot be launched."""
     found = target.env_files
     try:
         spec = target.launch

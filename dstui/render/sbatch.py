@@ -1,12 +1,12 @@
-"""A SLURM script for a Plan: `sbatch job.sbatch` starts one `deepspeed --no_ssh` on each node, by srun.
+"""Render a SLURM script for a Plan: `sbatch job.sbatch` starts one `deepspeed --no_ssh` on each node, by srun.
 
-Where the Plan asks for restarts it is queued again before its time is up; `scancel` always ends it.
+If the Plan allows restarts, the script queues itself again before its time is up; `scancel` always ends it.
 
-With `cluster.launcher: sbatch` the script starts dstui's supervisor on the first node instead, which leaves a job folder: what a launch
-submits, and what people may submit by hand. Every other script needs no dstui on the nodes.
+With `cluster.launcher: sbatch` the script starts dstui's supervisor on the first node instead, which leaves a job folder. A launch submits
+this script, and users may submit it by hand. All other scripts need no dstui on the nodes.
 
-It needs nothing beside it: the hostfile is made from the allocation, ds_config.json is in it. SLURM chooses the nodes; of the Plan's
-hosts only the number and the slots count.
+The script needs no other files: it makes the hostfile from the allocation and contains ds_config.json. SLURM chooses the nodes; only the
+number and the slots of the Plan's hosts count.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.layered import without_layers
 from dstui.render.accelerate import PORT
-from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots, submits
+from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots
 from dstui.render.quoting import FILES, quote_word, variable
 from dstui.render.spec import LaunchSpec
 
 CHECKPOINT = "{checkpoint}"
-JOB_SCRIPT = "job.sbatch"
 WARNED = 120
-"""Seconds before its end at which SLURM tells the job, so that ranks can save."""
+"""Seconds before the time limit at which SLURM signals the job, so that ranks can save."""
 FILL_IN = "#" + "#SBATCH --cpus-per-task=N"
-"""A line that SLURM passes over until one '#' is taken out."""
+"""A line that SLURM ignores until one '#' is removed."""
 HEAD = """\
 #!/bin/bash
 ABOUT
@@ -96,14 +95,14 @@ wait "$step"
 
 @dataclass(frozen=True, slots=True)
 class ClusterScript:
-    """A file for a cluster's scheduler, and what was assumed in it."""
+    """A file for a cluster's scheduler, with its assumptions."""
 
     text: str
     notes: tuple[str, ...]
 
 
 def render_sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
-    """Render the script. `machine`: a recorded node, where there is one; `configs`: the configuration files. Raises RenderError."""
+    """Render the script. `machine`: a recorded node, if there is one; `configs`: the configuration files. Raises RenderError."""
     spec, slots, notes = for_cluster(plan, machine, pool)
     name = identifier(plan, spec)
     cpus = _cpus_per_task(plan, machine, slots)
@@ -112,7 +111,7 @@ def render_sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, 
     if cpus is None:
         notes.append(f"to fill in: the line {FILL_IN} (or cluster.slurm.cpus_per_task): SLURM gives a node's ranks one CPU unless told")
     restarts = plan.run.restarts.max
-    followed = submits(plan)
+    followed = plan.cluster.submits
     texts = {
         "ABOUT": header_comment(plan, notes),
         "DIRECTIVES": "\n".join(_directives(plan, spec, name, slots, cpus)),
@@ -136,7 +135,7 @@ def _supervised(plan: Plan, name: str) -> str:
 
 
 def render_in_allocation(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
-    """Render launch.sh for hosts that SLURM chooses; inside an allocation it uses that allocation's."""
+    """Render launch.sh for hosts that SLURM chooses. Inside an allocation it uses that one."""
     slots, name = len(next(iter(spec.slots.values()))), identifier(plan, spec)
     gpus = "" if spec.cpu else f" --gpus-per-node={slots}"
     head = f"#!/bin/bash\n# Inside an allocation: salloc --nodes={len(spec.hosts)} --ntasks-per-node=1{gpus} bash launch.sh\n"
@@ -158,9 +157,9 @@ def _start(plan: Plan, spec: LaunchSpec, name: str, slots: int, configs: Mapping
 
 
 def for_cluster(plan: Plan, machine: Machine, pool: Mapping[str, int] | None) -> tuple[LaunchSpec, int, list[str]]:
-    """Return how the nodes of a cluster start the Plan, the ranks on each of them, and what was assumed. Raises RenderError.
+    """Return how the nodes of a cluster start the Plan, the ranks on each, and what was assumed. Raises RenderError.
 
-    The rendering machine is a laptop or a login node, so nothing about the nodes follows from it.
+    Rendering runs on a laptop or a login node, which says nothing about the nodes.
     """
     cpu, cluster = asks_for_cpus(plan), plan.cluster
     if not machine.recorded:
@@ -222,7 +221,7 @@ def _directives(plan: Plan, spec: LaunchSpec, name: str, slots: int, cpus: int |
 
 
 def _cpus_per_task(plan: Plan, machine: Machine, slots: int) -> int | None:
-    """Return the CPUs for a node's ranks, from the Plan or a recorded node; 0 for all of a node, None where not known."""
+    """Return the CPUs for a node's ranks, from the Plan or a recorded node; 0 for all CPUs of a node, None if unknown."""
     asked = plan.cluster.slurm
     if asked.cpus_per_task is not None or asked.exclusive or any(word.startswith("--cpus-per-") for word in asked.extra):
         return asked.cpus_per_task or 0
@@ -239,7 +238,7 @@ def identifier(plan: Plan, spec: LaunchSpec) -> str:
 
 
 def _resume(plan: Plan) -> str:
-    """Return what a further attempt appends to the script's arguments."""
+    """Return the arguments that a further attempt appends."""
     args = plan.run.restarts.args
     if not args:
         return "# run.restarts.args of the Plan would be appended to the script's arguments here, after a requeue."

@@ -1,7 +1,7 @@
-"""How a job is started, as a value: the command of each host, and the environment of the ranks.
+"""The launch spec: the command of each host and the environment of the ranks.
 
-What a launcher can do is data in plan/launchers.py; the words of its command are the functions at the end of this file.
-Sources: deepspeed/launcher/runner.py of release 0.19.8, torch/distributed/run.py, accelerate/commands/launch.py of 1.15.
+The properties of launchers are data in plan/launchers.py. The functions at the end of this file make the words of their commands. Sources:
+deepspeed/launcher/runner.py of release 0.19.8, torch/distributed/run.py, accelerate/commands/launch.py of 1.15.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
 HERE = ("localhost", "127.0.0.1", "::1")
 WITH_PATHS = ".here"
-"""What launch.sh appends to the name of ENV_FILE for its copy, which has the paths of its own folder too."""
+"""Suffix of launch.sh's copy of ENV_FILE, which also has paths in its own folder."""
 
 DEEPSPEED = ("-m", "deepspeed.launcher.runner")
 TORCHRUN = ("-m", "torch.distributed.run")
 ACCELERATE = ("-m", "accelerate.commands.launch")
 _MEET_ANYWHERE = ("--rdzv-backend", "c10d")
-"""The ranks number themselves where they meet, so that the command is the same on every host."""
+"""The rendezvous numbers the ranks, so that the command is the same on every host."""
 RENDEZVOUS = ("rdzv-endpoint", "rdzv-id")
 
 
 @dataclass(frozen=True, slots=True)
 class AccelerateFile:
-    """What `accelerate launch` must be told beside its YAML."""
+    """Settings of `accelerate launch` besides its YAML."""
 
     multinode: str = "standard"
     """deepspeed_multinode_launcher: standard (torchrun on each machine), pdsh or nossh."""
@@ -43,48 +43,48 @@ class AccelerateFile:
 
     @property
     def hostfile(self) -> bool:
-        """Return whether DeepSpeed's launcher, which reads a hostfile, is underneath."""
+        """Return whether it uses DeepSpeed's launcher, which reads a hostfile."""
         return self.multinode != "standard"
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """How the ranks are started. Paths are absolute, but for the script, which is relative to `workdir`.
+    """How the ranks are started. Paths are absolute, except the script, which is relative to `workdir`.
 
-    Generated files (hostfile, .deepspeed_env, bind.sh, accelerate.yaml) lie beside the ds_config.json, wherever that is.
+    Generated files (hostfile, .deepspeed_env, bind.sh, accelerate.yaml) are beside the ds_config.json, wherever that is.
     """
 
     python: str
     launcher_options: tuple[str, ...]
-    """Options that do not depend on hosts, and the Plan's own (cluster.launcher_args)."""
+    """Options that are the same for all hosts, and the Plan's own (cluster.launcher_args)."""
     script: tuple[str, ...]
     """`("train.py",)` or `("-m", "pkg.train")`."""
     script_args: tuple[str, ...]
-    """With `{ds_config}` still in it."""
+    """With `{ds_config}` not yet replaced."""
     workdir: str
     env: Mapping[str, str] = field(default_factory=dict)
-    """What the ranks are to find in their environment, with `{ds_config}` still in it."""
+    """The variables of the ranks, with `{ds_config}` not yet replaced."""
     ranks: Mapping[int, str] = field(default_factory=dict)
-    """Rank -> host; empty where the number of ranks is not known yet (no GPU was looked for)."""
+    """Rank -> host; empty if the number of ranks is not known yet (no GPU was probed)."""
     cpu: bool = False
     launcher: str = "local"
     slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Host -> the slots that are used there, rank 0's host first; empty where they are not known yet."""
+    """Host -> used slots, rank 0's host first; empty if not known yet."""
     bindings: tuple[Binding, ...] = ()
-    """The CPUs of each local rank, where bind.sh gives them."""
+    """The CPUs of each local rank, if bind.sh sets them."""
     master_addr: str | None = None
-    """Where the ranks of several hosts meet: a name or an address of the first one."""
+    """The rendezvous address of several hosts: a name or an address of the first one."""
     master_port: int | str | None = None
-    """None: DeepSpeed's own choice on this machine. A launch takes a free one of the first host: `replace(spec, master_port=…)`."""
+    """None: DeepSpeed's default on this machine. A launch takes a free port of the first host: `replace(spec, master_port=…)`."""
     filters: tuple[str, ...] = ()
-    """--include and the like, for a launcher that reads the whole hostfile."""
+    """--include and similar options, for a launcher that reads the whole hostfile."""
     env_file: str = ENV_FILE
-    """The name of the file with `env`, where DeepSpeed's launcher hands it to the ranks of other hosts."""
+    """The name of the file with `env`, if DeepSpeed's launcher passes it to ranks on other hosts."""
     accelerate: AccelerateFile = AccelerateFile()
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts as the hostfile names them, rank 0's first."""
+        """The hosts as in the hostfile, rank 0's first."""
         return tuple(self.slots) or ("localhost",)
 
     @property
@@ -94,59 +94,59 @@ class LaunchSpec:
 
     @property
     def only_here(self) -> bool:
-        """Return whether no other host is named, whoever starts the ranks."""
+        """Return whether no other host is named, whatever starts the ranks."""
         return all(host in HERE for host in self.hosts)
 
     @property
     def named(self) -> bool:
-        """Return whether the hosts are known by name, or only their number is."""
+        """Return whether the hosts have names, not only a number."""
         return all(map(is_named, self.hosts))
 
     @property
     def meets_by_name(self) -> bool:
-        """Return whether the ranks must find the first host by name.
+        """Return whether the ranks must resolve the first host's name.
 
-        SLURM's nodes have known names, and a c10d rendezvous is held by the host that finds itself under the name.
+        The names of SLURM's nodes always resolve, and in a c10d rendezvous the host with that name recognises itself.
         """
         return self.launcher == "slurm" or "c10d" in " ".join(self.launcher_options)
 
     @property
     def names_needed(self) -> tuple[str, ...]:
-        """The host names, without users, that every host must be able to resolve."""
+        """The host names, without users, that every host must resolve."""
         if self.meets_by_name or BY_NAME[self.launcher].launches_by_mpi:
             return tuple(host.rpartition("@")[2] for host in self.hosts)
         return ()
 
     @property
     def refusals(self) -> str:
-        """Return the lines of a script that end it where a hole of the Plan is open."""
+        """Return the lines of a script that stop it if a hole of the Plan is open."""
         return refuse_unset((self.workdir, *self.script, *self.script_args, *self.launcher_options, *self.env.values()))
 
     @property
     def start(self) -> Start:
-        """The place of the commands: one here for ranks here, one on each host, or one here that starts all hosts."""
+        """Return where the commands run: one here for ranks here, one on each host, or one here that starts all hosts."""
         if self.launcher == "accelerate":
             return "login" if self.accelerate.multinode == "pdsh" else "hosts"
         return BY_NAME[self.launcher].start
 
     @property
     def by_file(self) -> bool:
-        """Return whether the ranks' environment goes through .deepspeed_env, as DeepSpeed's launcher for several hosts takes it."""
+        """Return whether the environment of the ranks goes through .deepspeed_env, as DeepSpeed's launcher for several hosts needs it."""
         return BY_NAME[self.launcher].backend
 
     def slots_of(self, node: int | str) -> tuple[int, ...]:
-        """Return the slots of a host; those of the first where a variable says which host it is. Empty where not known yet."""
+        """Return the slots of a host; those of the first if a variable says which host it is. Empty if not known yet."""
         return list(self.slots.values())[node if isinstance(node, int) else 0] if self.slots else ()
 
     def options(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> list[str]:
-        """Return the words between `python -m LAUNCHER` and the script; of one host, where each has its own command."""
+        """Return the words between `python -m LAUNCHER` and the script, for one host if each has its own command."""
         return launcher_words(self, _folder(ds_config), node)[2:]
 
     def argv(self, ds_config: str = "./ds_config.json", node: int | str = 0, wrapper: Sequence[str] = ()) -> list[str]:
         """Return the command as a list of words.
 
-        `wrapper`: a Python program with its own first arguments that gets interpreter-less the script and its arguments, as if it were
-        the script (dstui's shim); it also does what bind.sh would.
+        `wrapper`: a Python program with arguments of its own (dstui's shim). It gets the script and its arguments, without the interpreter,
+        as if it were the script. It also does what bind.sh would do.
         """
         launcher = [self.python, *launcher_words(self, _folder(ds_config), node)]
         args = [with_paths(word, ds_config) for word in self.script_args]
@@ -158,7 +158,7 @@ class LaunchSpec:
         return [*launcher, *(["--module"] if self.script[0] == "-m" else []), self.script[-1], *args]
 
     def environment(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> dict[str, str]:
-        """Return the variables that the ranks of a host must have."""
+        """Return the variables of the ranks of a host."""
         absolute = self._absolute(ds_config)
         env = {name: with_paths(value, absolute) for name, value in self.env.items()}
         chosen = self.slots_of(node)
@@ -167,13 +167,13 @@ class LaunchSpec:
         return env
 
     def launcher_environment(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> dict[str, str]:
-        """Return the environment of the command: the ranks' own, or the name of the file that DeepSpeed's launcher gives them."""
+        """Return the environment of the command: that of the ranks, or the name of the file that DeepSpeed's launcher passes on."""
         if not self.by_file:
             return self.environment(ds_config, node)
         return {"DS_ENV_FILE": self._absolute(f"{_folder(ds_config)}/{self.env_file}{WITH_PATHS if FILES in ds_config else ''}")}
 
     def command(self, ds_config: str = "./ds_config.json") -> str:
-        """Return the text to paste into a shell: one command, or one for each host where the launcher needs that."""
+        """Return the text to paste into a shell: one command, or one for each host if the launcher needs that."""
         if self.start != "hosts" or self.only_here:
             return self.command_of(0, ds_config)
         if not self.named:
@@ -184,7 +184,7 @@ class LaunchSpec:
         return "\n\n".join(f"# on {host}\n{self.command_of(node, ds_config)}" for node, host in enumerate(self.hosts))
 
     def command_of(self, node: int | str, ds_config: str = "./ds_config.json") -> str:
-        """Return the command of one host, or the one for all."""
+        """Return the command of one host, or the common one."""
         return "\n".join(self._lines(ds_config, node))
 
     def _absolute(self, path: str) -> str:
@@ -193,7 +193,7 @@ class LaunchSpec:
     def _lines(self, ds_config: str, node: int | str) -> Iterator[str]:
         yield f"cd {quote_word(self.workdir)} &&"
         folder = posixpath.dirname(self.python)
-        if folder:  # ninja, pdsh and the like of a virtual environment are found beside its python
+        if folder:  # programs of a virtual environment (ninja, pdsh) are beside its python
             yield f'PATH={quote_word(folder)}:"$PATH" \\'
         for name, value in self.launcher_environment(ds_config, node).items():
             yield f"{name}={quote_word(value)} \\"
@@ -209,7 +209,7 @@ def _folder(ds_config: str) -> str:
 
 
 def launcher_words(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
-    """Return the words of the command from `-m` on. `folder`: of the generated files; `node`: the host, where each has its own command."""
+    """Return the words of the command from `-m` on. `folder`: of the generated files; `node`: the host, if each has its own command."""
     return SHAPES.get(spec.launcher, _backend if BY_NAME[spec.launcher].backend else _each_host)(spec, folder, node)
 
 
@@ -236,7 +236,7 @@ def _rest(spec: LaunchSpec) -> list[str]:
 
 
 def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
-    """Return torchrun's words: static, or by rendezvous where the Plan's options ask for c10d."""
+    """Return torchrun's words: static, or a rendezvous if the Plan's options select c10d."""
     counts = ["--nnodes", str(len(spec.hosts)), "--nproc-per-node", str(len(spec.slots_of(node)) or "gpu")]
     options = spec.launcher_options if spec.named else (*spec.launcher_options, *_MEET_ANYWHERE)
     given = {word.lstrip("-").partition("=")[0].replace("_", "-") for word in options}
@@ -251,7 +251,7 @@ def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
 def _accelerate(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
     """Return accelerate's words. Paths in its YAML would be relative to the job folder, so they are options here."""
     words = [*ACCELERATE]
-    if all(word.partition("=")[0] != ACCELERATE_OPTION for word in spec.launcher_options):  # the user's own YAML, else the rendered one
+    if all(word.partition("=")[0] != ACCELERATE_OPTION for word in spec.launcher_options):  # the user's own YAML replaces the rendered one
         words += ["--config_file", f"{folder}/accelerate.yaml"]
         words += ["--deepspeed_config_file", f"{folder}/ds_config.json"] if spec.accelerate.config_file else []
     if spec.accelerate.hostfile:
@@ -268,4 +268,4 @@ SHAPES: Mapping[str, Callable[[LaunchSpec, str, int | str], list[str]]] = {
     "torchrun": _torchrun,
     "accelerate": _accelerate,
 }
-"""Those that are neither `deepspeed --launcher NAME` nor one `deepspeed --no_ssh` on each host."""
+"""Launchers that are neither `deepspeed --launcher NAME` nor one `deepspeed --no_ssh` on each host."""

@@ -1,4 +1,4 @@
-"""The columns of a table of runs. Beside those that stand here, each metric and each key of the Plan is one."""
+"""The columns of a table of runs. Besides those defined here, each metric and each key of the Plan is a column."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from dstui.runs.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: by its value runs are sorted and chosen, its text is shown."""
+    """One column: its value is sorted and compared, its text is shown."""
 
     name: str
     help: str
     value: Callable[[Run], Any]
-    """None where the run does not say it."""
+    """Returns None if the run has no value."""
     text: Callable[[Run], str]
     number: bool = False
-    """Its text stands at the right of its cell."""
+    """Whether its text is aligned to the right."""
     widest: int = 60
-    """Cells that its texts may take on a screen."""
+    """The largest width of its texts on a screen, in cells."""
     tail: bool = False
-    """Of a text that is cut the end is kept: there the names of runs differ."""
+    """Whether a cut text keeps its end, where names of runs differ."""
 
 
 def _started(run: Run) -> str:
@@ -44,7 +44,7 @@ def _age(run: Run) -> float | None:
 
 
 def short_duration(seconds: float | None) -> str:
-    """0:09, 12:39, 2:03:10, 3 d: as many cells as needed."""
+    """Format a duration in as few cells as needed: 0:09, 12:39, 2:03:10, 3 d."""
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)
@@ -72,7 +72,7 @@ def _state(run: Run) -> str:
 
 
 def changes_text(changed: Iterable[Change]) -> str:
-    """`stage 2 → 3, lr 1e-4 → 3e-4`: each key by its last word."""
+    """Format changes: `stage 2 → 3, lr 1e-4 → 3e-4`, each key by its last word."""
     return ", ".join(map(_change_text, changed))
 
 
@@ -87,7 +87,7 @@ def _short(text: str) -> str:
 
 
 def beside(values: Sequence[Any]) -> list[str]:
-    """Return the texts of values that stand beside each other; of lists only what is not the same in all, with the option before it."""
+    """Return texts of values in one line. Of lists, keep only the differences, each with the option before it."""
     lists = [value for value in values if isinstance(value, list)]
     if len(lists) < 2 or len(lists) < len(values):
         return [plain(value) for value in values]
@@ -99,7 +99,7 @@ def beside(values: Sequence[Any]) -> list[str]:
 
 
 def plain(value: Any) -> str:
-    """Return a value of a Plan on one line, as a person says it."""
+    """Format a value of a Plan on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {plain(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
@@ -111,7 +111,7 @@ def plain(value: Any) -> str:
 
 
 FINE: Final = 0.01
-"""Below it a number is written as learning rates are: 3e-4."""
+"""Smaller numbers are formatted as learning rates are: 3e-4."""
 
 
 def _changed(run: Run) -> str:
@@ -130,7 +130,7 @@ def _number(name: str, value: float | None) -> str:
 
 
 def metric_text(name: str, value: float) -> str:
-    """Return a metric's value as a person says it."""
+    """Format a metric's value with its unit."""
     return rate_text(value) if name.endswith("/s") and isfinite(value) else value_text(name, value)
 
 
@@ -165,24 +165,24 @@ _ALL: Final = (
 )
 COLUMNS: Final[Mapping[str, Column]] = {column.name: column for column in _ALL}
 USUAL: Final = ("state", "name", "age", "took", "step", "loss", "speed", "eta", "memory", "ranks", "hosts", "changed", "why")
-"""The columns that are shown where nobody asks for others."""
+"""The default columns."""
 DROPPED: Final = ("hosts", "age", "memory", "eta", "ranks", "took")
-"""What a narrow screen has no room for, the first to go first."""
+"""Columns that a narrow screen drops, in this order."""
 
 
 def column(name: str) -> Column:
-    """Return a column by its name, by a metric's, or by the end of the path of a Plan key."""
+    """Return a column by its name, by a metric's name, or by the end of the path of a Plan key."""
     return COLUMNS.get(name) or (_metric(name) if name in METRICS and name != "lr" else _setting(name))
 
 
 def _setting(name: str) -> Column:
-    """Return a key of the Plan; where the Plan has none that ends so, a metric of that name."""
+    """Return the column of a Plan key; if the Plan has no key with this end, of a metric of this name."""
     about = "of the Plan, or told by the run"
     return Column(name, about, lambda run: setting(run, name), lambda run: _setting_text(run, name), number=True)
 
 
 def setting(run: Run, name: str) -> Any:
-    """Return the value of a Plan key by its path or the end of it; else that of a metric; None for neither."""
+    """Return the value of a Plan key by its path or the end of it, else of a metric; None if there is neither."""
     ends = f".{name}"
     found = next((value for path, value in run.settings.items() if path == name or path.endswith(ends)), None)
     return found if found is not None else run.told.metrics.get(name)
@@ -194,7 +194,7 @@ def _setting_text(run: Run, name: str) -> str:
 
 
 def plain_column(name: str, *, number: bool = False) -> Column:
-    """Return a column of a table that is no table of runs: for its name and its side alone."""
+    """Return a column with only a name and an alignment, for other tables than those of runs."""
     return Column(name, "", lambda _: None, lambda _: "", number=number)
 
 
@@ -204,7 +204,7 @@ def columns_named(names: str) -> tuple[Column, ...]:
 
 
 def fitting(columns: Sequence[str], width: int) -> list[str]:
-    """Return the columns that a screen of this width has room for, by what is needed least."""
+    """Return the columns that fit into a screen of this width, dropping the least important ones."""
     left = list(columns)
     for name, least in zip(DROPPED, (150, 135, 125, 112, 105, 90), strict=True):
         if width < least and name in left:

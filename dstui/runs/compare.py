@@ -1,6 +1,6 @@
-"""Up to eight runs beside each other: what their Plans say differently, what each metric came to, what they took, and how they ended.
+"""Compare up to eight runs: differences of their Plans, results of each metric, resources, and how they ended.
 
-A comparison is a table with a column for each run; as JSON it has the values themselves. Reading whole logs takes seconds: for a thread.
+A comparison is a table with a column for each run; in JSON it has the raw values. Reading whole logs takes seconds, so use a thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dstui.runs.table import BEST, markdown_lines, short_names
 
 MOST: Final = 8
 SECONDS: Final = 20.0
-"""For reading the logs of all runs; of longer ones what was read so far counts, and it is said."""
+"""Seconds for reading the logs of all runs. Of longer logs the part read so far counts, with a remark."""
 LESS_IS_BETTER: Final = re.compile(r"(?:.*[_/])?(?:loss|perplexity|ppl|error|wer|step_time)(?:[_/].*)?|train_perplexity")
 MORE_IS_BETTER: Final = re.compile(r"(?:.*[_/])?(?:accuracy|acc|f1|bleu|rouge\w*|reward|mfu|tflops)|.*/s")
 ABSENT: Final = "–"
@@ -32,30 +32,30 @@ ABSENT: Final = "–"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one metric of a run came to. Of what says how fast it is the usual value counts: the last one says little."""
+    """The result of one metric of a run. For speeds it is the median, since the last value says little."""
 
     last: float | None
     best: float | None
-    """None where it has no best, or the usual value counts."""
+    """None if the metric has no best value, or if the median counts."""
     step: int | None
-    """Of the best one."""
+    """The step of the best value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the comparison: a value for each run as JSON has it, and as it is shown."""
+    """One line of the comparison: a raw value for each run, and its text."""
 
     section: Literal["run", "plan", "metric"]
     name: str
     values: tuple[Any, ...]
     texts: tuple[str, ...]
     leader: int | None = None
-    """The run whose value is the best one."""
+    """The index of the run with the best value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs beside each other."""
+    """A comparison of runs."""
 
     names: tuple[str, ...]
     folders: tuple[str, ...]
@@ -64,23 +64,23 @@ class Comparison:
     """Runs whose logs were not read to their end."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that `dstui runs --compare --json` promises."""
+        """Return the object that `dstui runs --compare --json` documents."""
         rows = [{"section": line.section, "name": line.name, "values": list(line.values), "best": line.leader} for line in self.lines]
         return {"version": 1, "runs": list(self.names), "folders": list(self.folders), "rows": rows, "partly": list(self.partly)}
 
     def as_texts(self) -> list[list[str]]:
-        """Return a table, its titles first; the best value of a row is marked."""
+        """Return a table with its header first; the best value of a row is marked."""
         marked = [[line.name, *(f"{BEST if n == line.leader else ''}{text}" for n, text in enumerate(line.texts))] for line in self.lines]
         return [["", *self.names], *marked]
 
     def as_markdown(self) -> str:
-        """Return the table for an issue or a notebook."""
+        """Return the table in Markdown, for an issue or a notebook."""
         partly = f"\n\nOf {', '.join(self.partly)} not all was read." if self.partly else ""
         return "\n".join(markdown_lines(self.as_texts())) + partly
 
 
 def compare(runs: Sequence[Run], seconds: float = SECONDS) -> Comparison:
-    """Return runs beside each other."""
+    """Compare runs."""
     read = [_outcomes(run, seconds / max(len(runs), 1)) for run in runs]
     lines = [*_run_lines(runs), *_plan_lines(runs), *_metric_lines([outcomes for outcomes, _ in read])]
     partly = tuple(run.name for run, (_, complete) in zip(runs, read, strict=True) if not complete)
@@ -88,7 +88,7 @@ def compare(runs: Sequence[Run], seconds: float = SECONDS) -> Comparison:
 
 
 def _run_lines(runs: Sequence[Run]) -> Iterator[Line]:
-    """Yield how each run ended, and what it took beside what was forecast."""
+    """Yield how each run ended, and the resources that it took compared to the forecast."""
     for name in ("state", "took", "step", "memory", "ranks", "hosts", "why"):
         shown = COLUMNS[name]
         values, texts = [shown.value(run) for run in runs], [shown.text(run) for run in runs]
@@ -107,7 +107,7 @@ BESIDE_FORECAST: Final = (
     ("RAM of a node, against the forecast", "host_scale", "node_bytes"),
     ("step time, against the forecast", "step_scale", "step_seconds"),
 )
-"""What a line is called, and the fields of `Taken` that it shows."""
+"""The label of a line, and the fields of `Taken` that it shows."""
 assert all(field in Taken.__slots__ for _, *fields in BESIDE_FORECAST for field in fields)
 
 
@@ -119,7 +119,7 @@ def _beside(size: str, value: float | None, scale: float | None) -> str:
 
 
 def _plan_lines(runs: Sequence[Run]) -> Iterator[Line]:
-    """Yield the keys of the Plans that are not the same in all of them, in the order of the first that has them."""
+    """Yield the keys that differ between the Plans, in the order of the first Plan that has them."""
     missing = object()
     for path in dict.fromkeys(path for run in runs for path in run.settings):
         values = [run.settings.get(path, missing) for run in runs if run.plan is not None]
@@ -151,20 +151,20 @@ Better = Callable[[Iterable[float]], float]
 
 
 def better_of(name: str) -> Better | None:
-    """Return what finds the best of several values of a metric; None where that cannot be said of it."""
+    """Return the function that chooses the best of several values of a metric; None if that makes no sense for it."""
     if MORE_IS_BETTER.fullmatch(name):
         return max
     return min if LESS_IS_BETTER.fullmatch(name) else None
 
 
 def _leader(values: Sequence[float | None], better: Better) -> int | None:
-    """Return which value is the best; None where there are not two different ones."""
+    """Return the index of the best value; None if there are not two different ones."""
     told = [value for value in values if value is not None]
     return values.index(better(told)) if len(set(told)) > 1 else None
 
 
 def _outcomes(run: Run, seconds: float) -> tuple[dict[str, Outcome], bool]:
-    """Return what each metric of a run came to, and whether all of its logs was read."""
+    """Return the result of each metric of a run, and whether its logs were read completely."""
     series, deadline = MetricSeries(run.folder), time.monotonic() + seconds
     try:
         while series.advance(0.2) and time.monotonic() < deadline:

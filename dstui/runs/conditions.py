@@ -1,7 +1,7 @@
-"""Which runs are meant, as people type it: `stage=3 loss<2 failed lr>1e-4 !quickstart`.
+"""Parse and apply the conditions that select runs: `stage=3 loss<2 failed lr>1e-4 !quickstart`.
 
-Each word is a condition, and all of them must hold. A word is KEY OPERATOR VALUE, a state, or a part of the run's name, user or reason.
-KEY is a column, a key of the Plan by its end, or a metric. `!` in front of a word takes the others.
+All words must hold. A word is KEY OPERATOR VALUE, a state, or a part of the run's name, user or reason. KEY is a column, the end of a Plan
+key, or a metric. A leading `!` negates the word.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One word."""
+    """One word of the conditions."""
 
     word: str
     holds: Callable[[Run], bool]
     key: str = ""
-    """What it is about; "" where it has no key."""
+    """The key; "" if the word has none."""
 
 
 def parse(text: str) -> tuple[Condition, ...]:
@@ -56,7 +56,7 @@ def chosen(runs: Sequence[Run], conditions: Sequence[Condition]) -> list[Run]:
 
 
 def unknown(runs: Sequence[Run], conditions: Sequence[Condition]) -> str:
-    """Return the first key of which no run says anything, "" where each is known: it may be mistyped."""
+    """Return the first key that no run has, probably a typing error; "" if each is known."""
     return next((one.key for one in conditions if one.key and all(column(one.key).value(run) is None for run in runs)), "")
 
 
@@ -84,7 +84,7 @@ def _comparison(word: str, key: str, by: str, value: str) -> Condition:
 
 
 def _compare(found: Any, by: str, value: str, number: float | None) -> bool:
-    """Return whether what a run says is so; what it does not say is never so, and no value at all."""
+    """Return whether a run's value satisfies a comparison. A missing value never does."""
     if found is None:
         return by == "!="
     if number is not None and isinstance(found, (int, float)) and not isinstance(found, bool):
@@ -99,7 +99,7 @@ def _text(value: Any) -> str:
 
 
 def quantity(text: str) -> float | None:
-    """Return a number with or without a unit (`1e-4`, `90s`, `2h`, `7d`, `40GB`, `41k`) in seconds, bytes or ones; None for other text."""
+    """Parse a number with or without a unit (`1e-4`, `90s`, `7d`, `40GB`, `41k`) to seconds, bytes or a plain number, else None."""
     match = NUMBER.match(text)
     if match is None or len(text) > 60:
         return None

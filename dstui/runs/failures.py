@@ -1,4 +1,4 @@
-"""The failures of many runs, counted: which causes, which hosts fail more than others, whose runs."""
+"""Count the failures of many runs by cause, host or user."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ NO_CAUSE: Final = "(nothing says why)"
 
 @dataclass(slots=True)
 class Count:
-    """How many runs there are of one kind, and how many of them failed."""
+    """The number of runs in one group, and how many of them failed."""
 
     name: str
     failed: int = 0
     runs: int = 0
-    """That ended, well or not; by cause these are the failed ones."""
+    """Ended runs, successful or not; by cause only the failed ones."""
     users: set[str] = field(default_factory=set)
     latest: Run | None = None
-    """The last one that failed."""
+    """The latest failed run."""
     title: str = ""
 
     @property
     def rate(self) -> float:
-        """Return the part of the runs that failed."""
+        """Return the share of runs that failed."""
         return self.failed / self.runs if self.runs else 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -41,13 +41,13 @@ NAMES: Final[Mapping[By, Callable[[Run], Sequence[str]]]] = {
     "host": lambda run: run.hosts,
     "user": lambda run: [run.user],
 }
-"""Under which names a run is counted."""
+"""The names of the groups in which a run is counted."""
 
 
 def count(runs: Sequence[Run], by: By) -> list[Count]:
-    """Count ended runs by cause, host or user, where the most failed first. `runs`: oldest first.
+    """Count ended runs by cause, host or user, most failures first. `runs`: oldest first.
 
-    By host a failure counts for the host that failed first, and the run for each host that it had.
+    By host, a failure counts for the host that failed first, and the run for each of its hosts.
     """
     found: dict[str, Count] = {}
     for run in runs:
@@ -64,7 +64,7 @@ def count(runs: Sequence[Run], by: By) -> list[Count]:
 
 
 def texts(counts: Sequence[Count], by: By) -> list[list[str]]:
-    """Return a table: its titles, then a row for each."""
+    """Return a table: its header, then a row for each group."""
     last = {"cause": "for example", "host": "last failure", "user": "last failure"}[by]
     rows = [
         [

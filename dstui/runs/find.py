@@ -1,4 +1,4 @@
-"""The runs of a table: one's own and those of the current folder, or all that lie in given folders, whosesoever they are."""
+"""Find the runs for a table: the user's own and those of the current folder, or all in given folders, whoever owns them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from dstui.runs.kept import Kept
 from dstui.runs.run import Run
 
 DEEPEST = 4
-"""Levels below a given folder on which runs are looked for: /shared/USER/PROJECT/dstui_runs/NAME."""
+"""Levels below a given folder that are searched: /shared/USER/PROJECT/dstui_runs/NAME."""
 MOST_FOLDERS = 50_000
-"""That are looked into: a folder that holds a data set by mistake is not a runs folder."""
+"""Folders that are searched at most: a folder with a data set is not a folder of runs."""
 
 
 def find_runs(kept: Kept, places: Sequence[str] = (), since: float = 0.0) -> list[Run]:
-    """Return the runs that were started after `since` (seconds since the epoch), oldest first. FileProblem for a place that is none."""
+    """Return the runs that were started after `since` (seconds since the epoch), oldest first. Raises FileProblem for an invalid place."""
     found = folders() if not places else [folder for place in places for folder in _below(place)]
     runs = [Run(folder, status, kept) for folder in dict.fromkeys(found) if (status := current_status(folder))]
     return sorted((run for run in runs if (run.status.started or 0.0) >= since), key=lambda run: run.status.started or 0.0)
 
 
 def _below(place: str) -> Iterator[JobFolder]:
-    """Yield the jobs in a folder. No link is followed, and what may not be looked into is passed over."""
+    """Yield the jobs in a folder. Links are not followed, and unreadable folders are skipped."""
     try:
         os.scandir(place).close()
     except (OSError, ValueError) as error:

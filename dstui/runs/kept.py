@@ -1,7 +1,6 @@
-"""What ended runs say, kept in the user's cache: 2,000 of them are listed in a second, and no log is read twice.
+"""A cache of what ended runs say: 2,000 of them are listed in a second, and no log is read twice.
 
-An entry holds as long as the run's status.json and plan.yaml are the files that were read. It is only a saving: a cache that is missing,
-damaged or cannot be written costs time, never a run.
+An entry is valid while the run's status.json and plan.yaml are unchanged. A missing, damaged or read-only cache costs time, never a run.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from dstui.base.regular_files import MAX_READ, json_object, read_regular, replac
 from dstui.jobs.store.folder import JobFolder
 
 FORM = 1
-"""Of an entry: one more whenever a part says something else than before."""
+"""The version of an entry. Increase it when a part changes its meaning."""
 MOST_RUNS = 10_000
 MOST_OF_A_PART = 32 << 10
-"""Bytes of JSON: what says more is read again each time."""
+"""Bytes of JSON of one part. A larger part is read again each time."""
 
 
 class Kept:
@@ -33,7 +32,7 @@ class Kept:
         self._new = False
 
     def part(self, folder: JobFolder, name: str, read: Callable[[], Any], *, ended: bool) -> Any:
-        """Return one part of what a run says, as JSON has it: from the cache, else read now, and kept where the run has ended."""
+        """Return one part of what a run says, as JSON: from the cache, else by `read`. It is stored if the run has ended."""
         if not ended:
             return read()
         place, stamp = str(folder.path), _stamp(folder)
@@ -45,13 +44,13 @@ class Kept:
             if len(json.dumps(found)) > MOST_OF_A_PART:
                 return found
             entry[name] = found
-            self._runs.pop(place, None)  # what was asked for last stands last
+            self._runs.pop(place, None)  # moves it to the end: the most recently used entries are kept
             self._runs[place] = entry
             self._new = True
         return entry[name]
 
     def save(self) -> None:
-        """Write what is new; not where that cannot be done."""
+        """Write what is new, if possible."""
         if not self._new:
             return
         self._new = False
@@ -68,7 +67,7 @@ def _path() -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return what an equal dstui has written; another one may understand more."""
+    """Return what the same release of dstui has written; another release may parse more."""
     with suppress(OSError):
         found: Mapping[str, Any] = json_object(read_regular(path, 0, 4 * MAX_READ))
         runs = found.get("runs")
@@ -78,7 +77,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _stamp(folder: JobFolder) -> list[int]:
-    """Return what changes whenever one of the files is written."""
+    """Return values that change whenever one of the files is written."""
     stamp: list[int] = []
     for path in (folder.status_file, folder.path / "plan.yaml"):
         with suppress(OSError):

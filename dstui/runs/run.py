@@ -1,4 +1,4 @@
-"""One run, as far as it is asked about: each part is read when it is needed first. Reading starts nothing and writes nothing to the run."""
+"""One run of a table. Each part is read when it is first needed. Reading starts nothing and writes nothing to the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dstui.runs.kept import Kept
 
 FAILED = ("failed", "lost")
 DIAGNOSED = 64 << 20
-"""Bytes of logs up to which a table tells why a run failed; for more, `dstui diagnose` takes its time."""
+"""The largest size of logs in bytes for which a table diagnoses a failure; `dstui diagnose` handles larger ones."""
 SPEEDS = ("tokens/s", "samples/s", "steps/s")
 
 
@@ -37,7 +37,7 @@ class Run:
     def __init__(self, folder: JobFolder, status: JobStatus, kept: Kept) -> None:
         self.folder, self.status = folder, status
         self.before: Run | None = None
-        """The run of the same project before it, as far as `link` has been asked."""
+        """The previous run of the same project, set by `link`."""
         self._kept = kept
 
     @property
@@ -47,14 +47,14 @@ class Run:
 
     @property
     def active(self) -> bool:
-        """Return whether it goes on, as far as that can be seen."""
+        """Return whether it is running, as far as that is visible."""
         return not self.status.final
 
     def _part(self, name: str, read: Any, empty: Any) -> Any:
         found = self._kept.part(self.folder, name, read, ended=self.status.final and not self.status.orphaned)
         return found if isinstance(found, type(empty)) else empty
 
-    # The Plan
+    # Plan
 
     @cached_property
     def _written(self) -> Mapping[str, Any]:
@@ -64,18 +64,18 @@ class Run:
         with suppress(FileProblem, PlanError, OSError):
             plan = plan_of(self.folder)
             found: dict[str, Any] = json.loads(json.dumps({"data": plan.data, "project": project_of(plan, self.folder.begun_in)}))
-            return found  # as the cache has it: numbers without their spelling
+            return found  # from the cache, without the spelling of numbers
         return {}
 
     @property
     def plan(self) -> Mapping[str, Any] | None:
-        """The Plan as it is written; None where it cannot be read."""
+        """The Plan as written; None if it cannot be read."""
         data = self._written.get("data")
         return data if isinstance(data, Mapping) else None
 
     @property
     def project(self) -> tuple[Any, ...] | None:
-        """By what runs of the same work are recognised."""
+        """A key that is equal for runs of the same work."""
         found = self._written.get("project")
         return tuple(found) if found else None
 
@@ -94,22 +94,22 @@ class Run:
 
     @property
     def changed(self) -> tuple[Change, ...] | None:
-        """Return what its Plan says otherwise than the run's before it; None where there is none to compare with."""
+        """Return the differences of its Plan from the previous run's; None if there is no previous run."""
         if self.before is None or self.before.plan is None or self.plan is None:
             return None
         return data_changes(self.before.plan, self.plan)
 
-    # What it told
+    # Metrics
 
     @cached_property
     def told(self) -> Glance:
-        """Step and last metrics, by the end of what its first rank wrote."""
+        """Step and last metrics, from the end of its first rank's log."""
         ranks = sorted(self.status.ranks)
         return Glance.from_json(self._part("told", lambda: glance(self.folder, self.status.attempt, ranks).as_json(), {}))
 
     @property
     def speed(self) -> tuple[str, float] | None:
-        """Return how fast it is or was, and by what that is counted."""
+        """Return its speed, and the metric that it is measured by."""
         return next(((name, self.told.metrics[name]) for name in SPEEDS if name in self.told.metrics), None)
 
     @property
@@ -120,7 +120,7 @@ class Run:
 
     @property
     def eta(self) -> float | None:
-        """Seconds that the steps which are left will take, of a run that goes on."""
+        """Seconds for the remaining steps of a running job."""
         told, took = self.told, self.took
         if not self.active or not told.steps or told.step is None or told.step > told.steps:
             return None
@@ -129,18 +129,18 @@ class Run:
 
     @cached_property
     def taken(self) -> Taken | None:
-        """Return what it took, beside what was forecast, where that was measured."""
+        """Return the resources that it took compared to the forecast, if they were measured."""
         return measured(self.folder)
 
     @cached_property
     def gpu_memory(self) -> int | None:
-        """Bytes of the fullest GPU at most: by NVML, else by what the lines say."""
+        """The peak of the fullest GPU in bytes, from NVML, else from the log lines."""
         if self.taken is not None and self.taken.gpu_bytes:
             return self.taken.gpu_bytes
         shown = [most for most in read_json(self.folder.path / USAGE).values() if type(most) is int and 0 < most < 1 << 60]
         return max(shown, default=None) or int(self.told.metrics.get("memory_peak", 0)) or None
 
-    # How it ended
+    # End
 
     @cached_property
     def _diagnosed(self) -> Mapping[str, Any]:
@@ -158,12 +158,12 @@ class Run:
 
     @property
     def cause(self) -> str:
-        """The code of the cause of its failure; "" where it did not fail, or nothing says why."""
+        """The code of the cause of its failure; "" if it did not fail or the cause is unknown."""
         return str(self._diagnosed.get("cause") or "")
 
     @property
     def failed_host(self) -> str:
-        """The host that failed first; "" where it did not fail."""
+        """The host that failed first; "" if it did not fail."""
         if self.status.state not in FAILED:
             return ""
         named, rank = self._diagnosed.get("host"), self._diagnosed.get("rank")
@@ -172,14 +172,14 @@ class Run:
 
     @property
     def why(self) -> str:
-        """Return why it ended, and what else is to be known of it, in a sentence."""
+        """Return why it ended, and other remarks on it, as a sentence."""
         title = sanitise(str(self._diagnosed.get("title") or ""))
         notes = (self.status.foreign, no_sign_of_life(self.folder, self.status), orphan_hint(self.folder, self.status))
         return "; ".join(filter(None, (title, *(sanitise(note) for note in notes))))
 
     @cached_property
     def user(self) -> str:
-        """Return whose folder it is."""
+        """Return the owner of its folder."""
         uid = whose(self.folder)
         with suppress(KeyError):
             return pwd.getpwuid(uid).pw_name
@@ -192,7 +192,7 @@ class Run:
 
 
 def link(runs: Iterable[Run]) -> None:
-    """Tell each run, of those that are given oldest first, which one of the same project was before it."""
+    """Set the previous run of the same project for each run. `runs`: oldest first."""
     latest: dict[tuple[Any, ...], Run] = {}
     for run in runs:
         if run.project is not None:

@@ -1,4 +1,4 @@
-"""Runs as a table: sorted, and as lines of text of a given width."""
+"""Format runs as a table: sorted, and as lines of text of a given width."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dstui.runs.run import Run
 
 GAP = "  "
 BEST = "★ "
-"""Stands before the best value of a row."""
+"""Marks the best value of a row."""
 
 
 def ordered(runs: Sequence[Run], by: Column, *, reverse: bool = False) -> list[Run]:
-    """Return the runs by a column, the least first; those that do not say it stand last in both directions."""
+    """Return the runs sorted by a column, smallest first. Runs without a value come last in both directions."""
     told = [(value, run) for run in runs if (value := by.value(run)) is not None and not (isinstance(value, float) and isnan(value))]
     said = {id(run) for _, run in told}
     told.sort(key=lambda item: _key(item[0]), reverse=reverse)
@@ -25,17 +25,17 @@ def ordered(runs: Sequence[Run], by: Column, *, reverse: bool = False) -> list[R
 
 
 def _key(value: Any) -> tuple[bool, Any]:
-    """Numbers stand before texts."""
+    """Return a sort key by which numbers come before texts."""
     return (False, value) if isinstance(value, (int, float)) else (True, str(value))
 
 
 def cells(runs: Sequence[Run], columns: Sequence[Column]) -> list[list[str]]:
-    """Return the texts of a table, row by row, its titles first."""
+    """Return the texts of a table row by row, with its header first."""
     return [[column.name for column in columns], *([column.text(run) for column in columns] for run in runs)]
 
 
 def lines(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int | None = None) -> list[str]:
-    """Return a table as lines, without the columns in which nothing stands. `width`: cells of the terminal, None for as many as needed."""
+    """Return a table as lines, without empty columns. `width`: cells of the terminal, None for no limit."""
     used = [n for n in range(len(columns)) if any(row[n] for row in texts[1:])] or list(range(len(columns)))
     sizes = {n: max(cell_len(row[n]) for row in texts) for n in used}
     if width is not None:
@@ -52,7 +52,7 @@ def lines(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int 
 
 
 def markdown_lines(texts: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table as Markdown, the best value of a row in bold, and nothing else in a cell as markup."""
+    """Return a table in Markdown, with the best value of a row in bold and all other markup escaped."""
     head, *body = [[_markdown(text) for text in row] for row in texts]
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
 
@@ -63,7 +63,7 @@ def _markdown(text: str) -> str:
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names of runs without the words that they all begin with: of quickstart-20261123-101500 often only the time differs."""
+    """Return names of runs without their common first words: of quickstart-20261123-101500 often only the time differs."""
     words = [name.split("-") for name in names]
     shared = 0
     while len(set(names)) > 1 and all(len(each) > shared + 1 and each[shared] == words[0][shared] for each in words):
@@ -72,7 +72,7 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def cell_len(text: str) -> int:
-    """Return how many cells of a terminal a text takes."""
+    """Return the width of a text in terminal cells."""
     return len(text) if text.isascii() else sum(_cells_of(sign) for sign in text)
 
 
@@ -81,7 +81,7 @@ def _cells_of(sign: str) -> int:
 
 
 def cut(text: str, width: int, *, tail: bool = False) -> str:
-    """Return a text in at most so many cells, with an ellipsis where it had more; `tail`: of its end."""
+    """Cut a text to at most `width` cells, with an ellipsis; `tail`: keep its end."""
     if cell_len(text) <= width:
         return text
     while text and cell_len(text) >= width:
@@ -90,11 +90,11 @@ def cut(text: str, width: int, *, tail: bool = False) -> str:
 
 
 LEAST = 8
-"""Cells to which a column of words may be cut."""
+"""The smallest width of a column of words, in cells."""
 
 
 def shrunk(sizes: dict[int, int], widest: Sequence[int], room: int) -> dict[int, int]:
-    """Return widths that fit into `room`, as far as can be: the widest columns give way first, down to LEAST cells."""
+    """Return widths that fit into `room` if possible: the widest columns shrink first, down to LEAST cells."""
     made = {n: min(size, most) for (n, size), most in zip(sizes.items(), widest, strict=True)}
     while sum(made.values()) > room and max(made.values()) > LEAST:
         widest_one = max(made, key=lambda n: (made[n], n))

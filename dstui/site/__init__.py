@@ -1,1 +1,1 @@
-"""What one engineer sets for a team: the site file, its locks and templates, and the layers of values beneath a Plan."""
+"""What one engineer sets for a team: the site file with its locks and templates, and the layers of values beneath a Plan."""

@@ -1,4 +1,4 @@
-"""The text of a first site file, from what a machine tells. Pure; every entry but the version is a comment until somebody wants it."""
+"""Write the text of a first site file from facts about a machine. Pure. All entries except the version are commented out."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dstui.plan.launchers import BY_NAME
 from dstui.plan.scalars import yaml_scalar
 
 KEPT = ("NCCL_", "UCX_", "GLOO_", "FI_", "HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
-"""How the names of variables begin that belong to a site rather than to a shell."""
+"""Prefixes of variables that belong to a site rather than to a shell."""
 MOST = 8
 
 
 @dataclass(frozen=True)
 class SiteFacts:
-    """What a machine tells for a first site file."""
+    """The facts of a machine for a first site file."""
 
     host: str = ""
     gpus: Sequence[str] = ()
     partitions: Sequence[str] = ()
-    """Of SLURM, the default one first."""
+    """SLURM's partitions, the default one first."""
     ssh_hosts: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
-"""The site file of this machine and the user's settings, found and read.
+"""Find and read the site file of this machine and the user's settings.
 
-A file that cannot be used is a sentence, and dstui goes on without it.
+An unusable file becomes a sentence, and dstui continues without it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from dstui.base.files import reason as reason_of
 from dstui.base.permissions import others_may_write
 from dstui.base.regular_files import open_regular
 from dstui.base.text import sanitise
+from dstui.plan.finding import Finding
 from dstui.plan.load import PlanError
+from dstui.site.settings import UserSettings, read_settings
 from dstui.site.site_file import Site, read_site
 
 SITE_FILE = Path("/etc/dstui/site.yaml")
 VARIABLE = "DSTUI_SITE"
-"""Names another site file; empty: none."""
+"""The variable with the path of another site file; empty means none."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A site, or why there is none though a file is there."""
+    """A site, or why the existing file is not used."""
 
     site: Site | None = None
     problem: str = ""
 
 
 def site_path() -> Path | None:
-    """Return the path of the site file; None where the environment says that there is none."""
+    """Return the path of the site file; None if the environment disables it."""
     name = os.environ.get(VARIABLE)
     return SITE_FILE if name is None else Path(name).absolute() if name else None
 
@@ -42,6 +44,20 @@ def settings_path() -> Path:
     from platformdirs import user_config_path
 
     return user_config_path("dstui") / "settings.yaml"
+
+
+def installed_settings() -> UserSettings:
+    """Return the settings of this user, without any where the file is not there. Never raises."""
+    path = settings_path()
+    return _read_settings(path, _moment(path)) if is_there(path) else UserSettings(str(path))
+
+
+@lru_cache(maxsize=4)
+def _read_settings(path: Path, _moment: tuple[int, ...]) -> UserSettings:
+    try:
+        return read_settings(read_text(path), str(path), str(path.parent))
+    except FileProblem as problem:
+        return UserSettings(str(path), problems=(Finding("SETTINGS", "error", "", str(problem), when="parse"),))
 
 
 def installed_site() -> Installed:
@@ -71,12 +87,12 @@ def _read(path: Path, _moment: tuple[int, ...]) -> Installed:
 
 
 def open_site(path: Path) -> Site:
-    """Return the site of a file that nobody else may change. Raises FileProblem or PlanError."""
+    """Read a site file that nobody else may change. Raises FileProblem or PlanError."""
     return read_site(_text_of_trusted(path), str(path), str(path.absolute().parent))
 
 
 def _text_of_trusted(path: Path) -> str:
-    """Return the text of a file that only root or the user may have written. Raises FileProblem."""
+    """Return the text of a file that only root or the user can write. Raises FileProblem."""
     try:
         opened = open_regular(path.resolve())
     except (OSError, ValueError) as error:
@@ -99,6 +115,6 @@ def _text_of_trusted(path: Path) -> str:
 
 
 def site_note(cause: str) -> str:
-    """Return what the site says of a cause of failures, as one line that is safe to show; "" where it says nothing."""
+    """Return the site's note on a cause of failures, as one line that is safe to show; "" if it has none."""
     site = installed_site().site
     return sanitise(" ".join(site.causes.get(cause, "").split())) if site is not None else ""

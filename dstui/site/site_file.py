@@ -1,11 +1,11 @@
-"""The site file: what one engineer sets for everybody on a machine or a cluster. Pure: text in, a `Site` or its mistakes out.
+"""The site file: what one engineer sets for all users of a machine or cluster. Pure: returns a `Site` or raises its mistakes.
 
-It is data. What it says of a Plan's keys lies beneath every Plan; what it locks is refused with its own words.
+It is data. Its values are beneath every Plan; a Plan that breaks its locks is refused with the site's own reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -31,8 +31,6 @@ KEYS: Mapping[str, str] = {
     "causes": "Notes of your own for the causes of failures, by their ids.",
 }
 """The keys of a site file, each with what it is for."""
-SETTINGS = ("version", "defaults")
-"""The keys of a user's settings, which are read in the same way."""
 OF_A_LOCK = ("value", "min", "max", "choices", "when", "reason")
 LOCKABLE = tuple(name for name in TOP if name not in ("version", "extends"))
 LONGEST = 2000
@@ -41,7 +39,7 @@ LONGEST = 2000
 
 @dataclass(frozen=True)
 class Site:
-    """A site file, read."""
+    """The content of a site file."""
 
     source: str
     name: str = ""
@@ -50,7 +48,7 @@ class Site:
     layer: Layer | None = None
     locks: tuple[Lock, ...] = ()
     templates: str = ""
-    """The folder of its templates; empty where it has none."""
+    """The folder of its templates; empty if it has none."""
     machines: Mapping[str, str] = field(default_factory=dict)
     """Name -> file of a recorded machine."""
     causes: Mapping[str, str] = field(default_factory=dict)
@@ -61,11 +59,8 @@ class Site:
         return Beneath((self.layer,) if self.layer is not None else (), self.locks, contact=self.contact)
 
 
-def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(KEYS), layer: str = "site") -> Site:
-    """Return the site of a file's text; paths in it start from `folder`. Raises PlanError with every mistake.
-
-    `keys`: those that the file may have; `layer`: what its values are called.
-    """
+def read_site(text: str, source: str, folder: str) -> Site:
+    """Return the site of a file's text; paths in it start from `folder`. Raises PlanError with every mistake."""
     document = Document(text, _reading)
     try:
         data = document.data
@@ -78,7 +73,7 @@ def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(K
     if not isinstance(data, dict):
         form.wrong((), "a site file is a mapping: `version: 1`, `defaults:`, `locked:` …")
         raise PlanError(form.found(), source)
-    form.unknown((), data, tuple(keys))
+    form.unknown((), data, KEYS)
     if isinstance(data.get("version"), bool) or data.get("version") != 1:
         form.wrong(("version",), "`version: 1` belongs here: this dstui reads version 1")
     locks = (*_locks(form, data.get("locked"), source), *_launchers(form, data.get("launchers"), source))
@@ -88,7 +83,7 @@ def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(K
         _text(form, data, "name"),
         _text(form, data, "welcome"),
         _text(form, data, "contact"),
-        Layer(layer, source, folder, document, ("defaults",)),
+        Layer("site", source, folder, document, ("defaults",)),
         locks,
         str(FilePath(folder, templates)) if templates else "",
         {name: str(FilePath(folder, file)) for name, file in _texts(form, data, "machines").items()},
@@ -108,7 +103,7 @@ def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(K
 
 
 def _reading(path: Path) -> Reading:
-    """Return how plain scalars are read: those that stand for values of a Plan as a Plan reads them."""
+    """Return how plain scalars are read: values of a Plan as in a Plan."""
     if path[:1] == ("defaults",) and len(path) > 1:
         return plan_reading(path[1:])
     if path[:1] == ("locked",) and len(path) in (2, 3) and path[2:] in ((), ("value",)):
@@ -178,7 +173,7 @@ def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
 
 
 def _refuse_own_contradictions(form: Form, site: Site) -> None:
-    """Note where the defaults of a site break its own locks."""
+    """Add a finding if the defaults of a site break its own locks."""
     values: Any = site.layer.values() if site.layer is not None else {}
     for lock in site.locks:
         at: Any = values

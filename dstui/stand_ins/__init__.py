@@ -1,1 +1,1 @@
-"""`dstui run -- COMMAND`: the command as it is, with stand-ins for the launchers first on its PATH."""
+"""`dstui run -- COMMAND`: run a command with stand-ins for the launchers first on its PATH."""

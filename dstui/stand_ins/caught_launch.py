@@ -1,4 +1,4 @@
-"""What a stand-in does with a launch: makes a Plan of it, tells the verdict, starts the job and waits for it as the launcher would."""
+"""Handle a caught launch: make a Plan of it, check it, start the job and wait for it as the launcher would."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 SHELLS_OWN = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", SESSION)
 """Variables that every shell changes."""
 SAY_ONE = ("torchrun", "accelerate")
-"""Launchers that end with 1, whatever the status of the rank that failed."""
+"""Launchers that exit with 1 whatever the status of the failed rank."""
 SIGNALLED = 128
 POLL = 0.1
-"""Seconds between two looks whether the Run screen was left."""
+"""Seconds between two looks whether the user left the Run screen."""
 STANDARD_ERROR = 2
 PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from dstui.cli import main; sys.exit(main())"
-"""dstui of the same folder, whatever the script has made of its environment."""
+"""Runs this same dstui, whatever the script has changed in its environment."""
 FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
-"""What srun tells the first of its tasks."""
+"""The variables that srun gives to its first task."""
 LAUNCHED_BY = {"deepspeed": ("deepspeed",), "torchrun": ("torchrun",), "accelerate": ("accelerate", "launch"), "python": ("python",)}
-"""Launcher -> the words that it begins with."""
+"""Launcher -> the words that its command begins with."""
 OF_THE_CONFIGURATION = "PL001"
-"""The finding about who reads the Plan's configuration: here the script's own arguments stay as they are."""
+"""The finding about who reads the Plan's configuration. It is ignored here: the script's own arguments stay as they are."""
 WITHOUT_DEEPSPEED = "PL027"
-"""The finding that a script trains without DeepSpeed: no error of a command that the user gave as it is."""
+"""The finding that a script trains without DeepSpeed. For a command that the user gave it is not an error."""
 
 
 def main(folder: str, name: str, words: Sequence[str]) -> int:
-    """Stand in for the launcher `name`; the exit status."""
+    """Stand in for the launcher `name` and return the exit status."""
     session = RunSession(Path(folder))
     environment = session.without(os.environ)
     real = shutil.which(name, path=environment["PATH"])
@@ -83,7 +83,7 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
 
 
 class NotStarted(Exception):
-    """A launch of which dstui can make no job, as a sentence: the launcher itself may say why."""
+    """dstui can make no job of this launch. Holds a sentence; the launcher itself may report why."""
 
 
 def _run_unobserved(program: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -103,7 +103,7 @@ def _existing(interpreter: str) -> str:
 
 
 def _follow_held(name: str, words: Sequence[str]) -> None:
-    """Run what srun or mpirun would start, once and here, so that the launch in it is held; nothing is started on a host."""
+    """Run what srun or mpirun would start, once and on this host, so that the launch in it is held. Nothing is started on other hosts."""
     found = recognise([name, *words])
     if found is not None:
         say(f"{name} is not started: what it would run on each host is followed here, once")
@@ -112,14 +112,15 @@ def _follow_held(name: str, words: Sequence[str]) -> None:
 
 
 def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[str]]:
-    """Return the Plan of a launch, whose words are all known. Raises NoLaunch, ConfigError, PlanError, FileProblem."""
+    """Return the Plan of a launch with only known options. Raises NoLaunch, ConfigError, PlanError, FileProblem."""
     line = command_line(launch, launch.folder)
     facts = script_facts(launch.folder, None if line.module else line.script, line.script if line.module else None)
     made = plan_of_command(line, line.script, file_reader(Path(launch.folder)), facts if isinstance(facts, ScriptFacts) else None)
     plan = load(made.text, line.script, launch.folder)
-    plan = plan.set("job.workdir", launch.folder.replace("${", "$${"))  # the Plan is read from the job's folder, or where --hold writes it
+    # the Plan is read from the job folder, or from where --hold writes it
+    plan = plan.set("job.workdir", launch.folder.replace("${", "$${"))
     plan = plan.set("job.args", list(line.args)) if line.args else plan
-    plan = plan.set("job.workdir", launch.folder)  # its copy in the job folder, and one that -o writes anywhere, replay it
+    plan = plan.set("job.workdir", launch.folder)  # the copy in the job folder, and one that -o writes anywhere, must replay the launch
     plan = plan.set("job.python", python) if python != sys.executable else plan
     if line.launcher == "accelerate":
         plan = plan.set("cluster.launcher", "accelerate")
@@ -128,7 +129,7 @@ def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[
 
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """Return what the script has exported: a Plan that replays the launch needs it. A variable of several lines cannot stand there."""
+    """Return the variables that the script has exported: a Plan that replays the launch needs them. Multi-line values are left out."""
     return {
         name: value.replace("${", "$${")
         for name, value in now.items()
@@ -141,7 +142,7 @@ def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
 
 
 def _interpreter(launcher: str) -> str:
-    """Return the interpreter that a launcher's first line names, else the Python beside it."""
+    """Return the interpreter in a launcher's first line, else the Python beside it."""
     with open(launcher, "rb") as file:  # noqa: PTH123
         first = file.readline(512).decode("utf-8", "replace")
     if first.startswith("#!") and "python" in first and " " not in (path := first[2:].strip()):
@@ -151,7 +152,7 @@ def _interpreter(launcher: str) -> str:
 
 
 def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
-    """Tell the launch as a Plan; what follows in the script goes on as after a good end."""
+    """Print the launch as a Plan. The script then continues as after a success."""
     options = session.options()
     for note in notes:
         say(note)
@@ -172,13 +173,22 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
 
 
 def _started(plan: Plan, session: RunSession) -> int:
-    """Check and start a launch, and wait for its end. Raises NotStarted."""
+    """Check and start a launch, and wait for its end. Raises NotStarted.
+
+    What the site does not allow is never started: not with --no-check either, and not by the real launcher in dstui's place.
+    """
     from dstui import headless
     from dstui.check import check_plan
     from dstui.jobs.control.start import LaunchError, start
     from dstui.machine.probe import probe
+    from dstui.plan.locks import refusal_of_command
     from dstui.render.target import Target
+    from dstui.site.installed import installed_site
 
+    site = installed_site().site
+    if site is not None and (refused := refusal_of_command(plan, site.beneath)):
+        say(refused)
+        return 1
     target = Target(plan if session.options().observe else plan.set("run.observe", "off"), probe(), None)
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding
@@ -197,7 +207,7 @@ def _started(plan: Plan, session: RunSession) -> int:
             folder = start(target, owner_pid=os.getpid())
         except LaunchError as error:
             raise NotStarted(str(error)) from None
-        from dstui.headless.following import follow  # while the job starts
+        from dstui.headless.following import follow  # imported while the job starts
 
         if session.options().tui and not no_screen():  # a launch in the background has no terminal
             _show(folder, asked)
@@ -206,7 +216,7 @@ def _started(plan: Plan, session: RunSession) -> int:
 
 
 def _show(folder: JobFolder, asked: Callable[[], int | None]) -> None:
-    """Show a job on the Run screen until it has ended, the user leaves, or a signal asks for its end; standard output stays the ranks'."""
+    """Show a job on the Run screen until it ends, the user leaves, or a signal requests its end. Standard output has the ranks' lines."""
     words = [sys.executable, "-I", "-c", PROGRAM, str(Path(dstui.__file__).parent.parent), "attach", "--until-end", str(folder.path)]
     screen = subprocess.Popen(words, stdout=STANDARD_ERROR)
     while screen.poll() is None:
@@ -216,9 +226,9 @@ def _show(folder: JobFolder, asked: Callable[[], int | None]) -> None:
 
 
 def _status_of_launcher(folder: JobFolder, plan: Plan, code: int) -> int:
-    """Return what the launcher itself ended with, of a job that ended with `code`.
+    """Return the status that the launcher itself would have had for a job that ended with `code`.
 
-    A failure that the launcher does not tell stays one; of a launcher that dstui had to end, the table says what it would have said.
+    A failure that the launcher hides stays a failure. For a launcher that dstui had to end, the launchers' table gives the status.
     """
     if (status := folder.read_status()) is not None:
         reported = [status.launcher_exit, *(host.exit_code for host in status.hosts.values() if (host.exit_code or 0) < SIGNALLED)]

@@ -1,7 +1,7 @@
-"""The folder of one `dstui run`: the stand-ins, what they need to know, and what they have done.
+"""The folder of one `dstui run`: its stand-ins, their options, and a record of the caught launches.
 
-A stand-in is found by the PATH, and in bash also where the script puts something before the PATH (`source venv/bin/activate`), since an
-exported function of the same name calls it. Both are taken out again for whatever the stand-in starts.
+A stand-in is found by PATH. In bash it is found even if the script puts something before the PATH (`source venv/bin/activate`), because an
+exported function of the same name calls it. Both are removed from the environment of whatever the stand-in starts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ CAUGHT = ("deepspeed", "accelerate", "torchrun")
 PYTHONS = ("python", "python3")
 """Caught only with `-m` and the module of a launcher."""
 LET_THROUGH = ("srun", "mpirun", "mpiexec")
-"""Start processes on other hosts, where no stand-in is: what they start is said to be unobserved."""
+"""Programs that start processes on other hosts, where there is no stand-in. A message says that those are not observed."""
 MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed")
 SESSION = "DSTUI_SESSION"
-"""Where the exported functions find the stand-ins."""
+"""The variable by which the exported functions find the stand-ins."""
 
 STAND_IN = """\
 #!/bin/sh
@@ -56,14 +56,14 @@ sys.exit(main({folder!r}, sys.argv[1], sys.argv[2:]))
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `dstui run` was asked for."""
+    """The options of `dstui run`."""
 
     hold: bool = False
-    """Tell the launches as Plans instead of starting them."""
+    """Print the launches as Plans instead of starting them."""
     check: bool = True
-    """Refuse a launch that would die anyway."""
+    """Refuse a launch that would fail anyway."""
     output: str | None = None
-    """Where the Plan of a held launch is written."""
+    """The file for the Plan of a held launch."""
     force: bool = False
     tui: bool = False
     """Show each launch on the Run screen while it runs."""
@@ -73,23 +73,23 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class RunSession:
-    """The folder of one `dstui run`, which only its user may read."""
+    """The folder of one `dstui run`, readable only by its user."""
 
     folder: Path
 
     @property
     def programs(self) -> Path:
-        """The stand-ins."""
+        """The folder of the stand-ins."""
         return self.folder / "bin"
 
     @property
     def caught(self) -> list[str]:
-        """A line for each launch that a stand-in was called for."""
+        """A line for each launch that a stand-in caught."""
         log = self.folder / "caught"
         return log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
 
     def note(self, line: str) -> None:
-        """Keep a line about a launch."""
+        """Record a line about a launch."""
         with (self.folder / "caught").open("a", encoding="utf-8") as log:
             log.write(line.replace("\n", " ") + "\n")
 
@@ -113,7 +113,7 @@ class RunSession:
         return {**os.environ, **functions, SESSION: str(self.folder), "PATH": path}
 
     def options(self) -> Options:
-        """Return what `dstui run` was asked for."""
+        """Return the options of `dstui run`."""
         return Options(**json.loads((self.folder / "options.json").read_text()))
 
     def before(self) -> dict[str, str]:
@@ -122,7 +122,7 @@ class RunSession:
         return found
 
     def without(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return an environment without this session: what a launch would find without dstui."""
+        """Return an environment without this session: that of a launch without dstui."""
         ours = {SESSION, *map(_function, (*CAUGHT, *PYTHONS))}
         kept = {name: value for name, value in environment.items() if name not in ours}
         folders = [folder for folder in kept.get("PATH", "").split(os.pathsep) if folder != str(self.programs)]
@@ -130,5 +130,5 @@ class RunSession:
 
 
 def _function(name: str) -> str:
-    """Return the variable by which bash hands a function on."""
+    """Return the variable in which bash exports a function."""
     return f"BASH_FUNC_{name}%%"

@@ -1,4 +1,4 @@
-"""The Textual face: edit the Plan, see what follows from it, launch it and watch every rank.
+"""The terminal UI: edit the Plan, see what follows from it, launch it and watch every rank.
 
 `run_tui` and `attach_tui` are all that the command line needs; nothing of Textual is imported before one is called.
 """
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from dstui.documents.open import Opened
     from dstui.jobs.store.folder import JobFolder
     from dstui.machine.snapshot import Machine
+    from dstui.tui.tour.folder import TourFolder
 
 
 def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool = True, script: str = "") -> int:
-    """Edit what was opened (None: ask what to start from), for `machine` (None: look at this one); the exit status.
+    """Run the UI on what was opened (None: ask what to start from) for `machine` (None: probe this one); return the exit status.
 
     `reference`: the installed DeepSpeed judges every edit too. `script`: what to start from is asked for this one.
     """
@@ -22,7 +23,7 @@ def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool =
 
 
 def attach_tui(folder: JobFolder, *, until_end: bool = False) -> int:
-    """Look at a job that was started before, with the Plan that it was started from; the exit status.
+    """Show a job that was started before, with the Plan that started it; return the exit status.
 
     `until_end`: leave by itself when the job has ended.
     """
@@ -38,6 +39,15 @@ def attach_tui(folder: JobFolder, *, until_end: bool = False) -> int:
     return _run(Opened(plan, None) if plan is not None else None, None, folder, reference=True, until_end=until_end)
 
 
+def tour_tui(folder: TourFolder) -> int:
+    """Take the tour in its folder, from the step at which it was left; the exit status."""
+    from dstui.documents.open import open_document
+    from dstui.tui.tour.steps import starts_at_job
+
+    job = folder.newest_job() if starts_at_job(folder.step) else None
+    return _run(open_document(str(folder.plan)), None, job, reference=False, folder=folder)
+
+
 def _run(  # noqa: PLR0913 - all but the first three are named
     opened: Opened | None,
     machine: Machine | None,
@@ -46,6 +56,7 @@ def _run(  # noqa: PLR0913 - all but the first three are named
     reference: bool,
     script: str = "",
     until_end: bool = False,
+    folder: TourFolder | None = None,
 ) -> int:
     import gc
     import os
@@ -60,7 +71,11 @@ def _run(  # noqa: PLR0913 - all but the first three are named
         drawing.draw_plainly()
     plan, path = (opened.plan, opened.path) if opened is not None else (None, None)
     app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened, script=script, until_end=until_end)
+    if folder is not None:
+        from dstui.tui.tour.guide import Guide
+
+        Guide(app, folder).begin()
     status = run_reported(app)
-    for line in app.receipt():
+    for line in app.receipt() if folder is None else ():  # the jobs of a tour are known in its folder alone
         tell(line)
     return status

@@ -1,4 +1,4 @@
-"""The app: two modes over one session, what the services have found, and the way out. Slow work is left to services and flows."""
+"""The app: two modes that share one session, the results of background services, and the way out. Services and flows do the slow work."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from dstui.tui.flows.checkpointing import Checkpoints
 from dstui.tui.flows.consent import Trusting
 from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan, tell_of
+from dstui.tui.flows.preferences import Preferences
 from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import OF_THE_APP, KeyHint, app_bindings
+from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings
 from dstui.tui.kit.tools import say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
+from dstui.tui.session.autosave import Autosave
 from dstui.tui.session.background import LiveGpus, Lookups, Probe, Readiness, Service
-from dstui.tui.session.drafts import Autosave
 from dstui.tui.session.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State
@@ -57,15 +58,22 @@ def _commands() -> type[Provider]:
 
 
 def _leave_with_job(app: DstuiApp) -> None:
-    """Leave once the job has ended; a script waits for that. Edits of its Plan are kept, since nobody was asked about them."""
+    """Exit when the job has ended, for a script that waits. Unsaved edits are kept as a draft, since nobody was asked about them."""
     from dstui.jobs.store.status import has_ended
 
     if app.job is not None and not app.leaving and has_ended(app.job):
         app.exit(return_code=0 if app.session.state.saved else 1)
 
 
+def _show_settings(app: DstuiApp) -> None:
+    """Draw with the settings as they are now; where no job was looked at yet, there is nothing that was drawn with others."""
+    if app.run_screen.is_mounted:
+        app.run_screen.view.take_settings()
+    app.main.draw()
+
+
 class DstuiApp(TerminalApp):
-    """One session of dstui. The mode "plan" is there from the first frame on, "run" is made when it is first seen."""
+    """One session of dstui. The mode "plan" exists from the first frame on; "run" is created when it is first shown."""
 
     TITLE = "dstui"
     BINDINGS: ClassVar[list[BindingType]] = [*app_bindings()]
@@ -84,7 +92,7 @@ class DstuiApp(TerminalApp):
         script: str = "",
         until_end: bool = False,
     ) -> None:
-        """`job`: look at it at once; `until_end`: and leave when it has ended.
+        """Create the app. `job`: a job to show at once; `until_end`: exit when that job has ended.
 
         `reference`: let the installed DeepSpeed judge every edit, in a child of 250 MB.
         `opened`: where the Plan comes from, with what there is to say of that file. `script`: the one to start from.
@@ -104,9 +112,10 @@ class DstuiApp(TerminalApp):
         self.readiness = Readiness(self.session, self.services, self.call_later)
         self.launching = Launching(self, self.session, self.readiness.once_known, lambda: self.show_step(REVIEW))
         self.checkpoints = Checkpoints(self, self.session)
+        self.preferences = Preferences(self, partial(_show_settings, self))
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
-        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script)
+        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script, lambda: self.show_step(STEPS[0]))
         self._run_screen: RunScreen | None = None
 
     # The screens
@@ -120,7 +129,7 @@ class DstuiApp(TerminalApp):
 
     @property
     def run_screen(self) -> RunScreen:
-        """The screen of the other mode."""
+        """Return the screen of the mode "run"."""
         if self._run_screen is None:
             from dstui.tui.run_screen import RunScreen  # brings logs and jobs, which the first frame does without
 
@@ -129,18 +138,18 @@ class DstuiApp(TerminalApp):
 
     @property
     def main(self) -> MainScreen:
-        """The screen of the current mode, also where dialogs lie over it."""
+        """Return the screen of the current mode, even if a dialog covers it."""
         bottom = self.screen_stack[0]
         assert isinstance(bottom, MainScreen)
         return bottom
 
     @property
     def step(self) -> Step:
-        """The step that is seen."""
+        """Return the step that is shown."""
         return self.main.step
 
     def show_step(self, step: Step, path: str = "") -> None:
-        """Go to a step, and to the field at `path` in it. Not where the screens are being taken away: a job may have started just then."""
+        """Show a step, and the field at `path` in it. Does nothing while the screens are being removed."""
         if self.leaving or not self.is_running:
             return
         if not self.screen.is_mounted:  # a palette that is just being laid over looks for the screen under it
@@ -165,17 +174,17 @@ class DstuiApp(TerminalApp):
         self.show_step(REVIEW, LINES)
 
     def _changed(self, _before: State, _now: State) -> None:
-        """Only what is seen is drawn; the other screen is, when it is gone to."""
+        """Draw the visible screen only; the other one is drawn when it is shown."""
         if self.is_running and not self.leaving:
             self.main.draw()
 
     # Beginning and end
 
     def on_mount(self) -> None:
-        """The form is drawn; everything else can wait for the second frame."""
+        """Draw the form; everything else can wait for the second frame."""
         self.add_mode(PLAN_MODE, lambda: self.plan_screen)
         self.add_mode(RUN_MODE, lambda: self.run_screen)
-        self.remember_theme()
+        self.preferences.remember_theme()
         if self.until_end:
             self.set_interval(END_CHECK, partial(_leave_with_job, self))
         self.call_after_refresh(self._second_frame)
@@ -185,6 +194,7 @@ class DstuiApp(TerminalApp):
         gc.freeze()
         gc.set_threshold(*COLLECT)
         gc.enable()
+        self.preferences.tell_mistakes()
         if self.leaving or self.job is not None:
             return
         await self._begin_forms()
@@ -198,7 +208,7 @@ class DstuiApp(TerminalApp):
             tell_of(self, self._opened)
 
     async def _begin_forms(self, mounted: AwaitMount | None = None) -> None:
-        """Everything that the forms need beside themselves, once. `mounted`: when their screen is there, where it was not the first."""
+        """Start the services and look-ups of the forms, once. `mounted`: the mount of their screen, if it was not the first one."""
         if mounted is not None:
             await mounted
         await self.plan_screen.mount_second()
@@ -207,13 +217,13 @@ class DstuiApp(TerminalApp):
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
-        self.autosave.end(keep=self.return_code != 0)
+        self.autosave.end(keep=self.return_code != 0 or self.saving.keeps_edits)
         self.checkpoints.close()
         for service in self.services:
             service.close()
 
     def last_words(self) -> None:
-        """Keep the edits now, and leave no child: the end comes from outside, and the app may not come to it. Any thread may call it."""
+        """Keep unsaved edits and end all child processes now: the process may be killed before the app exits. Thread-safe."""
         if self.return_code != 0:  # who left by himself was asked
             self.autosave.keep_now()
         if self.reference is not None:
@@ -221,7 +231,7 @@ class DstuiApp(TerminalApp):
 
     def receipt(self) -> list[str]:
         """Return what was done, for the terminal that is left behind."""
-        kept = self.return_code != 0 and not self.session.state.saved
+        kept = (self.return_code != 0 or self.saving.keeps_edits) and not self.session.state.saved
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 
@@ -278,21 +288,22 @@ class DstuiApp(TerminalApp):
     # What the keys do
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action of the app may act now: a dialog has keys of its own, and so has a line that is being typed."""
+        """Return whether an action of the app is allowed now: dialogs and text input have keys of their own."""
         if action not in OF_THE_APP or not self.screen_stack:
             return True
         top = self.screen_stack[-1]
         return top.offers(action) if isinstance(top, Over) else top.check_action(action, parameters)
 
     async def perform(self, key: KeyHint) -> None:
-        """Do what a key does. Where it is one of another pane, go there: what it acts on should be seen before."""
+        """Perform a key's action. If it belongs to another pane, show that pane first."""
         top = self.screen
         if isinstance(top, Over) or self.main.can(key.name):
             for node in (*(top.acting if isinstance(top, MainScreen) else (top,)), self):
                 if await self.run_action(key.action, node):
                     return
         elif self.step.pane in key.where:
-            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now.", "warning")
+            why = WHY_NOT.get(key.name, "no job is looked at")
+            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now: {why}.", "warning")
         else:
             self.show_step(REVIEW if "review" in key.where else RUN if "run" in key.where else STEPS[0])
             say(self, f"{key.shown} does it here: {key.help}")
@@ -306,19 +317,19 @@ class DstuiApp(TerminalApp):
         self.saving.save()
 
     def action_checkpoints(self) -> None:
-        """Look into a checkpoint."""
+        """Inspect a checkpoint."""
         self.checkpoints.ask()
 
     def action_leave(self) -> None:
-        """Leave; asks where edits would be lost. A job that runs goes on."""
+        """Exit, after a question if edits would be lost. A running job continues."""
         self.saving.leave()
 
     async def action_quit(self) -> None:
-        """Textual's own way out is no other."""
+        """Exit as `action_leave` does: Textual's own binding leads here."""
         self.action_leave()
 
     def action_help(self) -> None:
-        """The keys, and the field under the cursor; once more closes it."""
+        """Show the keys and the field under the cursor; close the help if it is open."""
         from dstui.tui.dialogs.reading import Help
 
         top = self.screen
@@ -327,10 +338,10 @@ class DstuiApp(TerminalApp):
         elif isinstance(top, Over):
             self.push_screen(Help(top.PANE, None))
         else:
-            self.push_screen(Help(self.step.pane, self.main.here))
+            self.push_screen(Help(self.step.pane, self.main.here, self.session.origin(self.main.here)))
 
     def action_command_palette(self) -> None:
-        """Every action by its name."""
+        """Open the palette."""
         from dstui.tui.commands import Palette
 
         self.push_screen(Palette())

@@ -1,4 +1,4 @@
-"""What the two modes share: the first two lines, the keys in the last one, the steps, and which actions do something now."""
+"""What both modes share: the first two lines, the footer, the steps, and which actions are enabled."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
+    from dstui.plan.finding import Finding
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "pane")
@@ -31,18 +32,16 @@ WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette"
 
 
 class Go(Protocol):
-    """Goes to a step, whose screen it may not be yet, and to the field at `path` in it."""
+    """Show a step, which may be on the other screen, and the field at `path` in it."""
 
     def __call__(self, step: Step, path: str = "") -> None: ...
 
 
 class MainScreen(Screen[None]):
-    """The bottom screen of a mode. Its parts are made once and kept as attributes: they are drawn into at any time."""
+    """The base screen of a mode. Its widgets are created once and kept as attributes, so they can be drawn at any time."""
 
     step: Step
     tab = "form"
-    typing_pane = "typing"
-    """What the table of keys calls it while something is typed."""
 
     def __init__(self, session: Session, go: Go) -> None:
         super().__init__()
@@ -59,7 +58,7 @@ class MainScreen(Screen[None]):
     # Drawing
 
     def draw(self) -> None:
-        """Everything visible, from the state: here what both modes show."""
+        """Draw the parts that both modes have."""
         state = self.session.state
         self.title_bar.show(state, self.session.path)
         self.step_line.show(state, self.step)
@@ -72,12 +71,12 @@ class MainScreen(Screen[None]):
                 part.display = part.id in parts
 
     def on_resize(self) -> None:
-        """Another size: other parts may be seen, once the app knows it too."""
+        """Show the parts for the new size, once the app knows it too."""
         self.call_later(self.show_parts)
 
     @on(RowList.Resized)
     def _resized(self) -> None:
-        """A layout gives many lists another size at once, and each says so: they are drawn once."""
+        """Draw once for a new layout, in which many lists report a new size."""
         sizes = tuple(rows.size for rows in self.query(RowList))
         if self.app.is_running and sizes != self._sizes:
             self._sizes = sizes
@@ -87,58 +86,63 @@ class MainScreen(Screen[None]):
 
     @property
     def on_top(self) -> bool:
-        """Return whether it is seen, and no dialog lies over it."""
+        """Return whether it is shown, with no dialog on top of it."""
         return self.app.screen_stack[-1:] == [self]
 
     @property
+    def typing_pane(self) -> str:
+        """Return the name in the table of keys of what is being typed."""
+        return "typing"
+
+    @property
     def typing(self) -> bool:
-        """Return whether letters are text now."""
+        """Return whether letters are typed as text now."""
         return isinstance(self.focused, Input)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Return whether an action may act now: a dialog has keys of its own, and so has a line that is being typed."""
+        """Return whether an action is allowed now: dialogs and text input have keys of their own."""
         if action not in ACTIONS:
             return True
         return self.on_top and (action in WHILE_TYPING if self.typing else self.can(action))
 
     def can(self, action: str) -> bool:
-        """Return whether an action does something now: by the pane that it belongs to, and by what there is to act on."""
+        """Return whether an action would do something now: by its pane, and by what there is to act on."""
         return self.step.pane in PANES.get(action, ()) and (action not in self.needs or bool(self.needs[action]()))
 
     def show_keys(self) -> None:
-        """In the last line, the keys that do something now."""
+        """Show the enabled keys in the footer."""
         if self.on_top:
             possible = frozenset(name for name in ACTIONS if self.check_action(name, ()))
             self.footer.show(valid(self.typing_pane if self.typing else self.step.pane, possible))
 
     def on_descendant_focus(self) -> None:
-        """Other keys are valid where the focus is now."""
+        """Update the footer for the new focus."""
         self.show_keys()
 
     @property
-    def here(self) -> Field | None:
-        """The field under the cursor, for the help."""
+    def here(self) -> Field | Finding | None:
+        """The field or the finding under the cursor, for the help."""
         return None
 
     # What the keys do
 
     def action_step(self, by: int) -> None:
-        """The next or previous step."""
+        """Show the next or previous step."""
         at = STEPS.index(self.step) + by
         if 0 <= at < len(STEPS):
             self.go(STEPS[at])
 
     def action_digit(self, number: int) -> None:
-        """A step by its number."""
+        """Show a step by its number."""
         if 1 <= number <= len(STEPS):
             self.go(STEPS[number - 1])
 
     def action_pane(self, by: int) -> None:
-        """The focus goes to the next pane, or to the one before."""
+        """Move the focus to the next or previous pane."""
         self.focus_next() if by > 0 else self.focus_previous()
 
     def action_jobs(self) -> None:
-        """The table of all runs; the one that is chosen there is looked at, and maybe started once more."""
+        """Open the table of all runs; show the run chosen there, and relaunch it if asked for."""
         from dstui.tui.runs.runs_screen import RunsTable  # brings jobs and diagnosis, which a form does without
 
         def look(chosen: tuple[JobFolder, bool] | None) -> None:

@@ -1,4 +1,4 @@
-"""The mode in which the Plan is made: the forms of its steps with preview and checks, and the review of what will be written and run."""
+"""The mode in which the Plan is edited: the forms of its steps with preview and checks, and the review before a launch."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
+    from dstui.plan.finding import Finding
     from dstui.tui.forms.review import Review
 
 
 class PlanScreen(MainScreen):
-    """Steps 1 to 8."""
+    """The screen of steps 1 to 8."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(FORM | REVIEW)]
     AUTO_FOCUS = "#form-rows"
@@ -80,17 +81,17 @@ class PlanScreen(MainScreen):
         yield self.too_small
 
     def on_mount(self) -> None:
-        """Draw what was asked for: the form."""
+        """Draw the form."""
         self.show_step(self.step, self._wanted)
 
     async def mount_second(self) -> None:
-        """Mount the parts that the first frame does without, once, unless the screen is being removed already."""
+        """Mount the parts that the first frame does not need, once, unless the screen is already being removed."""
         if self.side.is_attached and self.middle.is_attached and not self.preview.is_attached:
             await gather(self.side.mount(self.preview, self.checks), self.middle.mount(self.memory, before=self.hint))
             self.show_parts()
 
     def draw(self) -> None:
-        """Everything visible, from the state."""
+        """Draw everything visible from the state."""
         super().draw()
         state = self.session.state
         self.step_list.show(state, self.step)
@@ -119,14 +120,16 @@ class PlanScreen(MainScreen):
         self.side.styles.width = side_width(self.app.size.width)
 
     @property
-    def here(self) -> Field | None:
-        """The field under the form's cursor."""
+    def here(self) -> Field | Finding | None:
+        """The field under the form's cursor; the finding under that of the checks, while they have the focus."""
+        if self.checks.has_focus and (finding := self.checks.finding(self.checks.cursor)) is not None:
+            return finding
         return self.form.here if self.step.pane == "form" else None
 
     # Steps and panes
 
     def show_step(self, step: Step, path: str = "") -> None:
-        """Go to a step, and to the field at `path` in it; where the screen is not there yet, as soon as it is.
+        """Show a step, and the field at `path` in it, as soon as the screen is mounted.
 
         In the review `path` is the name of a file or a row.
         """
@@ -145,7 +148,7 @@ class PlanScreen(MainScreen):
             self.draw()
 
     def show_tab(self, tab: str) -> None:
-        """On a narrow screen, which of the three is seen; everywhere, which has the focus."""
+        """Show one of the three tabs on a narrow screen; move the focus there on any screen."""
         self.tab = tab
         self.show_parts()
         {"form": self.form.rows, "preview": self.preview, "checks": self.checks}[tab].focus()
@@ -153,7 +156,7 @@ class PlanScreen(MainScreen):
 
     @on(PathChosen)
     def jump(self, chosen: PathChosen) -> None:
-        """Go to the field that writes a path; where no form has it, type its value."""
+        """Show the field that writes a path; if no form has one, ask for its value."""
         model, path = of_model(chosen.path)
         if model:
             self.session.select_model(model)
@@ -172,7 +175,7 @@ class PlanScreen(MainScreen):
 
     @on(Form.Onward)
     def action_onward(self) -> None:
-        """The next step, and there on the row that leads on again; on Review, on the launch."""
+        """Show the next step with the cursor on the row that leads on; on Review, move the cursor to the launch."""
         self.action_step(1)
         self.form.rest_on_next()
         if self.step.pane == "review" and self.review is not None:
@@ -180,12 +183,12 @@ class PlanScreen(MainScreen):
             self.launching.led_to_review()
 
     def action_undo(self) -> None:
-        """Take the last edit back."""
+        """Undo the last edit."""
         self.form.close()
         self.session.undo()
 
     def action_redo(self) -> None:
-        """Make it again."""
+        """Redo the last edit that was undone."""
         self.form.close()
         self.session.redo()
 
@@ -195,27 +198,27 @@ class PlanScreen(MainScreen):
         self.fixing.fix(self.checks.to_fix(self.step))
 
     def action_other_model(self) -> None:
-        """The next of several models."""
+        """Select the next of several models."""
         self.form.close()
         names = list(self.session.state.plan.models)
         at = names.index(self.session.state.plan.focus) if self.session.state.plan.focus in names else -1
         self.session.select_model(names[(at + 1) % len(names)])
 
     def action_add_model(self) -> None:
-        """One more model in the run."""
+        """Add a model to the run."""
         self.form.close()
         from dstui.tui.flows.editing import AddingModels  # which the first frame does without
 
         AddingModels(self.app, self.session).ask()
 
     def action_own_editor(self) -> None:
-        """The Plan in the user's own editor, at the line of the field under the cursor."""
+        """Open the Plan in the user's own editor, at the line of the field under the cursor."""
         from dstui.tui.flows.own_editor import OwnEditor  # which starts programs, as hardly a session does
 
         OwnEditor(self.app, self.session).open(self.here.path if self.here is not None else "")
 
     def action_complete(self, hole: str) -> None:
-        """Type what a hole of the Plan stands for; without one, write the script with DeepSpeed's lines into a new file."""
+        """Ask for the value of a hole of the Plan; without one, write the script with DeepSpeed's lines to a new file."""
         if not hole:
             self.writing.write_script()
             return
@@ -224,7 +227,7 @@ class PlanScreen(MainScreen):
         FillingHoles(self.app, self.session).ask(hole)
 
     def action_recommend(self, elsewhere: int = 0) -> None:
-        """The plans that fit, the best first; `elsewhere`: on a machine that is named first."""
+        """Show the plans that fit, the best first; `elsewhere`: ask for other hardware first."""
         self.form.close()
         if elsewhere:
             self.forecasting.plan_elsewhere()
@@ -242,7 +245,7 @@ class PlanScreen(MainScreen):
         self.app.push_screen(Find(self.session.state), lambda path: self.jump(PathChosen(path)) if path else None)
 
     def action_launch(self) -> None:
-        """Start the job, detached; from a form go to Review first: nothing is launched unseen."""
+        """Start the job, detached; from a form show Review first: nothing is launched unseen."""
         if self.step is REVIEW_STEP:
             self.launching.launch_reviewed()
         else:
@@ -251,15 +254,15 @@ class PlanScreen(MainScreen):
             say(self.app, "l once more launches this.")
 
     def action_probe(self) -> None:
-        """Show what DeepSpeed makes of this Plan, by its own ranks."""
+        """Show what DeepSpeed makes of this Plan, by running its ranks up to deepspeed.initialize."""
         self.launching.probe()
 
     def action_write(self) -> None:
-        """Write ds_config.json, the command and so on to a folder."""
+        """Write ds_config.json, the command and the other files to a folder."""
         self.writing.ask()
 
     def action_copy(self) -> None:
-        """The chosen file, or ds_config.json."""
+        """Copy the chosen file, or ds_config.json."""
         if self.step.pane == "review" and self.review is not None:
             name, text = self.review.chosen
             copy(self.app, text, name)
@@ -267,7 +270,7 @@ class PlanScreen(MainScreen):
             copy(self.app, "\n".join(line.text for line in self.session.state.lines) + "\n", config_name(self.session.state.plan.focus))
 
     def action_pane(self, by: int) -> None:
-        """The focus goes to the next pane, or to the one before."""
+        """Move the focus to the next or previous pane."""
         self.form.close()
         if self.step.pane != "form":
             super().action_pane(by)
@@ -279,7 +282,7 @@ class PlanScreen(MainScreen):
             panes[(at + by) % len(panes)].focus()
 
     def action_escape(self) -> None:
-        """Close what is open; else the cursor goes back to the form, and in the review to the list of names first."""
+        """Close what is open; else move the cursor back to the form, on Review to the list of names first."""
         if self.step.pane == "form":
             if not self.form.close():
                 self.show_tab("form")
@@ -290,7 +293,7 @@ class PlanScreen(MainScreen):
 
 
 def _mount_review(body: Horizontal) -> Review:
-    """Return the review, mounted when it is first seen."""
+    """Return the review; it is mounted when it is first shown."""
     from dstui.tui.forms.review import Review
 
     review = Review()

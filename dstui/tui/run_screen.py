@@ -1,4 +1,4 @@
-"""The mode in which jobs are looked at: the list of them, or one job with its ranks, their logs and why it ended."""
+"""The mode in which jobs are watched: the list of them, or one job with its ranks, log and diagnosis."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ OF_A_JOB = (
     "match",
     "filter",
     "problem",
+    "warning",
+    "copy_all",
     "bundle",
     "again",
 )
@@ -50,14 +52,13 @@ OF_A_JOB = (
 
 
 class RunScreen(MainScreen):
-    """Step 9. Its actions are about the job that is looked at, or about the list of jobs where none is."""
+    """The screen of step 9. Its actions concern the job in view, or the list of jobs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ON_RUN)]
     AUTO_FOCUS = ""
-    typing_pane = "filter"
 
     def __init__(self, session: Session, go: Go, launching: Launching, back: Callable[[], None]) -> None:
-        """`back`: to the form that was seen before."""
+        """Create the screen. `back` returns to the form that was shown before."""
         super().__init__(session, go)
         self.step = RUN
         self.launching, self._back = launching, back
@@ -79,7 +80,7 @@ class RunScreen(MainScreen):
         }
 
     def compose(self) -> ComposeResult:
-        """The head, and the jobs."""
+        """Compose the head and the job view."""
         yield self.title_bar
         yield self.step_line
         yield self.view
@@ -87,27 +88,31 @@ class RunScreen(MainScreen):
         yield self.too_small
 
     def on_mount(self) -> None:
-        """Show what was asked for meanwhile."""
+        """Show the job that was requested before the screen was mounted."""
         self.show_parts()
         if self._wanted is not None:
             self.attach(self._wanted, again=self._again)
         else:
             self.enter()
 
+    def on_unmount(self) -> None:
+        """Let go of the files of the plot that was seen last."""
+        self.plotting.close()
+
     def draw(self) -> None:
-        """Everything visible, from the state."""
+        """Draw everything visible from the state."""
         super().draw()
         self.view.draw()
         self.show_keys()
 
     def enter(self) -> None:
-        """It is seen now: the focus goes to what is looked at."""
+        """Take the focus when the screen is shown."""
         if self.view.is_mounted:
             self.view.enter()
             self.draw()
 
     def attach(self, folder: JobFolder, *, again: bool = False) -> None:
-        """Look at a job, as soon as there is a screen to look at it; `again`: and start it once more."""
+        """Show a job, as soon as the screen is mounted; `again`: relaunch it too."""
         self._wanted, self._again = folder, again
         self.session.note_job(folder)
         if self.view.is_mounted:
@@ -147,8 +152,20 @@ class RunScreen(MainScreen):
 
     # Which lines of the log
 
+    @property
+    def typing_pane(self) -> str:
+        """Return the name in the table of keys of what is being typed: a filter of the log, or a search in it."""
+        return "search" if self.focused is self.view.search_line else "filter"
+
+    def action_pane(self, by: int) -> None:
+        """Move the focus to the next pane; while a search is typed, toggle between text and regular expression."""
+        if self.focused is self.view.search_line:
+            self.view.search_line.toggle()
+        else:
+            super().action_pane(by)
+
     def action_digit(self, number: int) -> None:
-        """The log of the rank with this number, or why there is none."""
+        """Show the log of the rank with this number, or say why there is none."""
         job = self.view.job
         why = no_rank(job.follower.ranks, str(number)) if job is not None else "No job is looked at, so there are no ranks."
         if why:
@@ -161,7 +178,7 @@ class RunScreen(MainScreen):
         self._of_job(self.prompts.rank)
 
     def action_host(self) -> None:
-        """The next host, or a choice of one: its ranks and their log."""
+        """Show the next host with its ranks and log, or ask for one."""
         self._of_job(self.prompts.host)
 
     def action_time(self) -> None:
@@ -170,14 +187,16 @@ class RunScreen(MainScreen):
 
     def action_find(self) -> None:
         """Search the log."""
-        self._of_job(self.prompts.text)
+        if self.view.job is not None:
+            self.view.begin_search()
 
     def action_copy(self) -> None:
-        """The lines in view."""
-        copy(self.app, self.view.job_log.visible_text(), "the lines in view")
+        """Copy the selection, else the chosen line, else the visible lines."""
+        selected = self.get_selected_text()
+        copy(self.app, *((selected, "the selection") if selected else self.view.job_log.to_copy()))
 
     def action_escape(self) -> None:
-        """End a search, then leave a rank or a host; from the list of jobs back to the form. A job stays in view."""
+        """End a search, then leave a rank or a host; from the list of jobs return to the form. A job stays in view."""
         if self.view.job is not None:
             self.view.back()
         else:
@@ -186,7 +205,7 @@ class RunScreen(MainScreen):
     # The job
 
     def action_launch(self) -> None:
-        """Start the job that is looked at once more; where none is, go to Review."""
+        """Relaunch the job in view; without one, show Review."""
         if self.view.job is not None:
             self.launching.again(self.view.job)
         else:
@@ -195,11 +214,11 @@ class RunScreen(MainScreen):
             say(self.app, "l once more launches this.")
 
     def action_again(self) -> None:
-        """Start the job that is looked at once more, with its Plan as it is now."""
+        """Relaunch the job in view with its Plan as it is now."""
         self._of_job(self.launching.again)
 
     def action_fix(self) -> None:
-        """Apply the diagnosis' fix to the Plan of the job, and show what will be run next."""
+        """Apply the diagnosis' fix to the Plan of the job, and show the resulting launch."""
         job, fix = self.view.job, self.view.why.fix
         if job is not None and fix is not None:
             self.launching.fix(job, fix)
@@ -221,9 +240,9 @@ class RunScreen(MainScreen):
         self._of_job(self.reporting.write_bundle)
 
     def action_reason(self) -> None:
-        """The whole diagnosis."""
+        """Show the full diagnosis."""
         self.explaining.show_whole()
 
     def action_metrics(self) -> None:
-        """The metrics of the job as a plot."""
+        """Plot the metrics of the job."""
         self._of_job(self.plotting.show)

@@ -1,4 +1,4 @@
-"""What a session needs of its terminal: remembered colours, output that is safe to draw, and an end that is always told.
+"""The app's relation to its terminal: remembered theme, safe output, and an exit that is always reported.
 
 A fault ends the session with a sentence, and its traceback goes to a file of the user's state folder.
 """
@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,57 +26,48 @@ from dstui.base.output import say
 from dstui.base.regular_files import append_regular
 from dstui.tui.kit.drawing import SAFELY, together
 from dstui.tui.kit.driver import LastingDriver
-from dstui.tui.kit.styles import DARK, LIGHT
-from dstui.tui.kit.tools import in_thread
-from dstui.tui.session.settings import remember, remembered
+from dstui.tui.kit.styles import THEMES
+from dstui.tui.session.settings import setting
 
 
 class TerminalApp(App[int]):
-    """A Textual app that outlives its terminal for as long as it needs to end, and takes nothing more once it ends."""
+    """A Textual app that outlives its terminal for as long as it needs to exit, and ignores input while it exits."""
 
     CSS_PATH = Path(__file__).parent / "styles" / "app.tcss"
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
-        wanted = os.environ.get("TEXTUAL_THEME") or remembered().get("theme")
-        self.theme = wanted if isinstance(wanted, str) and wanted in self.available_themes else DARK.name
+        for theme in THEMES:
+            self.register_theme(theme)
+        wanted = os.environ.get("TEXTUAL_THEME") or setting("theme")
+        self.theme = wanted if wanted in self.available_themes else THEMES[0].name
         self.leaving = False
         self.tracebacks: list[str] = []
         """Of the faults that have ended the session."""
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Other colours: parse the styles anew. Before there is a screen, its first widget parses them anyway."""
+        """Parse the styles again for new colours. Before the first screen exists this is unnecessary."""
         if self.screen_stack:
             super().refresh_css(animate)
         else:
             self.stylesheet.set_variables(self.get_css_variables())
 
-    def remember_theme(self) -> None:
-        """From now on another theme is one that somebody has chosen."""
-
-        def keep(name: str) -> None:
-            in_thread(self, partial(remember, "theme", name))
-
-        self.watch(self, "theme", keep, init=False)
-
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's own, and the one without which nothing goes to the terminal."""
+        """Return Textual's filters and the one that removes control characters."""
         return (together(*super().get_line_filters(), SAFELY),)
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's own for this platform, lasting where it is that of a Unix terminal."""
+        """Return Textual's driver for this platform; LastingDriver on a Unix terminal."""
         chosen = super().get_driver_class()
         return LastingDriver if chosen is LinuxDriver else chosen
 
     def exit(self, result: int | None = None, return_code: int = 0, message: Any = None) -> None:
-        """End the app. Messages that arrive after this are dropped (`leaving`), since the widgets they are for are being removed."""
+        """Exit the app. Later messages are dropped (`leaving`), since their widgets are being removed."""
         self.leaving = True
         super().exit(result, return_code, message)
 
     def _handle_exception(self, error: Exception) -> None:
-        """End the app, and keep the traceback for the report. Textual would print it with the values of all variables: secrets too."""
+        """Exit, and keep the traceback for the report. Textual would print it with the values of all variables, secrets included."""
         self.tracebacks.append("".join(traceback.format_exception(error)))
         self._return_code = 1
         if self._exception is None:  # what a test's pilot raises again
@@ -86,15 +76,22 @@ class TerminalApp(App[int]):
         self._close_messages_no_wait()
 
     async def on_event(self, event: events.Event) -> None:
-        """Drop what is typed after the end, and clicks on widgets that are gone."""
+        """Drop input after the exit has begun, and clicks on widgets that are gone."""
         if self.leaving and isinstance(event, (events.InputEvent, events.Paste)):
             return
         if not (isinstance(event, events.MouseEvent) and _has_gone(self, event)):
             await super().on_event(event)
 
 
+def themes() -> frozenset[str]:
+    """Return the names of the themes that a session offers."""
+    from textual.theme import BUILTIN_THEMES
+
+    return frozenset(BUILTIN_THEMES) | {theme.name for theme in THEMES}
+
+
 def _has_gone(app: TerminalApp, event: events.MouseEvent) -> bool:
-    """Return whether what is seen at this place was removed since the last frame, which Textual does not expect."""
+    """Return whether the widget at this position was removed since the last frame, which Textual does not expect."""
     with suppress(NoWidget):
         return app.get_widget_at(event.x, event.y)[0].parent is None
     return False
@@ -105,7 +102,7 @@ KEPT = 20
 
 
 def run_reported(app: TerminalApp) -> int:
-    """Run the app to its end; the exit status. Where a fault has ended it, say what failed and where its traceback is."""
+    """Run the app and return the exit status. After a crash, print what failed and where its traceback is."""
     try:
         app.run()
     except (Exception, SystemExit):  # past Textual, which has restored the terminal all the same
@@ -125,7 +122,7 @@ def _report(tracebacks: list[str]) -> None:
 
 
 def _write(text: str) -> Path:
-    """Return a file for the owner alone: a message of an exception may hold anything. Raises OSError."""
+    """Open a file that only the owner can read: an exception's message may contain anything. Raises OSError."""
     from platformdirs import user_state_path
 
     folder = user_state_path("dstui") / "faults"

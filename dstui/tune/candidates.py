@@ -1,13 +1,14 @@
-"""What to measure next: a pure function of the Plan, of what is known of its model, and of the results so far.
+"""Decide what to measure next: a pure function of the Plan, the facts of its model, and the results so far.
 
-Nothing else decides, so that a tune which was left goes on where it was.
+The decision depends on nothing else, so that an interrupted tune continues where it was.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 from dstui.adopt.script_options import options_of
@@ -28,17 +29,21 @@ from dstui.tune.record import Result
 MOST = 12
 """Candidates that are measured at most."""
 LADDER_RUNS = 5
-"""Runs in which the largest micro-batch is found."""
+"""Runs to find the largest micro-batch."""
 LARGEST = 10
 """Doublings of the Plan's micro-batch that are tried at most."""
 HOPELESS = 0.75
 """A candidate whose forecast, corrected by what was measured, is below this share of the best is not tried."""
+SAME = 0.02
+"""Rates that differ by less are the same."""
+CLEARLY = 0.1
+"""What is slower than the best by this share is so in truth; less may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
-"""The Trainer's own options for the batch, which fill "auto" in the configuration."""
+"""The Trainer's own options for the batch, which replace "auto" in the configuration."""
 
 
 class Candidate(NamedTuple):
-    """A Plan to measure, as the patch that makes it of the user's."""
+    """A Plan to measure, as a patch of the user's Plan."""
 
     label: str
     patch: Patch
@@ -46,28 +51,28 @@ class Candidate(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return what tells candidates apart."""
+        """Return a text that identifies the candidate."""
         return key_of(self.patch)
 
 
 def key_of(patch: Sequence[Mapping[str, Any]]) -> str:
-    """Return a patch as a text that is the same for the same patch."""
+    """Return a patch as a canonical text."""
     return json.dumps(list(patch), sort_keys=True, default=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the forecast says of a candidate; None is not known."""
+    """The forecast of a candidate. None means unknown."""
 
     rate: float | None = None
-    """Samples of all ranks in a second."""
+    """Samples per second of all ranks."""
     memory: int | None = None
     fits: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What is tuned."""
+    """What is tuned: the Plan and its circumstances."""
 
     plan: Plan
     facts: ModelFacts
@@ -76,7 +81,7 @@ class Problem:
     only: str = ""
     """`micro-batch`, or empty for everything."""
     measured: Mapping[str, Any] = field(default_factory=dict)
-    """What runs took here, which corrects the forecast."""
+    """Measurements of earlier runs on this machine, which correct the forecast."""
 
     def setup(self, patch: Sequence[Operation] = ()) -> Setup:
         """Return the setup of the Plan after a patch."""
@@ -85,7 +90,7 @@ class Problem:
         return models_of(plan, self.facts, room, self.machine)[0][0].setup
 
     def expected(self, candidate: Candidate) -> Expected:
-        """Return what the forecast says, corrected by what was measured so far."""
+        """Return the forecast, corrected by the measurements so far."""
         found = forecast(self.plan.patch(candidate.patch), self.facts, self.machine, self.pool, measured=self.measured)
         if found.problem:
             return Expected()
@@ -95,7 +100,7 @@ class Problem:
 
 
 def next_candidate(problem: Problem, results: Sequence[Result]) -> Candidate | None:
-    """Return what to measure next; None where nothing is left that is worth it. The Plan as it is comes first."""
+    """Return what to measure next; None if nothing worthwhile is left. The unchanged Plan comes first."""
     was = problem.setup()
     if not results:
         return Candidate(f"the Plan as it is: {way_of(was)}", (), was)
@@ -104,13 +109,37 @@ def next_candidate(problem: Problem, results: Sequence[Result]) -> Candidate | N
     if len(results) >= MOST:
         return None
     tried = {key_of(result.patch) for result in results}
-    ways = _by_forecast if _speed_known(problem) else _neighbours
+    ways = _by_forecast if _speed_known(problem) else _by_steps
     return next((one for one in ways(problem, was, results) if one.key not in tried), None)
 
 
 def best_of(results: Sequence[Result]) -> Result | None:
-    """Return the fastest; None where nothing was measured."""
+    """Return the fastest result; None if nothing was measured."""
     return max((one for one in results if one.state == "measured" and one.rate), key=lambda one: one.rate or 0.0, default=None)
+
+
+def preferred(results: Sequence[Result]) -> Result | None:
+    """Return the first that is as fast as the fastest but for noise: what is tried first is the Plan, then what mostly is the fastest."""
+    best = best_of(results)
+    if best is None:
+        return None
+
+    def noise(one: Result) -> float:
+        return min(max(SAME, (best.spread or 0.0) + (one.spread or 0.0)), CLEARLY)
+
+    measured = (one for one in results if one.state == "measured" and one.rate)
+    return next((one for one in measured if (best.rate or 0.0) < (one.rate or 0.0) * (1 + noise(one))), best)
+
+
+def regret_of(problem: Problem, results: Sequence[Result]) -> float | None:
+    """Return by what share the choice of the forecast alone, without what was measured, is slower than the best; None without one."""
+    alone = replace(problem, measured={})
+    rates = {id(one): alone.expected(Candidate(one.label, tuple(one.patch), problem.setup(one.patch))).rate for one in results if one.rate}
+    ran = [one for one in results if rates.get(id(one))]
+    if len(ran) < 2:
+        return None
+    first = max(ran, key=lambda one: rates[id(one)] or 0.0)
+    return 1 - (first.rate or 0.0) / max(one.rate or 0.0 for one in ran)
 
 
 def _speed_known(problem: Problem) -> bool:
@@ -120,40 +149,88 @@ def _speed_known(problem: Problem) -> bool:
 
 
 def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
-    """Yield the search's rows that differ, the fastest first, as far as their forecast does not rule them out."""
+    """Yield the different rows of the search, fastest first, unless their forecast rules them out."""
     ranked = recommend(problem.plan, problem.facts, problem.machine, problem.pool, measured=problem.measured)
     best = best_of(results)
     for row in ranked.rows:
         setup = row.setup._replace(checkpointing=was.checkpointing)
         if setup != row.setup:
-            continue  # what is recomputed is the script's to say: a Plan cannot change it
+            continue  # recomputation is decided by the script: a Plan cannot change it
         made = candidate_of(problem.plan, setup, was)
         if made is None:
             continue
         rate = problem.expected(made).rate
         if not (best and best.rate and rate and rate < HOPELESS * best.rate):
             yield made
+    for setup in _around(problem, best, results) if best else ():
+        made = candidate_of(problem.plan, setup, was)
+        expected = problem.expected(made) if made else Expected()
+        if made and best and best.rate and expected.fits and (expected.rate or 0.0) > (1 - CLEARLY) * best.rate:
+            yield made
 
 
-def _neighbours(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
-    """Yield what differs by one step from the best so far: micro-batch, stage, offload. Where nothing fitted, what needs less and less."""
-    best = best_of(results)
-    centre = problem.setup((best or results[-1]).patch)
-    room = capacity_of(problem.plan, problem.machine, problem.pool)
-    here = Choice(centre.stage, centre.optimizer_offload, centre.param_offload)
-    stages = [choice for choice in CHOICES if choice[1:] == ("none", "none") and abs(choice.stage - here.stage) == 1]
-    offloads = [choice for choice in CHOICES if choice.stage == here.stage and choice != here]
-    least = 0 if best else CHOICES.index(here)
-    ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room) and CHOICES.index(choice) >= least]
-    larger = [_scaled(problem.plan, centre, 2.0)] if best else []
-    for setup in (*larger, *ways, _scaled(problem.plan, centre, 0.5)):
-        made = candidate_of(problem.plan, setup, was) if setup is not None else None
+def _by_steps(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
+    """Yield what differs from the best so far by a step, where no forecast tells what is fast; first what mostly is the fastest."""
+    best = preferred(results)
+    setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was, results[0]), *_around(problem, best, results)]
+    for setup in setups:
+        made = candidate_of(problem.plan, setup, was)
         if made is not None and problem.expected(made).fits is not False:
             yield made
 
 
+def _smaller(problem: Problem, last: Result) -> list[Setup]:
+    """Return what needs less than what did not fit."""
+    setup = problem.setup(last.patch)
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    here = Choice(setup.stage, setup.optimizer_offload, setup.param_offload)
+    more = [choice for choice in CHOICES[CHOICES.index(here) + 1 :] if choice.stage == here.stage or choice == Choice(here.stage + 1)]
+    half = _scaled(problem.plan, setup, 0.5)
+    return [choice.of(setup) for choice in more if choice.possible(setup, room)] + ([half] if half else [])
+
+
+def _leap(problem: Problem, was: Setup, own: Result) -> list[Setup]:
+    """Return the lowest stage with the largest micro-batch that surely fit: mostly the fastest, and far from a careful Plan."""
+    micros = [_scaled(problem.plan, was, 2.0**n) for n in range(LARGEST, -1, -1)]
+    for stage, micro in product(range(4), micros):
+        setup = Choice(stage).of(micro) if micro else None
+        made = candidate_of(problem.plan, setup, was) if setup else None
+        if setup and made and _surely_fits(problem, made, was, own):
+            return [setup]
+    return []
+
+
+def _surely_fits(problem: Problem, made: Candidate, was: Setup, own: Result) -> bool:
+    """Return whether the forecast says so; of an unknown model, whether all that the Plan took may grow as much as a part of it can."""
+    fits = problem.expected(made).fits
+    if fits is not None or own.memory is None:
+        return fits is True
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    free = room.host if room.on_cpu else room.gpu
+    return free is not None and own.memory * room.ranks * made.setup.micro_batch / was.micro_batch < free
+
+
+def _around(problem: Problem, best: Result, results: Sequence[Result]) -> Iterator[Setup]:
+    """Yield the steps from the best in its stage, its micro-batch and its offload, then those in two of them.
+
+    A step in both is left out where each alone is clearly slower.
+    """
+    centre = problem.setup(best.patch)
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    here = Choice(centre.stage, centre.optimizer_offload, centre.param_offload)
+    stages = [Choice(stage) for stage in (here.stage - 1, here.stage + 1) if here.offload == "" and 0 <= stage <= 3]
+    offloads = [choice for choice in CHOICES if choice.stage == here.stage and choice != here]
+    ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room)]
+    batches = [setup for factor in (2.0, 0.5) if (setup := _scaled(problem.plan, centre, factor))]
+    slow = {problem.setup(one.patch) for one in results if one.rate and best.rate and one.rate < (1 - CLEARLY) * best.rate}
+    yield from (*batches, *ways)
+    for way, batch in product(ways, batches):
+        if not {way, batch} <= slow:
+            yield way._replace(micro_batch=batch.micro_batch, accumulation=batch.accumulation)
+
+
 def _scaled(plan: Plan, setup: Setup, factor: float) -> Setup | None:
-    """Return a setup with a larger or smaller micro-batch and as many samples in a step; None where there is none."""
+    """Return a setup with a scaled micro-batch and the same samples per step; None if there is none."""
     samples, micro = setup.micro_batch * setup.accumulation, int(setup.micro_batch * factor)
     if not batch_place(plan) or micro < 1 or samples % micro:
         return None
@@ -161,7 +238,7 @@ def _scaled(plan: Plan, setup: Setup, factor: float) -> Setup | None:
 
 
 def batch_place(plan: Plan) -> str:
-    """Return who says the micro-batch: `config` (numbers in it), `arguments` (the Trainer's own), "" where only the script knows."""
+    """Return who sets the micro-batch: `config` (a number there), `arguments` (the Trainer's own), "" if only the script knows."""
     given = {key: plan.deepspeed.get(key) for key in (MICRO, STEPS, TRAIN)}
     if all(value in (None, AUTO) for value in given.values()):
         return "arguments" if plan.job.integration != "deepspeed" and ARGUMENTS["micro"] in options_of(plan.job.args) else ""
@@ -169,7 +246,7 @@ def batch_place(plan: Plan) -> str:
 
 
 def candidate_of(plan: Plan, setup: Setup, was: Setup) -> Candidate | None:
-    """Return a setup as a candidate; None where the Plan cannot say it."""
+    """Return a setup as a candidate; None if the Plan cannot express it."""
     same_batch = (setup.micro_batch, setup.accumulation) == (was.micro_batch, was.accumulation)
     if same_batch or batch_place(plan) == "config":
         patch = patch_of(plan, setup, was)
@@ -186,7 +263,7 @@ def candidate_of(plan: Plan, setup: Setup, was: Setup) -> Candidate | None:
 
 
 def with_option(words: Sequence[str], name: str, value: str) -> list[str]:
-    """Return arguments in which an option has another value; it is appended where it is missing."""
+    """Return arguments with another value of an option, which is appended if it is missing."""
     found = list(words)
     for at, word in enumerate(found):
         option, equals, _ = word.partition("=")
@@ -200,7 +277,7 @@ def with_option(words: Sequence[str], name: str, value: str) -> list[str]:
 
 
 def _next_of_ladder(problem: Problem, was: Setup, results: Sequence[Result]) -> Candidate | None:
-    """Return the next of the doubled micro-batches: the largest that should fit, then halfway between what fits and what does not."""
+    """Return the next micro-batch to try: doubled up to the largest that should fit, then halfway between fitting and not fitting."""
     if len(results) >= LADDER_RUNS:
         return None
     rungs = {rung: made for rung in range(-LARGEST, LARGEST + 1) if (made := _rung(problem.plan, was, rung)) is not None}
@@ -222,7 +299,7 @@ def _next_of_ladder(problem: Problem, was: Setup, results: Sequence[Result]) -> 
 
 
 def _rung(plan: Plan, was: Setup, doublings: int) -> Candidate | None:
-    """Return the Plan with a micro-batch doubled or halved so often; samples of a step stay as long as they can."""
+    """Return the Plan with a micro-batch doubled or halved `doublings` times. The samples per step stay the same if possible."""
     micro = int(was.micro_batch * 2.0**doublings)
     if doublings == 0 or micro < 1 or (doublings < 0 and was.micro_batch % 2**-doublings):
         return None

@@ -1,7 +1,4 @@
-"""Where the short jobs write: output folders that the script's arguments name are redirected, and other writes are found in its text.
-
-The script is parsed, never run.
-"""
+"""The outputs of short jobs: folders that the script's arguments name are redirected, and other writes are found in its text."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ OPTIONS = frozenset({
     "out", "out_dir", "output", "output_dir", "output_folder", "output_path", "project_dir", "results_dir", "run_dir", "save", "save_dir",
     "save_folder", "save_path", "save_to", "tensorboard_dir",
 })  # fmt: skip
-"""Options that name where a script writes, with `_` for `-`."""
+"""Options with an output path, with `_` instead of `-`."""
 APPENDED = ("output_dir", "save_dir", "out_dir")
-"""Options that are added where the script's parser has them and the Plan leaves them out."""
+"""Options that are added if the script's parser has them and the Plan does not set them."""
 WRITERS = frozenset({
     "save_checkpoint", "save_16bit_model", "save_fp16_model", "save_pretrained", "save_model", "save_state", "save_file", "save_weights",
     "SummaryWriter",
@@ -45,9 +42,9 @@ UNREADABLE = "the script cannot be read here, so nobody can tell where it writes
 
 
 def redirected(plan: Plan, place: Path, options: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Return the arguments with each output folder under `place`, and the options for which that was done.
+    """Return the arguments with each output folder moved under `place`, and the options that were changed.
 
-    `options`: those that the script's parser has, by which a folder is named that the Plan leaves to a default.
+    `options`: those of the script's parser, for folders that the Plan leaves at their defaults.
     """
     words, done = list(plan.job.args), list[str]()
     for at, word in enumerate(words):
@@ -74,7 +71,7 @@ def _moved(place: Path, name: str, value: str) -> str:
 
 
 def prepare(place: Path, words: Sequence[str]) -> None:
-    """Make the folders that redirected arguments lie in: a script may expect them to be there."""
+    """Create the folders for redirected arguments, which a script may expect to exist."""
     for word in words:
         value = word.partition("=")[2] if word.startswith("--") else word
         if value.startswith(f"{place}/"):
@@ -82,26 +79,26 @@ def prepare(place: Path, words: Sequence[str]) -> None:
 
 
 def discard(place: Path) -> None:
-    """Remove what a short job wrote there: checkpoints of a few steps are of no use."""
+    """Delete the output of a short job: checkpoints of a few steps have no use."""
     shutil.rmtree(place, ignore_errors=True)
 
 
 def fixed_writes(plan: Plan, redirected_options: Sequence[str]) -> list[str]:
-    """Return in sentences where the script writes, or may write, beside the folders that are redirected."""
+    """Return sentences about where the script writes, or may write, outside of the redirected folders."""
     program = _program(plan)
     if program is None:
         return [] if redirected_options else [UNREADABLE]
     found = []
     for call in program.calls:
         if (where := _written(program, call)) is None or (redirected_options and not where):
-            continue  # of a place that is worked out, it is taken that the arguments name it
+            continue  # a computed path is assumed to come from the arguments
         named = f"to {where!r}" if where else "to a place that no argument of the Plan names"
         found.append(f"{program.place(call.node.lineno)}: {call.name.rpartition('.')[2]} writes {named}")
     return list(dict.fromkeys(found))
 
 
 def _written(code: Code, call: Call) -> str | None:
-    """Return the fixed place that a call writes to, "" where it is worked out, None of a call that writes nothing."""
+    """Return the fixed path that a call writes to, "" if it is computed, None for a call that writes nothing."""
     last = call.name.rpartition(".")[2]
     if last in TRAINERS:
         strategy = call.value("save_strategy")
@@ -113,7 +110,7 @@ def _written(code: Code, call: Call) -> str | None:
 
 
 def _fixed(code: Code, value: ast.expr | None, default: str = "") -> str:
-    """Return the text that a value is, by itself or by the one name that it was given; "" where it is worked out."""
+    """Return the text of a value that is a literal or a name assigned once; "" if it is computed."""
     if value is None:
         return default
     given = code.assigned.get(value.id, []) if isinstance(value, ast.Name) else [value]
@@ -122,9 +119,9 @@ def _fixed(code: Code, value: ast.expr | None, default: str = "") -> str:
 
 
 def _program(plan: Plan) -> Code | None:
-    """Return the script with the modules beside it; None where it cannot be read."""
+    """Return the script with the modules beside it; None if it cannot be read."""
     folder, module = Path(plan.place(plan.job.workdir)), plan.job.module or ""
-    if module.startswith("dstui."):  # of a Plan that comes with dstui
+    if module.startswith("dstui."):  # a module that comes with dstui
         folder = Path(dstui.__file__).parent.parent
     script = folder / (plan.job.script or module.replace(".", "/") + ".py")
     root = script.parent if plan.job.script else folder

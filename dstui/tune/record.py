@@ -1,6 +1,6 @@
-"""tune.json: what a tune has measured, in its folder among the runs, so that it can be left and resumed.
+"""tune.json: the measurements of a tune, in its folder among the runs, so that it can be interrupted and resumed.
 
-A folder that came with a repository says nothing: a result counts only where the user's own index of runs knows its job.
+A folder that came with a repository is not trusted: a result counts only if the user's own index of runs knows its job.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_RESULTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One candidate and what became of it. None is not known."""
+    """The result of one candidate. None means unknown."""
 
     label: str
     patch: Sequence[Operation] = ()
@@ -41,21 +41,21 @@ class Result:
     """The name of its job folder, in the folder of the tune."""
     state: str = "running"
     note: str = ""
-    """A sentence on why it was not measured."""
+    """Why it was not measured, as a sentence."""
     rate: float | None = None
-    """Samples of all ranks in a second."""
+    """Samples per second of all ranks."""
     spread: float | None = None
     """The median deviation of the time of a step, as a share."""
     steps: int = 0
-    """Steps that were measured, without the first."""
+    """Measured steps, without the first."""
     memory: int | None = None
-    """Bytes of a GPU (what torch reserved), or what the ranks of a node held in RAM."""
+    """Bytes of a GPU that torch reserved, or RAM of the ranks on a node."""
     expected_rate: float | None = None
     expected_memory: int | None = None
     elements: float | None = None
-    """Elements that a micro-step fed to the model."""
+    """Elements that a micro-step passed to the model."""
     seconds: float = 0.0
-    """How long the job took."""
+    """The duration of the job."""
 
 
 def _is_patch(value: Any) -> bool:
@@ -81,7 +81,7 @@ FORM = {
 
 
 class TuneFolder:
-    """The folder of a tune: its record, and the folders of its jobs."""
+    """The folder of a tune: its record and the folders of its jobs."""
 
     def __init__(self, path: Path, key: str, results: Sequence[Result] = ()) -> None:
         self.path, self.key = path, key
@@ -99,16 +99,16 @@ class TuneFolder:
         return f"trial-{number}"
 
     def outputs(self, job: str) -> Path:
-        """Return where a job writes what its arguments name."""
+        """Return the folder for the redirected output of a job."""
         return self.path / f"{job}-output"
 
     def keep(self, result: Result, *, finished: bool = False) -> None:
-        """Write a result in the place of the one of the same job. FileProblem where it cannot be written."""
+        """Store a result, replacing an earlier one of the same job. Raises FileProblem if it cannot be written."""
         self.results = [*(one for one in self.results if not one.job or one.job != result.job), result]
         self.write(finished=finished)
 
     def write(self, *, finished: bool = False) -> None:
-        """Write the record. FileProblem where it cannot be written."""
+        """Write the record. Raises FileProblem if it cannot be written."""
         found = {"version": VERSION, "key": self.key, "finished": finished, "results": [asdict(one) for one in self.results]}
         try:
             write_atomic(self.path / FILE, json.dumps(found, indent=1, default=str) + "\n", replace=True, private=True)
@@ -117,13 +117,13 @@ class TuneFolder:
 
 
 def key_of(plan: Plan, machine: Machine, steps: int, only: str) -> str:
-    """Return what makes a tune the same one: the Plan, the machine and what is measured."""
+    """Return a key that is equal for the same tune: the Plan, the machine and what is measured."""
     data = json.dumps(plan.data, sort_keys=True, default=str)
     return hashlib.sha256("\0".join([data, plan.base, machine_key(machine), str(steps), only]).encode()).hexdigest()[:16]
 
 
 def new_folder(plan: Plan, key: str) -> TuneFolder:
-    """Return a folder for a new tune. Raises FileProblem."""
+    """Create a folder for a new tune. Raises FileProblem."""
     name = plan.name or Path(plan.job.script or plan.job.module or "plan").stem
     folder = TuneFolder(create(f"{name}-tune", datetime.now()).path, key)
     folder.write()
@@ -131,7 +131,7 @@ def new_folder(plan: Plan, key: str) -> TuneFolder:
 
 
 def unfinished(key: str) -> TuneFolder | None:
-    """Return the newest tune of the current folder that was left, with the results whose jobs are the user's own."""
+    """Return the newest unfinished tune of the current folder, with the results of the user's own jobs."""
     found = sorted((Path.cwd() / RUNS_FOLDER).glob(f"*/{FILE}"), key=lambda path: path.parent.name, reverse=True)
     for path in found:
         folder = path.parent.lstat()
@@ -152,5 +152,5 @@ def _is_own(folder: JobFolder) -> bool:
 
 
 def result_of(found: Mapping[str, Any]) -> Result:
-    """Return a result as it was written."""
+    """Return a result from its stored form."""
     return replace(Result(label=""), **{name: found[name] for name in Result.__slots__ if found.get(name) is not None})

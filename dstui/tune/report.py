@@ -1,4 +1,4 @@
-"""What a tune found, for a person and as the object that `dstui tune --json` prints."""
+"""Format the result of a tune: as text, and as the object that `dstui tune --json` prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dstui.plan import Plan
 from dstui.tune.record import Result, TuneFolder
 
 RESTLESS = 0.25
-"""The median deviation of a step, as a share, above which rates are no ground for a choice."""
+"""The median deviation of a step, as a share, above which rates do not allow a choice."""
 WORDS = {
     "done": "nothing is left that the forecast, or a step from the best, would make faster",
     "budget": "the budget is spent",
@@ -20,7 +20,7 @@ WORDS = {
 }
 
 
-def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str) -> Iterator[str]:
+def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str, regret: float | None = None) -> Iterator[str]:
     """Yield the table, what was chosen, and how the Plan changes."""
     yield f"  {'#':>2}  {'':13}  {'forecast':>19}  {'measured':>25}   candidate"
     for number, result in enumerate(folder.results, 1):
@@ -32,6 +32,9 @@ def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str) -> It
     yield f"{len(folder.results)} candidates, {sum(one.seconds for one in folder.results):.0f} s of jobs: {WORDS[why]}"
     if any((one.spread or 0.0) > RESTLESS for one in folder.results):
         yield f"the time of a step differed by more than {RESTLESS:.0%}: something else runs on this machine; --fresh measures again"
+    if regret is not None:
+        slower = f"{regret:.1%} slower than" if regret > 0 else "the same as"
+        yield f"the forecast alone would have chosen what measured {slower} the best"
     if chosen is None:
         yield "nothing was chosen: no candidate could be measured"
     elif not chosen.patch:
@@ -56,7 +59,7 @@ def _measured(result: Result) -> str:
 
 
 def gain(results: Sequence[Result], chosen: Result) -> float | None:
-    """Return the rate of the choice as a multiple of the Plan's own; None where that was not measured."""
+    """Return the rate of the choice divided by the Plan's own; None if that was not measured."""
     own = next((one for one in results if not one.patch), None)
     return chosen.rate / own.rate if own is not None and own.rate and chosen.rate else None
 
@@ -66,7 +69,7 @@ def _gain(results: Sequence[Result], chosen: Result) -> str:
     return f"; {times:.2f} times as fast as the Plan" if times is not None else ""
 
 
-def as_json(folder: TuneFolder, chosen: Result | None, why: str) -> dict[str, Any]:
+def as_json(folder: TuneFolder, chosen: Result | None, why: str, regret: float | None = None) -> dict[str, Any]:
     """Return what `dstui tune --json` prints."""
     return {
         "version": 1,
@@ -75,6 +78,7 @@ def as_json(folder: TuneFolder, chosen: Result | None, why: str) -> dict[str, An
         "folder": str(folder.path),
         "chosen": folder.results.index(chosen) if chosen is not None else None,
         "patch": list(chosen.patch) if chosen is not None else None,
+        "forecast_regret": regret,
         "gain": gain(folder.results, chosen) if chosen is not None else None,
         "candidates": [
             {

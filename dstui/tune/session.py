@@ -1,4 +1,4 @@
-"""A tune: candidates one after the other as real jobs, within a budget, each result kept before the next begins."""
+"""Run a tune: measure candidates one after the other as real jobs, within a budget, storing each result before the next begins."""
 
 from __future__ import annotations
 
@@ -16,37 +16,33 @@ from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.plan import Plan
 from dstui.render.target import Target
-from dstui.tune.candidates import Candidate, Problem, best_of, next_candidate
+from dstui.tune.candidates import CLEARLY, Candidate, Problem, best_of, next_candidate, preferred
 from dstui.tune.outputs import discard, prepare, redirected
 from dstui.tune.record import Result, TuneFolder
 from dstui.tune.trial import Goal, run_trial
 
 Asked = Callable[[], int | None]
-"""Returns the signal that asks for the end; None while none does."""
-SAME = 0.02
-"""Rates that differ by less are the same."""
-CLEARLY = 0.1
-"""Slower than the best by this share, or by the deviation of its steps where that is larger, a candidate is dropped after two steps."""
+"""Returns the signal that requests the end; None if there is none yet."""
 LEAST_TIME = 10.0
-"""Seconds of the budget below which no further job is started, where none has told how long one takes."""
+"""Seconds of budget below which no further job starts, if no job has shown how long one takes."""
 QUIET = {"WANDB_MODE": "disabled"}
-"""What the short jobs get, where the Plan does not say otherwise: they belong into nobody's list of experiments."""
+"""Variables of the short jobs, unless the Plan sets them: these jobs must not appear in experiment trackers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was asked for."""
+    """The options of a tune."""
 
     budget: float = 600.0
-    """Seconds for all jobs together, those before a resumption included."""
+    """Seconds for all jobs together, including those before a resumption."""
     steps: int = 8
     only: str = ""
     script_options: tuple[str, ...] = ()
-    """Options that the script's parser has."""
+    """Options of the script's parser."""
 
 
 def leave_nothing_running(folder: TuneFolder) -> None:
-    """End what an earlier tune that was killed may have left, and forget results that are not complete."""
+    """End jobs of an earlier tune that was killed, and drop incomplete results."""
     for result in [one for one in folder.results if one.state in ("running", "stopped")]:
         stop(folder.job(result))
         discard(folder.outputs(result.job))
@@ -62,7 +58,7 @@ def tune(  # noqa: PLR0913, PLR0917 - what is tuned, where it runs, where it is 
     asked: Asked,
     tell: Callable[[str], None],
 ) -> str:
-    """Measure candidates until nothing is left that is worth it; return why it ended: done, budget, stopped, failing."""
+    """Measure candidates until nothing worthwhile is left. Return why it ended: done, budget, stopped, failing."""
     leave_nothing_running(folder)
     allowed = _errors(target, facts)
     while True:
@@ -93,7 +89,7 @@ def _finished(folder: TuneFolder, why: str) -> str:
 
 
 def describe(result: Result) -> str:
-    """Return in a few words what became of a candidate."""
+    """Describe the result of a candidate in a few words."""
     if result.rate and result.state in ("measured", "slower"):
         dropped = f"; slower, so it was dropped after {result.steps} steps" if result.state == "slower" else f", {result.steps} steps"
         return f"{result.rate:.4g} samples/s{dropped}"
@@ -116,8 +112,9 @@ def _run(  # noqa: PLR0913, PLR0917 - a candidate, and all that it runs in
     place = folder.outputs(job)
     plan = trial_plan(problem.plan.patch(candidate.patch), place, options.script_options)
     prepare(place, plan.job.args)
-    least = 0.0 if options.only else _least(best_of(folder.results))
-    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=least)
+    best = None if options.only else best_of(folder.results)
+    close = best.rate if best is not None and best.rate else 0.0
+    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=_least(best), best=close)
     folder.keep(result)
     try:
         found = run_trial(replace(target, plan=plan), result, folder.path / job, goal, asked)
@@ -129,12 +126,12 @@ def _run(  # noqa: PLR0913, PLR0917 - a candidate, and all that it runs in
 
 
 def _least(best: Result | None) -> float:
-    """Return the rate below which a candidate is dropped early: clearly less than the best, as far as its own steps differ."""
+    """Return the rate below which a candidate is dropped early: clearly less than the best, considering the variation of its steps."""
     return best.rate * (1 - max(CLEARLY, min(best.spread or 0.0, 0.5))) if best is not None and best.rate else 0.0
 
 
 def _applied(problem: Problem, candidate: Candidate, found: Result, first: Result) -> Result:
-    """Return a result; one of a micro-batch that the script does not take from its configuration counts for nothing."""
+    """Return a result. One whose script ignores the configured micro-batch is marked invalid."""
     wanted = candidate.setup.micro_batch / problem.setup().micro_batch
     if wanted == 1 or not found.elements or not first.elements or found is first:
         return found
@@ -145,7 +142,7 @@ def _applied(problem: Problem, candidate: Candidate, found: Result, first: Resul
 
 
 def trial_plan(plan: Plan, place: Path, script_options: tuple[str, ...] = ()) -> Plan:
-    """Return a Plan for a short job: its output folders redirected, no restart, nobody told of its end."""
+    """Return a Plan for a short job: output folders redirected, no restarts, no notification."""
     words, _ = redirected(plan, place, script_options)
     if words != list(plan.job.args):
         plan = plan.set("job.args", words)
@@ -161,7 +158,7 @@ def trial_plan(plan: Plan, place: Path, script_options: tuple[str, ...] = ()) ->
 
 
 def _errors(target: Target, facts: Facts) -> set[str]:
-    """Return the errors of a Plan, as sentences."""
+    """Return the errors of a Plan as sentences."""
     return {f"{one.code}: {one.message}" for one in assess(target, facts).findings if one.severity == "error"}
 
 
@@ -170,29 +167,24 @@ def _measured(problem: Problem) -> Mapping[str, Any]:
 
 
 def _is_failing(results: list[Result]) -> bool:
-    """Return whether further candidates would fail like the first ones: nothing of the Plan's own kind can be measured."""
+    """Return whether further candidates would fail like the first ones, because the Plan itself cannot be measured."""
     if not results or any(one.state == "measured" for one in results):
         return False
     return results[0].state == "no steps" or [one.state for one in results[:2]] == ["failed", "failed"]
 
 
 def _typical(folder: TuneFolder) -> float:
-    """Return how long a job takes here."""
+    """Return how long a job usually takes here."""
     took = [one.seconds for one in folder.results if one.seconds]
     return median(took) if took else LEAST_TIME
 
 
 def chosen(problem: Problem, results: list[Result]) -> Result | None:
-    """Return the result to take: the fastest; the Plan as it is where that is as fast; with `only`, the largest micro-batch that fits."""
+    """Return the winning result: the first of those as fast as the fastest; with `only`, the largest micro-batch that fits."""
     ran = [one for one in results if one.state == "measured" and one.rate]
     if problem.only:
         return max(ran, key=lambda one: problem.setup(one.patch).micro_batch, default=None)
-    best = best_of(results)
-    own = next((one for one in ran if not one.patch), None)
-    if best is None or own is None or best is own:
-        return best
-    noise = max(SAME, (best.spread or 0.0) + (own.spread or 0.0))
-    return own if (best.rate or 0.0) < (own.rate or 0.0) * (1 + min(noise, 0.1)) else best
+    return preferred(results)
 
 
 def jobs_of(folder: TuneFolder) -> list[JobFolder]:

@@ -1,4 +1,4 @@
-"""One short job: started as any other, watched by what its engine reports, and stopped after the steps that are needed."""
+"""Run one short job: started like any other, watched through its engine's reports, and stopped after enough steps."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ from dstui.tune.record import Result
 
 POLL = 0.05
 LOGS_EVERY = 0.5
-"""Seconds between two looks into the logs, where no engine reports its steps."""
+"""Seconds between two looks into the logs if no engine reports its steps."""
 JUDGED_AFTER = 2
 """Measured steps after which a candidate that is slower than the best is dropped."""
+CLOSE = 0.05
+"""Rates that differ by less are measured for longer."""
 SETTLED = 20.0
-"""Seconds for the supervisor to be through after the end of the ranks."""
+"""Seconds for the supervisor to finish after the end of the ranks."""
 OUT_OF_MEMORY = frozenset({"OOM-GPU", "OOM-HOST", "MEMORY-LIMIT", "ALLOC-REFUSED", "PINNED-MEM"})
-"""Causes of the diagnosis that mean: too large."""
+"""Causes of the diagnosis that mean too little memory."""
 NO_STEPS = (
     "no step was seen in {:.0f} s: the ranks have made no engine of DeepSpeed, and their logs name no time of a step "
     "(--budget gives them longer; run.metrics: {{step_time: REGEX}} says how the log writes it)"
@@ -43,17 +45,19 @@ class Goal:
     """When a job has run for long enough."""
 
     steps: int
-    """Steps, of which the first is not counted."""
+    """Steps, of which the first does not count."""
     samples: int
-    """Of all ranks in a step, by the configuration."""
+    """Samples per step of all ranks, from the configuration."""
     deadline: float
-    """Seconds for all of it."""
+    """Seconds for the whole job."""
     least: float = 0.0
     """Samples a second; what is slower than that is dropped."""
+    best: float = 0.0
+    """Samples a second of the best so far; what is as fast but for noise runs for twice the steps."""
 
 
 class Watch:
-    """The steps of a job as they come: from the engine of the first rank, else from the logs."""
+    """Collects the steps of a job, from the engine of the first rank, else from the logs."""
 
     def __init__(self, folder: JobFolder) -> None:
         self.folder = folder
@@ -66,7 +70,7 @@ class Watch:
         self.logged: list[float] = []
 
     def look(self, last: bool = False) -> None:
-        """Read what is new."""
+        """Read new steps."""
         while reports := self.lines.read():
             for report in reports:
                 if isinstance(report, EngineMade) and self.made is None:
@@ -90,24 +94,24 @@ class Watch:
 
     @property
     def seconds(self) -> list[float]:
-        """The time of each measured step: from the end of one to the end of the next, so with the data loader."""
+        """The duration of each measured step: from the end of one to the end of the next, including the data loader."""
         return [after.t - before.t for before, after in zip(self.steps, self.steps[1:], strict=False)] or self.logged
 
     @property
     def elements(self) -> float | None:
-        """Elements that a micro-step fed to the model."""
+        """Elements that a micro-step passed to the model."""
         fed = [step.elements / max(step.micro_steps, 1) for step in self.steps if step.elements]
         return median(fed) if fed else None
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.lines.close()
         if self.series is not None:
             self.series.close()
 
 
 def run_trial(target: Target, result: Result, place: Path, goal: Goal, asked: Callable[[], int | None]) -> Result:
-    """Run one candidate and return its result. Raises LaunchError. Nothing of the job is left running, however this ends."""
+    """Run one candidate and return its result. Raises LaunchError. However this ends, no process of the job is left."""
     began = time.monotonic()
     folder = start(target, run_dir=place, owner_pid=os.getpid())
     watch = Watch(folder)
@@ -128,7 +132,7 @@ def _wait(folder: JobFolder, watch: Watch, goal: Goal, began: float, asked: Call
     while True:
         watch.look()
         seconds = watch.seconds
-        if len(seconds) >= goal.steps - 1:
+        if len(seconds) >= goal.steps - 1 and not (len(seconds) < 2 * goal.steps - 2 and _is_close(goal, seconds)):
             return "measured"
         if len(seconds) >= JUDGED_AFTER and goal.samples / median(seconds) < goal.least:
             return "slower"
@@ -143,8 +147,13 @@ def _wait(folder: JobFolder, watch: Watch, goal: Goal, began: float, asked: Call
         time.sleep(POLL)
 
 
+def _is_close(goal: Goal, seconds: Sequence[float]) -> bool:
+    """Return whether the rate is that of the best, but for noise."""
+    return goal.best > 0 and abs(goal.samples / median(seconds) / goal.best - 1) < CLOSE
+
+
 def _judged(result: Result, folder: JobFolder, watch: Watch, state: str, took: float) -> Result:
-    """Return the state of a result, with a sentence where it was not measured."""
+    """Return the result with its state, and a sentence if it was not measured."""
     enough = len(watch.seconds) >= JUDGED_AFTER
     if state in ("measured", "slower", "stopped"):
         return replace(result, state=state)
@@ -162,7 +171,7 @@ def _judged(result: Result, folder: JobFolder, watch: Watch, state: str, took: f
 
 
 def _failed(result: Result, folder: JobFolder) -> Result:
-    """Return why a job failed: too large, or another cause."""
+    """Return the result with the cause of the failure: too little memory, or another one."""
     try:
         why = diagnose_job(folder)
     except FileProblem as problem:
@@ -184,7 +193,7 @@ def _last_line(folder: JobFolder) -> str:
 
 
 def _measured(result: Result, watch: Watch, samples: int) -> Result:
-    """Return a result with what the steps tell: how many, samples a second, and how far they scatter."""
+    """Return the result with its measurements: number of steps, samples per second, deviation."""
     seconds = watch.seconds
     if not seconds or not (middle := median(seconds)):
         return replace(result, steps=len(watch.steps))
@@ -195,14 +204,14 @@ def _measured(result: Result, watch: Watch, samples: int) -> Result:
 
 
 def _settle(folder: JobFolder) -> None:
-    """Wait until the supervisor is through: it writes what the run took, which corrects the next forecast."""
+    """Wait until the supervisor has finished: it stores what the run took, which corrects the next forecast."""
     until = time.monotonic() + SETTLED
     while folder.is_attended() and time.monotonic() < until:
         time.sleep(POLL)
 
 
 def memory_of(folder: JobFolder) -> int | None:
-    """Return the most of a GPU that torch reserved, of any rank; of ranks on CPUs what those of a node held in RAM."""
+    """Return the highest GPU memory that torch reserved on any rank; for CPU ranks, the RAM of those on a node."""
     status = folder.read_status()
     ranks: Sequence[int] = sorted(status.ranks) if status else ()
     reserved = [

@@ -1,1 +1,1 @@
-"""Shell text, read without running anything: which commands that start training it would run, with which words."""
+"""Read shell text without running anything: which commands that start training it would run, with which words."""

@@ -1,4 +1,4 @@
-"""Evaluate `$(( … ))` over whole numbers. Source: the Bash Reference Manual, 6.5 Shell Arithmetic."""
+"""Evaluate `$(( … ))` with integers. Source: the Bash Reference Manual, 6.5 Shell Arithmetic."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Protocol
 from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable
 
 NUMBER = re.compile(r"(-?)(?:0[xX]([\da-fA-F]{1,15})|(\d{1,2})#([\da-zA-Z]{1,12})|(\d{1,18}))")
-"""Hexadecimal, with a base, decimal; with a leading 0 it is octal."""
+"""Hexadecimal, with a base, decimal, or octal with a leading 0."""
 MAX_POWER = 62
-"""bash's numbers have 64 bits."""
+"""Integers of bash have 64 bits."""
 
 
 def _divided(left: int, right: int) -> int:
@@ -63,7 +63,7 @@ BINARY: Mapping[str, Callable[[int, int], int]] = {
 
 
 class Words(Protocol):
-    """What arithmetic needs of `expansion.Expander`."""
+    """The part of `expansion.Expander` that arithmetic uses."""
 
     state: ShellState
 
@@ -75,7 +75,7 @@ class Words(Protocol):
 
 
 def evaluate(node: Node, expander: Words) -> int:
-    """Return the value of an expression. Raises Undecidable where a hole or an unknown operator is in it."""
+    """Return the value of an expression. Raises Undecidable for a hole or an unknown operator."""
     kind = node.get("Type")
     if kind == "ParenArithm":
         return evaluate(node["X"], expander)
@@ -104,7 +104,7 @@ def _read_number(match: re.Match[str]) -> int:
             found = int(hexadecimal or digits, 16 if hexadecimal else int(base))
         else:
             found = int(decimal, 8 if decimal.startswith("0") else 10)
-    except ValueError:  # 08, 2#7: bash says "value too great for base"
+    except ValueError:  # 08, 2#7: bash reports "value too great for base"
         raise Undecidable from None
     return -found if sign else found
 

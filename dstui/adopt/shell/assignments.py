@@ -1,4 +1,4 @@
-"""Follow what gives variables their values: assignments, declarations, arithmetic."""
+"""Follow commands that set variables: assignments, declarations, arithmetic."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MOST_ELEMENTS = 200
 
 
 class Reader(Protocol):
-    """What assignments need of `interpreter.ShellReader`."""
+    """The part of `interpreter.ShellReader` that assignments use."""
 
     unknowns: Unknowns
 
     def expander(self, state: ShellState) -> Expander:
-        """Return what expands words in this state."""
+        """Return an expander for this state."""
 
     def decided(self, decide: Callable[[], bool | None]) -> bool | None:
-        """Return what is decided; None where only the run decides it."""
+        """Return the result of `decide`; None if only a run decides it."""
 
     def again(self, text: str, state: ShellState, streams: Streams, line: int) -> bool | None:
-        """Follow a text that would be run."""
+        """Follow a text that would be run (eval, bash -c)."""
 
 
 def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
@@ -40,7 +40,7 @@ def declare(reader: Reader, node: Node, state: ShellState, _streams: Streams) ->
             continue
         if "A" in options:
             state.associative.add(name)
-        if "n" in options:  # another name of a variable
+        if "n" in options:  # -n makes an alias of another variable
             state.variables[name] = hole("computed", name)
         elif not argument.get("Naked"):
             assign(reader, argument, state)
@@ -66,7 +66,7 @@ def assign(reader: Reader, node: Node, state: ShellState) -> None:
     if node.get("Array") is not None:
         value = expander.words([element["Value"] for element in node["Array"].get("Elems", ()) if element.get("Value")])
     unknowns.assigned = ""
-    if value == hole("unset", name):  # X=$X: whoever starts the text may set it, and need not
+    if value == hole("unset", name):  # X=$X: the caller may or may not set it
         unknowns.note(f"line {line_of(node)}: ${name} is taken from the environment: read as not set")
         value = ""
     if node.get("Append") and old is not None:
@@ -76,7 +76,7 @@ def assign(reader: Reader, node: Node, state: ShellState) -> None:
 
 
 def _assign_element(expander: Expander, node: Node, state: ShellState, name: str) -> None:
-    """`NAME[3]=value`."""
+    """Follow `NAME[3]=value`."""
     if name in state.associative:
         state.variables[expander.element(name, node["Index"])] = expander.text(node.get("Value"))
         return
@@ -94,7 +94,7 @@ def _items(value: Value) -> list[str]:
 
 
 def let(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    """Follow `let`: an expression is a word, which may stand in quotes."""
+    """Follow `let`: each word is an expression, perhaps in quotes."""
     status: bool | None = True
     for expression in node.get("Exprs", ()):
         parts = [part["Type"] for part in expression.get("Parts", ())]

@@ -1,4 +1,4 @@
-"""Decide `[[ … ]]`, `[ … ]` and `test` where everything in them is known. Source: the Bash Reference Manual, 6.4."""
+"""Evaluate `[[ … ]]`, `[ … ]` and `test` if all their parts are known. Source: the Bash Reference Manual, 6.4."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NUMERIC: Mapping[str, Callable[[int, int], bool]] = {
 
 
 class Conditions:
-    """Decides the tests of one state; each raises Undecidable where the run decides."""
+    """Evaluates tests in one state. Methods raise Undecidable if only a run decides."""
 
     def __init__(self, expander: Expander, as_tested: Callable[[str, int], str], is_folder: Callable[[str], bool | None]) -> None:
         self.expander, self.as_tested, self.is_folder = expander, as_tested, is_folder
 
     def clause(self, node: Node) -> bool:
-        """Decide the inside of `[[ … ]]`."""
+        """Evaluate the content of `[[ … ]]`."""
         kind, operator = node["Type"], node.get("Op", "")
         if kind == "ParenTest":
             return self.clause(node["X"])
@@ -46,7 +46,7 @@ class Conditions:
         return bool(self._text(node))
 
     def words(self, words: Sequence[str]) -> bool:
-        """Decide the words of `[ … ]`."""
+        """Evaluate the words of `[ … ]`."""
         for joint, operator in (("-o", "||"), ("-a", "&&")):
             if joint in words[1:-1]:
                 left, right = words[: words.index(joint, 1)], words[words.index(joint, 1) + 1 :]
@@ -63,7 +63,7 @@ class Conditions:
         raise Undecidable
 
     def _joined(self, operator: str, left: Callable[[], bool], right: Callable[[], bool]) -> bool:
-        """Evaluate `&&` and `||`, where one known side may decide."""
+        """Evaluate `&&` and `||`, for which one known side may be enough."""
         decisive = operator == "||"
         try:
             first: bool | None = left()
@@ -93,7 +93,7 @@ class Conditions:
     def _binary(self, left: str, operator: str, right: str) -> bool:
         if operator in NUMERIC:
             numbers = [int(text) for text in (left, right) if re.fullmatch(r"\s*-?\d{1,18}\s*", text)]
-            return len(numbers) == 2 and NUMERIC[operator](*numbers)  # bash says "integer expression expected", which is false
+            return len(numbers) == 2 and NUMERIC[operator](*numbers)  # bash reports "integer expression expected", which is false
         if operator in ("=", "==", "!="):
             return (left == right) == (operator != "!=")
         if operator == "=~":

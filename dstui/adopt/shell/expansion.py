@@ -1,6 +1,6 @@
 """Expand the words of a command as bash does: quotes, variables, arithmetic, command substitution, braces, field splitting.
 
-Source: the Bash Reference Manual, 3.5 Shell Expansions. Globs stay as they are written.
+Source: the Bash Reference Manual, 3.5 Shell Expansions. Globs are not expanded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dstui.adopt.shell.arithmetic import evaluate
 from dstui.adopt.shell.shell_state import HOLE, Node, ShellLimit, ShellState, Undecidable, Value, hole, holes_in
 
 MAX_WORDS = 10_000
-"""Words of one command, after braces and arrays."""
+"""Words of one command after expanding braces and arrays."""
 MAX_TEXT = 1_000_000
 """Characters of one value."""
 ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
@@ -37,10 +37,10 @@ class Segment:
 
 
 class Expander:
-    """Expands the words of one state.
+    """Expands words in one shell state.
 
-    `output_of` runs the statements of a command substitution and returns what they print; it raises Undecidable where a program that
-    is not known would print it. `unset` names the hole of a variable that nobody sets.
+    `output_of` runs the statements of a command substitution and returns their output. It raises Undecidable if an unknown program would
+    print it. `unset` returns the hole of an unset variable.
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class Expander:
         return self.state.variables.get(name)
 
     def element(self, name: str, index: Node | None) -> str:
-        """Return the variable that holds an element of an associative array. Raises Undecidable where its word is not known."""
+        """Return the variable that holds an element of an associative array. Raises Undecidable if its key is unknown."""
         word = self.text(index) if index and index.get("Type") == "Word" else ""
         if not word or word in ("@", "*") or holes_in(word):
-            raise Undecidable  # all of them come in an order of bash's own
+            raise Undecidable  # the order of all elements is internal to bash
         return f"{name}[{word}]"
 
     def number(self, node: Node) -> int:
-        """Return the value of an arithmetic expression. Raises Undecidable where a hole is in it."""
+        """Return the value of an arithmetic expression. Raises Undecidable if it contains a hole."""
         return evaluate(node, self)
 
     def arithmetic_name(self, name: str) -> str:
@@ -138,7 +138,7 @@ class Expander:
         except Undecidable:
             return hole("computed", self.name_hole(part))
 
-    # ---------------------------------------------------------------- ${…}
+    # Parameter expansion: ${…}
 
     def _parameter(self, part: Node, *, quoted: bool) -> list[Segment]:
         name = part["Param"]["Value"]
@@ -169,7 +169,7 @@ class Expander:
         if subscript is None:
             return (value[0] if value else "") if isinstance(value, list) and name not in ("@", "*") else value
         if subscript in ("@", "*") and value is None and not part.get("Exp"):
-            return []  # no environment holds an array
+            return []  # an environment holds no arrays
         if subscript in ("@", "*"):
             return [value] if isinstance(value, str) else value
         if value is None:
@@ -177,7 +177,7 @@ class Expander:
         items = [value] if isinstance(value, str) else value
         number = self.number(part["Index"])
         if len(items) == 1 and holes_in(items[0]) and number != 0:
-            raise Undecidable  # the words that a program prints: which is the fourth, it alone knows
+            raise Undecidable  # words of a program's output: their positions are unknown
         return items[number] if -len(items) <= number < len(items) else ""
 
     def _operated(self, part: Node, name: str, value: Value | None) -> Value:
@@ -241,7 +241,7 @@ class Expander:
 
 
 def line_of(node: Node | None) -> int:
-    """Return the line on which a node begins; 0 where it says none."""
+    """Return the line on which a node begins; 0 if it has none."""
     line: int = (node or {}).get("Pos", (0, 0))[1]
     return line
 
@@ -251,7 +251,7 @@ def _unknown() -> str:
 
 
 def _subscript(part: Node) -> str | None:
-    """Return the index in ${NAME[…]}, where it is one literal."""
+    """Return the index in ${NAME[…]} if it is a single literal."""
     index = part.get("Index")
     if not index:
         return None
@@ -283,7 +283,7 @@ def _trimmed(pattern: str, operator: str) -> Callable[[str], str]:
 
 
 def _split(segments: Sequence[Segment], separators: str) -> list[str]:
-    """Put segments together to words, split at the separators (IFS) in what is not quoted."""
+    """Join segments to words, split at the separators (IFS) outside of quotes."""
     at = re.compile(f"[{re.escape(separators)}]+") if separators else None
     words: list[str] = []
     current: str | None = None

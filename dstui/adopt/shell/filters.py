@@ -1,6 +1,6 @@
-"""What programs print that change the text that they are given: cut, sed, awk, tr, bc and the like, in the forms that launches use.
+"""Compute the output of text filters: cut, sed, awk, tr, bc and others, in the forms that launch scripts use.
 
-Each returns None where only running it tells: an unknown option, a text with a hole in it. Source: POSIX.1-2017, Utilities.
+Each function returns None if only running the program tells: for an unknown option, or a text with a hole. Source: POSIX.1-2017, Utilities.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dstui.adopt.shell.shell_state import OPEN
 
 Filter = Callable[[list[str], str], "str | None"]
 MOST_CHARACTERS = 100_000
-"""A text that is longer is not worked on."""
+"""Longer texts are not processed."""
 SETS = {"[:upper:]": "A-Z", "[:lower:]": "a-z", "[:digit:]": "0-9", "[:space:]": " \t\n\r\f\v", "[:blank:]": " \t"}
 FIELDS = re.compile(r"(\d{1,4})?(-)?(\d{1,4})?")
 AWK = re.compile(r"\s*\{\s*print\s+(\$?)(NF|\d{1,4})\s*;?\s*\}\s*")
 PART = r"((?:\\.|(?!\1).)*)"
 SUBSTITUTION = re.compile(rf"s([^\w\s\\]){PART}\1{PART}\1(g?)")
 NOT_PLAIN = re.compile(r"[.*\[\]+?(){}|]|\\[^/.,|#:@*+?-]")
-"""What makes a pattern of sed more than a plain text."""
+"""A sed pattern that is not plain text."""
 INTEGERS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -32,7 +32,7 @@ INTEGERS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def filtered(name: str, words: Sequence[str], given: str) -> str | None:
-    """Return what a program makes of its standard input; None where only running it tells."""
+    """Return the output of a program for a standard input; None if only running it tells."""
     program = FILTERS.get(name)
     if program is None or OPEN in given or any(OPEN in word for word in words) or len(given) > MOST_CHARACTERS:
         return None
@@ -87,7 +87,7 @@ def _cut(words: list[str], given: str) -> str | None:
 
 
 def _options(words: list[str], with_value: str) -> Iterator[tuple[str, str]]:
-    """Yield `-d, -f 1` as pairs; a word that is none comes under its own text."""
+    """Yield `-d, -f 1` as pairs. A word that is not an option is yielded with its own text."""
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -98,7 +98,7 @@ def _options(words: list[str], with_value: str) -> Iterator[tuple[str, str]]:
 
 
 def _sed(words: list[str], given: str) -> str | None:
-    """Replace by `s/a/b/g` whose pattern is plain text, with ^ and $."""
+    """Apply `s/a/b/g` with a plain-text pattern, ^ or $."""
     words = [word for word in words if word not in ("-e", "-E", "-r")]
     found = SUBSTITUTION.fullmatch(words[0]) if len(words) == 1 else None
     if found is None:
@@ -113,7 +113,7 @@ def _sed(words: list[str], given: str) -> str | None:
 
 
 def _awk(words: list[str], given: str) -> str | None:
-    """Print by `{print $2}`, `{print NF}`, `{print $NF}`, with -F."""
+    """Apply `{print $2}`, `{print NF}` or `{print $NF}`, with -F."""
     pairs = list(_options(words, "F"))
     mark = next((value for name, value in pairs if name == "F"), None)
     programs = [name for name, _ in pairs if name != "F"]
@@ -131,12 +131,12 @@ def _field(printed: re.Match[str], fields: list[str], line: str) -> str:
 
 
 def _bc(words: list[str], given: str) -> str | None:
-    """Calculate whole numbers, as bc takes them without a scale."""
+    """Calculate with integers, as bc does without a scale."""
     return None if words else calculated(given)
 
 
 def calculated(text: str) -> str | None:
-    """Return the value of an expression of whole numbers as a line; None where it is none."""
+    """Return the value of an integer expression as a line; None for other texts."""
     if len(text) > 200 or not re.fullmatch(r"[\d\s()+*/%-]+", text) or re.search(r"\*\*|//|\b0\d|\d{16}", text):
         return None
     try:
@@ -161,7 +161,7 @@ def _paste(words: list[str], given: str) -> str | None:
 
 
 def _xargs(words: list[str], given: str) -> str | None:
-    """Print the words that are given, as it does without a command."""
+    """Return the given words, as xargs does without a command."""
     return None if words or re.search(r"""['"\\]""", given) else " ".join(given.split()) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Follow branches and loops of shell text: one way where it is known which, else all of them side by side."""
+"""Follow branches and loops of shell text: one branch if the condition is known, else all of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dstui.adopt.shell.shell_state import OPEN, Node, ShellState, Streams, Undec
 from dstui.adopt.shell.unknowns import Unknowns
 
 Way = Callable[[ShellState], object]
-"""One way to go on from a state."""
+"""One way to continue from a state."""
 TESTS = ("TestClause", "ArithmCmd")
 
 
 class Reader(Protocol):
-    """What branches and loops need of `interpreter.ShellReader`."""
+    """The part of `interpreter.ShellReader` that branches and loops use."""
 
     unknowns: Unknowns
     undecided: dict[str, int]
@@ -33,14 +33,14 @@ class Reader(Protocol):
         """Count a step."""
 
     def expander(self, state: ShellState) -> Expander:
-        """Return what expands words in this state."""
+        """Return an expander for this state."""
 
     def decided(self, decide: Callable[[], bool | None]) -> bool | None:
-        """Return what is decided; None where only the run decides it."""
+        """Return the result of `decide`; None if only a run decides it."""
 
 
 def follow_list(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    """Follow `a && b`, `a || b`. A command of which nothing is known is taken to succeed, a test is not."""
+    """Follow `a && b`, `a || b`. An unknown command is assumed to succeed, an unknown test is not."""
     status = reader.statement(node["X"], state, streams)
     if state.ended:
         return status
@@ -105,7 +105,7 @@ def _asks_read(node: Node) -> bool:
 
 
 def _reading(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    """Follow `while read`: once for each line that the text gives; else nobody knows how often, and with what."""
+    """Follow `while read` once for each line that the text provides; otherwise number and values of the turns are unknown."""
     lines = [None] if streams.given is None or OPEN in streams.given else streams.given.splitlines()
     for line in lines:
         reader.run(node["Cond"], state, Streams(line if line is not None else hole("computed", "LINE"), None))
@@ -145,7 +145,7 @@ def _counting(reader: Reader, node: Node, state: ShellState, streams: Streams) -
 
 
 def _turn(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool:
-    """Run one turn of a loop; return whether another may follow."""
+    """Follow one turn of a loop. Return whether another may follow."""
     reader.step(line_of(node))
     reader.run(node.get("Do", ()), state, streams)
     if state.ended in ("break", "continue"):
@@ -160,7 +160,7 @@ def _perhaps(reader: Reader, node: Node, state: ShellState, streams: Streams) ->
 
 
 def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, line: int) -> bool | None:
-    """Follow each way from the same state; a variable that they leave different is undecided. The success is unknown."""
+    """Follow each way from the same state. A variable with different results becomes undecided. The success is unknown."""
     outer, reader.condition = reader.condition, reader.condition or line
     ends = []
     for way in ways:
@@ -186,11 +186,11 @@ def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, line: i
 
 
 def _nothing(_state: ShellState) -> None:
-    """Do nothing: the branch that is not taken."""
+    """Do nothing, for a branch that is not taken."""
 
 
 def _captured(streams: Streams) -> Streams:
-    """Return streams that drop a condition's output. A program in it decides by its status, known only when it runs."""
+    """Return streams that drop the output of a condition. A program in it decides by its status, known only at run time."""
     return Streams(streams.given, None)
 
 

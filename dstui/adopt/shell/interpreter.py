@@ -1,7 +1,7 @@
 """Follow shell text step by step without running anything, and collect the launches that it would run.
 
-What only the run decides stays open: a variable that nobody sets, the output of a program, a branch that asks for either. The text
-is read as started without arguments; where that reaches no launch, branches on arguments are read as alternatives.
+What only a run decides stays open: an unset variable, the output of a program, a branch that depends on either. The text is read as started
+without arguments. If that reaches no launch, branches on arguments are read as alternatives.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from dstui.adopt.shell.shell_state import (
 from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
 
 MAX_STEPS = 20_000
-"""Commands and loop turns that are followed."""
+"""Commands and loop turns to follow."""
 MAX_LAUNCHES = 200
 MAX_TEXTS = 500
-"""Different texts of eval and bash -c; a program of its own parses each."""
+"""Different texts of eval and bash -c to follow; each is parsed by a child process."""
 MAX_DEPTH = 40
-"""Functions, eval and bash -c inside each other."""
+"""Nested functions, evals and bash -c."""
 UNSET = re.compile(hole("unset", r"(\w+)"))
 
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """The words of a command, with the variables set for it alone."""
+    """The words of a command, with the variables set only for it."""
 
     words: Sequence[str]
     env: Mapping[str, str]
@@ -55,9 +55,9 @@ Follow = Callable[["ShellReader", Node, ShellState, Streams], "bool | None"]
 
 
 class ShellReader:
-    """One reading of a text: the launches, and what is unknown.
+    """One reading of a text: its launches, and what is unknown.
 
-    The success of a command is True, False, or None where only the run tells.
+    The success of a command is True, False, or None if only a run tells.
     """
 
     def __init__(self, around: ShellContext, *, arguments_are_open: bool = False) -> None:
@@ -69,21 +69,21 @@ class ShellReader:
         self.condition = 0
         """The line of the undecided branch that is being followed."""
         self.made = set[str]()
-        """Folders that the text makes."""
+        """Folders that the text creates."""
         self.files: dict[str, str] = {}
-        """Files that the text writes itself: path -> content."""
+        """Files that the text writes: path -> content."""
         self._text = b""
         self._steps = self._depth = 0
         self._wrapped: tuple[str, ...] = ()
         self._trees: dict[str, Node | None] = {}
-        """Texts that were run, with their syntax trees: a loop runs the same one again and again."""
+        """Syntax trees of texts that were followed: a loop runs the same text repeatedly."""
 
     def follow(self, tree: Node, text: str, state: ShellState) -> bool | None:
-        """Follow a text whose syntax tree this is. Raises ShellLimit."""
+        """Follow a text with its syntax tree. Raises ShellLimit."""
         return self._inside(text, lambda: self.run(tree.get("Stmts", ()), state, Streams()))
 
     def run(self, statements: Sequence[Node], state: ShellState, streams: Streams) -> bool | None:
-        """Follow statements one after another; the success of the last."""
+        """Follow statements one after another. Return the success of the last."""
         status: bool | None = True
         for statement in statements:
             if state.ended:
@@ -109,7 +109,7 @@ class ShellReader:
         return status if not statement.get("Negated") or status is None else not status
 
     def _written(self, target: str, follow: Follow, command: Node, state: ShellState, given: str | None) -> bool | None:
-        """Follow a command whose output goes to a file. Raises Undecidable where that is not known."""
+        """Follow a command whose output goes to a file. Raises Undecidable if the output is unknown."""
         printed: list[str] = []
         self.files.pop(target, None)
         status = follow(self, command, state, Streams(given, printed))
@@ -123,7 +123,7 @@ class ShellReader:
             raise ShellLimit(f"more than {MAX_STEPS:,} steps", line)
 
     def expander(self, state: ShellState) -> Expander:
-        """Return what expands words in this state."""
+        """Return an expander for this state."""
         return Expander(
             state,
             lambda node: self._output_of(node, state),
@@ -132,17 +132,17 @@ class ShellReader:
         )
 
     def conditions(self, state: ShellState) -> Conditions:
-        """Return what decides tests in this state."""
+        """Return an evaluator of tests for this state."""
         return Conditions(self.expander(state), self.unknowns.as_tested, lambda path: self.is_folder(state, path))
 
     def is_folder(self, state: ShellState, path: str) -> bool | None:
-        """Tell whether a folder is there; None where the path has a hole, or nobody can look."""
+        """Return whether a folder exists; None if the path has a hole or the answer is unknown."""
         if path_in(state, path) in self.made:
             return True
         return None if OPEN in path + state.folder else self.around.is_folder(path_in(state, path))
 
     def decided(self, decide: Callable[[], bool | None]) -> bool | None:
-        """Return what is decided; None where only the run decides it."""
+        """Return the result of `decide`; None if only a run decides it."""
         with suppress(Undecidable):
             return decide()
         return None
@@ -169,7 +169,7 @@ class ShellReader:
         return self._other(replace(command, words=words), state, streams)
 
     def _other(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
-        """Follow a command that starts no training: a builtin, a function, a program whose output is known."""
+        """Follow a command that starts no training: a builtin, a function, or a program with known output."""
         name, *rest = command.words
         if body := state.functions.get(name):
             return self._function(body, rest, state, streams)
@@ -210,10 +210,10 @@ class ShellReader:
             replace(launch, env=exported | dict(launch.env), wrappers=wrappers, condition=self.condition, written=dict(self.files))
         )
 
-    # ---------------------------------------------------------------- text inside text
+    # Nested text
 
     def _inside(self, text: str, follow: Callable[[], bool | None]) -> bool | None:
-        """Follow nodes whose positions are those of another text."""
+        """Follow nodes whose positions belong to another text."""
         outer, self._text = self._text, text.encode()
         try:
             return follow()
@@ -229,7 +229,7 @@ class ShellReader:
         self._depth -= 1
 
     def again(self, text: str, state: ShellState, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
-        """Follow a text that would be run."""
+        """Follow a text that would be run (eval, bash -c)."""
         if text not in self._trees:
             if len(self._trees) == MAX_TEXTS:
                 raise ShellLimit(f"more than {MAX_TEXTS} texts are run (eval, bash -c)", line)
@@ -277,7 +277,7 @@ class ShellReader:
         return self.again(text, inner, streams, line, found.wrappers)
 
     def _redirections(self, statement: Node, state: ShellState) -> tuple[str | None, str]:
-        """Return standard input where the text contains it, and the file that standard output goes to."""
+        """Return standard input if the text contains it, and the file that receives standard output."""
         given, target, expander = None, "", self.expander(state)
         for redirection in statement.get("Redirs", ()):
             operator, word = redirection["Op"], redirection["Word"]
@@ -295,7 +295,7 @@ class ShellReader:
         return given, target
 
     def _output_of(self, node: Node, state: ShellState) -> str:
-        """Return the output of a command substitution. Raises Undecidable where a program prints it."""
+        """Return the output of a command substitution. Raises Undecidable if an unknown program prints it."""
         if COUNTS_GPUS.search(self._source_of(node)):
             raise Undecidable
         printed: list[str] = []
@@ -303,7 +303,7 @@ class ShellReader:
         return "".join(printed)
 
     def piped(self, statement: Node, state: ShellState) -> str | None:
-        """Follow what stands before a pipe, and return what it prints; None where programs or launches print it."""
+        """Follow the left side of a pipe and return its output; None if programs or launches print it."""
         before, printed = len(self.launches), list[str]()
         with suppress(Undecidable):
             self.statement(statement, state.copy(), Streams(output=printed))
@@ -318,12 +318,12 @@ class ShellReader:
 
 
 def path_in(state: ShellState, path: str) -> str:
-    """Return a path of this state without `..`; relative paths are the current folder's."""
+    """Return a path without `..`; relative paths start from the state's current folder."""
     return posixpath.normpath(posixpath.join(state.folder, path))
 
 
 def _document(expander: Expander, body: Node | None, *, quoted: bool) -> str:
-    """Return a here-document; with a quoted end its text is literal."""
+    """Return a here-document. With a quoted delimiter its text is literal."""
     parts = (body or {}).get("Parts", ())
     if quoted:
         return "".join(part.get("Value", "") for part in parts)
@@ -331,7 +331,7 @@ def _document(expander: Expander, body: Node | None, *, quoted: bool) -> str:
 
 
 def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
-    """Give statements of a text the number of the line that runs them."""
+    """Give statements of a nested text the line number of the command that runs them."""
     for statement in statements:
         for node in (statement, statement.get("Cmd") or {}):
             if "Pos" in node:
@@ -339,11 +339,11 @@ def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
     return statements
 
 
-# ---------------------------------------------------------------- kinds of nodes
+# Kinds of nodes
 
 
 def _unknown(_reader: ShellReader, _node: Node, _state: ShellState, _streams: Streams) -> bool | None:
-    """Ignore a command that is not followed: coproc, select, and what shfmt may learn."""
+    """Ignore a command that is not supported: coproc, select, and new ones of shfmt."""
     return None
 
 
@@ -359,7 +359,7 @@ def _call(reader: ShellReader, node: Node, state: ShellState, streams: Streams) 
 
 
 def _pipe(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
-    """Follow both sides for their launches; the right one reads what the left one prints."""
+    """Follow both sides for launches; the right one reads the output of the left one."""
     if streams.output is not None:
         passed: list[str] = []
         reader.statement(node["X"], state.copy(), Streams(output=passed))
@@ -409,4 +409,4 @@ KINDS: Mapping[str, Follow] = {
     "ArithmCmd": assignments.arithmetic,
     "LetClause": assignments.let,
 }
-"""Kind of a command's node -> what follows it."""
+"""Kind of a command's node -> the function that follows it."""

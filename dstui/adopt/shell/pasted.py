@@ -1,4 +1,4 @@
-"""Make shell text of what people paste: without prompts, fences and line numbers, placeholders such as <your_path> as holes. Pure."""
+"""Clean pasted shell text: remove prompts, fences and line numbers, and turn placeholders such as <your_path> into holes. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
 NUMBERED = re.compile(r"^[ \t]*(\d{1,5})(?:[ \t]*[|:│])?(?:[ \t]+|$)(.*)$")
 PLACEHOLDER = re.compile(r"(?<![<\w&])<([A-Za-z][\w .:/|,-]{0,60}?)>(?=[\s/.\-_:,;\"')]|$)")
 WHOLE_WORD = re.compile(r"<((?i:your|path)[\w .-]*|[\w .-]*(?i:path|dir|folder|file|name))>")
-"""A word that only stands for another one, also where it was quoted. `<image>` and `<|im_end|>` are words of a model."""
+"""A word that is a placeholder, also in quotes. `<image>` and `<|im_end|>` are tokens of models instead."""
 QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
-"""What a placeholder does not stand in: quotes, an escaped character, a comment."""
+"""Text that contains no placeholders: quotes, an escaped character, a comment."""
 
 
 def cleaned(text: str) -> str:
-    """Return the shell text in a paste. Lines keep their numbers."""
+    """Return the shell text of a paste. Line numbers stay the same."""
     text = FENCE.sub("", text.replace("\r\n", "\n"))
     text = _without_numbers(text)
     if PROMPT.search(text):
@@ -27,7 +27,7 @@ def cleaned(text: str) -> str:
 
 
 def _without_numbers(text: str) -> str:
-    """Take off a gutter of line numbers, where every line has the next one."""
+    """Remove a column of line numbers if every line has the next one."""
     lines = text.split("\n")
     matches = [NUMBERED.match(line) for line in lines if line.strip()]
     numbers = [int(match[1]) for match in matches if match]
@@ -37,7 +37,7 @@ def _without_numbers(text: str) -> str:
 
 
 def with_holes(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text with a hole for each <placeholder> outside of quotes, and what each hole was."""
+    """Return the text with a hole for each <placeholder> outside of quotes, and the original text of each hole."""
     sources: dict[str, str] = {}
 
     def replaced(match: re.Match[str]) -> str:
@@ -51,7 +51,7 @@ def with_holes(text: str) -> tuple[str, dict[str, str]]:
 
 
 def word_with_hole(word: str, sources: dict[str, str]) -> str:
-    """Return the word, or the hole that it is where it only stands for another one; `sources` takes what the hole was."""
+    """Return the word, or a hole if it is a placeholder; `sources` collects the original text."""
     match = WHOLE_WORD.fullmatch(word)
     return _hole_for(match, sources) if match else word
 

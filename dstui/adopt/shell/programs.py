@@ -1,4 +1,4 @@
-"""The shell's own commands, and the programs whose output follows from their words: echo, dirname, seq and the like."""
+"""Compute shell builtins and programs whose output follows from their words: echo, dirname, seq and others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dstui.adopt.shell.unknowns import Unknowns
 
 
 class FolderReader(Protocol):
-    """What the shell's own commands need of `interpreter.ShellReader`."""
+    """The part of `interpreter.ShellReader` that builtins use."""
 
     unknowns: Unknowns
     made: set[str]
 
     def is_folder(self, state: ShellState, path: str) -> bool | None:
-        """Return whether a folder is there; None where nobody can tell."""
+        """Return whether a folder exists; None if unknown."""
 
 
 Builtin = Callable[["FolderReader", list[str], ShellState, "str | None"], "bool | None"]
@@ -27,18 +27,18 @@ Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | 
 MAX_NUMBERS = 10_000
 MAX_PRINTED = 100_000
 CONVERSION = re.compile(r"%%|%[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg]")
-"""What printf puts a word in place of, in its format."""
+"""A conversion in a format of printf."""
 
 
 def printed(name: str, words: Sequence[str], state: ShellState, given: str | None, around: ShellContext) -> str | None:
-    """Return what a program prints; None where only running it tells. `given` is its standard input."""
+    """Return the output of a program; None if only running it tells. `given` is its standard input."""
     short = name.rpartition("/")[2]
     if program := PRINTING.get(short):
         return program(list(words), state, given, around)
     return None if given is None else filtered(short, words, given)
 
 
-# ---------------------------------------------------------------- the shell's own
+# Builtins
 
 
 def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
@@ -112,7 +112,7 @@ def _read(_reading: FolderReader, words: list[str], state: ShellState, given: st
         else:
             names.append(word)
     if given is None:
-        return False  # nothing is there to read from
+        return False  # there is no input
     text = given if whole else given.partition("\n")[0]
     if any("a" in option for option in options) and names:
         state.variables[names[0]] = split_fields(text, state.separators)
@@ -123,7 +123,7 @@ def _read(_reading: FolderReader, words: list[str], state: ShellState, given: st
 
 
 def split_fields(text: str, separators: str, most: int | None = None) -> list[str]:
-    """Split a text as the shell does at the characters of IFS; `most`: at most so often, from the left."""
+    """Split a text at the characters of IFS, as the shell does; `most`: the number of splits, from the left."""
     blanks = "".join(one for one in separators if one in " \t\n")
     marks = "".join(one for one in separators if one not in " \t\n")
     text = text.strip(blanks or "\0")
@@ -137,7 +137,7 @@ def split_fields(text: str, separators: str, most: int | None = None) -> list[st
 
 
 def _mapfile(_reader: FolderReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
-    """Follow `mapfile -t NAME`: the lines that it is given."""
+    """Follow `mapfile -t NAME` with the lines of its input."""
     name = next((word for word in reversed(words) if not word.startswith("-")), "MAPFILE")
     if given is None or OPEN in given:
         state.variables[name] = hole("computed", name)
@@ -200,7 +200,7 @@ BUILTINS: Mapping[str, Builtin] = {
 }
 
 
-# ---------------------------------------------------------------- programs
+# Programs
 
 
 def _echo(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
@@ -210,7 +210,7 @@ def _echo(words: list[str], _state: ShellState, _given: str | None, _around: She
 
 
 def _printf(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
-    """Print as often as it takes for all words, as the shell's; None for a format that is not known."""
+    """Apply printf as the shell does, repeating the format for all words; None for an unknown format."""
     if not words or re.search(r"%(?!%|[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg])", words[0].replace("%%", "")):
         return None
     form, rest, found = re.sub(r"\\([nt\\])", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), words[0]), list(words[1:]), ""
@@ -228,7 +228,7 @@ def _printf(words: list[str], _state: ShellState, _given: str | None, _around: S
 
 
 def _converted(form: str, word: str) -> str:
-    """Format a word by one conversion. ValueError where it is no number."""
+    """Format a word by one conversion. Raises ValueError if it is not a number."""
     kind = form[-1]
     if OPEN in word and (kind != "s" or form != "%s"):
         raise ValueError

@@ -1,4 +1,4 @@
-"""Read a shell text: its launches in their order, which of them is meant, and what was assumed."""
+"""Read a shell text: its launches in order, which of them is intended, and what was assumed."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContex
 
 NOT_SET = "which nothing in the text sets"
 MAX_REPAIRS = 20
-"""Lines of a paste that are no shell text, and are left out."""
+"""Lines of a paste that are left out because they are not shell text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellText:
-    """What a text would launch."""
+    """The launches of a text."""
 
     launches: tuple[Launch, ...]
-    """The likeliest kind first, each kind in the order of the text."""
+    """The likeliest kind first; within a kind, in the order of the text."""
     notes: tuple[str, ...]
     sources: Mapping[str, str]
     """Hole -> what it stands for in the text."""
     unseen: tuple[str, ...]
     """Commands that may start a launch which is not seen from here."""
     undecided: Mapping[str, int]
-    """Variable -> the line of the branch that decides it while the script runs."""
+    """Variable -> the line of the branch that decides its value at run time."""
 
 
 class Unparsed(Exception):
-    """A text that the parser refuses: `message`, and its `line`."""
+    """A text that the parser refuses. Holds a `message` and its `line`."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
 
 
 def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
-    """Return the variables of a launch that a branch decides while the script runs, each with the branch's line."""
+    """Return the variables of a launch that a branch decides at run time, each with the branch's line."""
     texts = [*launch.words, *launch.env.values(), launch.folder]
     names = dict.fromkeys(name for text in texts for kind, name in holes_in(text) if kind == "undecided")
     return [(name, shell.undecided.get(name, 0)) for name in names]
@@ -97,7 +97,7 @@ def _followed(tree: Node, text: str, around: ShellContext, *, arguments_are_open
 
 
 def _tree(text: str, parse: Parse) -> tuple[Node, str, list[str]]:
-    """Parse a text; lines of a paste that are no shell text are left out and noted."""
+    """Parse a text. Lines of a paste that are not shell text are left out and noted."""
     notes: list[str] = []
     lines = text.split("\n")
     while True:

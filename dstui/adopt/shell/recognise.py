@@ -1,4 +1,4 @@
-"""Recognise a launch in the words of a command, behind whatever starts it: srun, nohup, nsys, `uv run`, a submitter with `--`."""
+"""Recognise a launch in the words of a command, behind any wrappers: srun, nohup, nsys, `uv run`, a submitter with `--`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dstui.adopt.shell.shell_state import hole
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 UNSET = re.compile(hole("unset", r"\w+"))
-"""A variable that nobody sets, among the assignments of a command: empty, as in the shell."""
+"""An unset variable among the assignments of a command: empty, as in the shell."""
 PYTHON = re.compile(r"python[\d.]*(?:-[\w.]+)?")
 SHELLS = ("bash", "sh", "zsh", "dash")
 MODULES: Mapping[str, str] = {
@@ -33,7 +33,7 @@ FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "dlrover-run": (),
     "colossalai": ("run",),
 }
-"""Commands of frameworks that start their own ranks -> the subcommands that train; none: the command does."""
+"""Commands of frameworks that start their own ranks -> the subcommands that train; empty if the command itself trains."""
 TRANSPARENT = (
     "nohup",
     "time",
@@ -58,15 +58,15 @@ ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "pdsh", "composer"
 SCRIPT = re.compile(r".+\.(?:sh|bash|slurm|sbatch)")
 STARTS = re.compile(r"(?:^|[\s/])(?:deepspeed|torchrun|accelerate(?:-|\s+)launch|python[\d.]*|[\w-]+\.(?:py|sh))(?:$|\s)")
 WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "ncu", "numactl", "taskset", "py-spy", "singularity", "apptainer")
-"""They start the command after them, and are told of."""
+"""Programs that start the command after them, and that a note mentions."""
 NOT_TRAINING = re.compile(
     r"(?:^|[/_.-])(?:pip|venv|setup|download|prepare|preprocess|convert|eval|evaluate|install|json|http|test|merge|server?|serve|api|requirements)"
     r"(?:$|[/_.-])|^(?:pytest|ipykernel|build|black)$"
 )
-"""Python programs that start no training, or at least less likely than another command of the same text."""
+"""Python programs that start no training, or are less likely to than other commands of the text."""
 
 UNLIKELY = 9
-"""The rank of a program that starts no training: taken only where there is nothing else."""
+"""The rank of a program that starts no training: used only if there is nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,7 @@ class Recognised:
 
 
 def recognise(words: Sequence[str]) -> Recognised | None:
-    """Return the launch that these words start; None where they start none.
-
-    `shell` is the launcher of `bash -c TEXT`, `script` that of `bash FILE ARGUMENTS`.
-    """
+    """Return the launch that these words start; None if they start none. `shell` is the launcher of `bash -c TEXT`."""
     rest, env, wrappers = list(words), dict[str, str](), list[str]()
     while rest:
         while rest and ((match := ASSIGNMENT.fullmatch(rest[0])) or (env and UNSET.fullmatch(rest[0]))):
@@ -108,7 +105,7 @@ def recognise(words: Sequence[str]) -> Recognised | None:
 
 
 def rank(launcher: str, words: Sequence[str]) -> int:
-    """Return how likely a launch is the one that is meant: smaller is likelier."""
+    """Return how likely a launch is the intended one; smaller is likelier."""
     if launcher == "python":
         program = words[1] if words[:1] == ("-m",) and len(words) > 1 else words[0]
         return UNLIKELY if NOT_TRAINING.search(program) else 3
@@ -170,7 +167,7 @@ def _shell_text(rest: list[str]) -> str | None:
 
 
 def _python(rest: list[str]) -> tuple[str, list[str]] | None:
-    """Return what python starts; None for -c, a prompt, or standard input."""
+    """Return the program that python starts; None for -c, a prompt, or standard input."""
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
         rest = rest[2:] if rest[0] in ("-X", "-W") else rest[1:]
     if rest[:2] == ["-m", LAUNCH]:

@@ -1,4 +1,4 @@
-"""What a reading of shell text knows: values with holes in them, and the state between two commands."""
+"""The state of a reading of shell text between two commands, with values that may contain holes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Node = dict[str, Any]
-"""A node of the syntax tree, as `shfmt --to-json` writes it (mvdan.cc/sh/v3/syntax); a position is (offset in bytes, line)."""
+"""A node of the syntax tree in the form of `shfmt --to-json` (mvdan.cc/sh/v3/syntax). A position is (offset in bytes, line)."""
 Value = str | list[str]
-"""A variable's value: a text, or an array of texts. Holes stand in them between OPEN and CLOSE."""
+"""A variable's value: a text, or an array of texts. Holes are marked by OPEN and CLOSE."""
 Kind = Literal["unset", "computed", "undecided"]
-"""Why a hole is open: nobody sets the variable; a program computes it; a branch that cannot be decided sets it."""
+"""Why a hole is open: the variable is unset; a program computes it; an undecided branch sets it."""
 
 OPEN, CLOSE = "\ue000", "\ue001"
-"""Private-use characters around `KIND:NAME`. A text that has them is refused."""
+"""Private-use characters around `KIND:NAME`. A text that contains them is refused."""
 HOLE = re.compile(f"{OPEN}(\\w+):(\\w+){CLOSE}")
 GPU_COUNT = "GPUS_HERE"
-"""The hole for the number of GPUs of the machine: the launchers' own default."""
+"""The hole for the machine's number of GPUs, the launchers' own default."""
 
 
 def hole(kind: Kind, name: str) -> str:
@@ -32,21 +32,21 @@ def holes_in(text: str) -> list[tuple[str, str]]:
 
 
 def as_plan_text(text: str) -> str:
-    """Return the text as a Plan holds it: holes as `${NAME}`, a literal `${` as `$${`."""
+    """Return the text in the form of a Plan: holes as `${NAME}`, a literal `${` as `$${`."""
     return HOLE.sub(lambda match: f"${{{match[2]}}}", text.replace("${", "$${"))
 
 
 def as_shown(text: str) -> str:
-    """Return the text for a sentence."""
+    """Return the text for a message."""
     return HOLE.sub(lambda match: f"${match[2]}", text)
 
 
 class Undecidable(Exception):
-    """A step whose outcome is known only while the script runs."""
+    """The outcome of a step is known only at run time."""
 
 
 class ShellLimit(Exception):
-    """The text asks for more than is read: steps, words, nesting."""
+    """The text exceeds a limit of steps, words or nesting."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -55,22 +55,22 @@ class ShellLimit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShellContext:
-    """What the reader may ask about the place where the text would run."""
+    """Callbacks and facts about the place where the text would run."""
 
     folder: str
     """The absolute path of the current folder."""
     script: str = ""
     """The path of the script as typed ($0); empty for pasted text."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are known; a list of paths (PYTHONPATH) that is not there is empty."""
+    """Known variables. A list of paths (PYTHONPATH) that is missing is empty."""
     parse: Callable[[str], Node | None] = lambda _text: None
-    """The syntax tree of a text that would be run (eval, bash -c); None where it has none."""
+    """Returns the syntax tree of a text that would be run (eval, bash -c); None if it has none."""
     is_folder: Callable[[str], bool | None] = lambda _path: None
-    """Whether a folder is there; None where nobody can tell."""
+    """Returns whether a folder exists; None if unknown."""
     text_of: Callable[[str], str | None] = lambda _path: None
-    """The text of a file; None where it cannot be read."""
+    """Returns the text of a file; None if it cannot be read."""
     moment: Callable[[str], str] = lambda _format: ""
-    """The current time in a format of strftime."""
+    """Returns the current time in a format of strftime."""
 
 
 @dataclass(slots=True)
@@ -87,16 +87,16 @@ class ShellState:
     """How many of the arguments that nobody knows were shifted away."""
     functions: dict[str, Node] = field(default_factory=dict)
     associative: set[str] = field(default_factory=set)
-    """Arrays with words for indices; their elements are the variables `NAME[WORD]`."""
+    """Arrays with words as indices. Their elements are the variables `NAME[WORD]`."""
     previous: str = ""
     """The folder before the last `cd`."""
     stack: list[str] = field(default_factory=list)
     """Folders of `pushd`."""
     ended: str = ""
-    """exit, return, break or continue: what follows is not reached."""
+    """exit, return, break or continue: the following statements are not reached."""
 
     def copy(self) -> ShellState:
-        """Return a state that changes by itself."""
+        """Return an independent copy."""
         return ShellState(
             self.folder,
             {name: list(value) if isinstance(value, list) else value for name, value in self.variables.items()},
@@ -127,22 +127,22 @@ class Launch:
     words: tuple[str, ...]
     """The words after the launcher's name."""
     env: Mapping[str, str]
-    """What the text exports, or sets for this command."""
+    """Variables that the text exports, or sets for this command."""
     folder: str
     line: int
     wrappers: tuple[str, ...] = ()
     """srun, nsys and the like in front of it."""
     condition: int = 0
-    """The line of a branch that decides at run time whether it is reached; 0 where it is."""
+    """The line of an undecided branch around the launch; 0 if it is always reached."""
     written: Mapping[str, str] = field(default_factory=dict)
-    """Files that the text has written before: path -> content."""
+    """Files that the text wrote earlier: path -> content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Where a command reads from and prints to."""
+    """The input and output of a command."""
 
     given: str | None = None
-    """Standard input, where the text itself gives it."""
+    """Standard input, if the text itself provides it."""
     output: list[str] | None = None
-    """Takes what is printed, where the text uses it."""
+    """Collects the output, if the text uses it."""

@@ -1,4 +1,4 @@
-"""What a reading of shell text cannot know: the holes, what they stand for, and what was assumed instead."""
+"""What a reading of shell text cannot know: the holes, their original text, and the assumptions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import re
 from dstui.adopt.shell.shell_state import GPU_COUNT, ShellContext, Undecidable, hole, holes_in
 
 PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "MANPATH", "PKG_CONFIG_PATH")
-"""Variables that a text extends; empty where the environment has none."""
+"""Variables that a text extends; empty if the environment lacks them."""
 COUNTS_GPUS = re.compile(r"nvidia-smi.*\|\s*wc\b|nvidia-smi\s+(?:-L|--list-gpus)|device_count\(\)", re.DOTALL)
 RANDOM_NUMBER = "29571"
-"""Stands for $RANDOM, of which each launch would get another; a port that launches may use."""
+"""Replaces $RANDOM, which differs in each launch; usable as a port."""
 OWN = {"?": "0", "$": "1", "SECONDS": "0", "-": "", "!": "", "LINENO": "", "BASHPID": "", "PPID": ""}
 """Variables that the shell sets itself."""
 
@@ -27,10 +27,10 @@ class Unknowns:
         self.unseen: list[str] = []
         """Commands that may start a launch which nobody sees from here, as sentences."""
         self.assigned = ""
-        """The variable whose value is being read: it names what a program would print."""
+        """The variable that is being assigned: it gives a name to the output of an unknown program."""
 
     def as_tested(self, text: str, line: int) -> str:
-        """Return the text that a condition sees. A variable that nobody sets is empty, and that is said. Raises Undecidable."""
+        """Return the text for a condition. An unset variable counts as empty, which is noted. Raises Undecidable."""
         for kind, name in holes_in(text):
             if kind != "unset" or (self.arguments_are_open and name.startswith("ARG_")):
                 raise Undecidable
@@ -40,12 +40,12 @@ class Unknowns:
         return text
 
     def note(self, sentence: str) -> None:
-        """Keep a sentence about what was assumed, once."""
+        """Record a sentence about an assumption, once."""
         if sentence not in self.assumptions:
             self.assumptions.append(sentence)
 
     def unset(self, name: str, folder: str) -> str:
-        """Return the hole of a variable that nothing sets, or the value that the shell itself gives it."""
+        """Return the hole of an unset variable, or the value that the shell itself gives it."""
         if name in ("HOME", "PWD", "OLDPWD"):
             return hole("computed", "HOME") if name == "HOME" else folder
         if name in ("0", "BASH_SOURCE"):
@@ -68,7 +68,7 @@ class Unknowns:
         return hole("unset", name)
 
     def name_of(self, source: str, line: int) -> str:
-        """Name what a program would print: after the variable that takes it, else after the program."""
+        """Name the output of an unknown program: after the variable that receives it, else after the program."""
         if COUNTS_GPUS.search(source):
             self.sources.setdefault(GPU_COUNT, f"{' '.join(source.split())}, line {line}")
             return GPU_COUNT

@@ -1,4 +1,4 @@
-"""The checks, by topic: importing this package registers all of them. `ORDER` is the order in which they are told: that of a first day."""
+"""The checks, by topic. Importing this package registers all of them. `ORDER` is the order of the report, that of a first day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs: there, healthy, alike and free."""
+"""Checks of GPUs: present, healthy, alike and free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dstui.machine.codec import Unknown
 Outcomes = Iterator[Outcome]
 VERDICT: dict[str | None, Verdict] = {"error": "fail", "warning": "warn", "info": "ok"}
 HEALTH = ("MC002", "MC003", "MC004", "MC005", "MC006", "MC007", "MC008", "MC010", "MC012", "MC015", "MC020")
-"""The findings that are about the health of GPUs and of the ways between them."""
+"""The findings about the health of GPUs and of their links."""
 
 
 def findings_with_codes(case: Case, *codes: str) -> list[MachineFinding]:
@@ -108,7 +108,7 @@ XIDS = {
     "120": "an error of the GPU's system processor",
     "140": "an unrecovered memory error",
 }
-"""NVIDIA's error numbers that mean hardware; 13, 31, 43 and 45 are what a wrong program does."""
+"""NVIDIA's error numbers that mean a hardware fault; 13, 31, 43 and 45 are caused by programs."""
 
 
 @doctor_check("xid")

@@ -1,4 +1,4 @@
-"""What a host gives to the ranks: memory, limits, CPUs, room on its disks."""
+"""Checks of a host's resources: memory, limits, CPUs, disk space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LITTLE_LOCKED = GIB
 
 @doctor_check("shm")
 def shared_memory(case: Case) -> Outcomes:
-    """Shared memory, through which the ranks of a host and data loaders talk."""
+    """Shared memory, through which the ranks of a host and data loaders communicate."""
     total, found = case.machine.host.shm_total, findings_with_codes(case, "MC013")
     if isinstance(total, Unknown):
         yield Outcome("skipped", total.reason)

@@ -1,4 +1,4 @@
-"""The job itself: its configuration, script, folders, and what of the environment reaches its ranks."""
+"""Checks of the job itself: its configuration, script, folders, and the environment that reaches its ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dstui.render.target import Target
 
 Outcomes = Iterator[Outcome]
 ROOM = 20 << 30
-"""A checkpoint takes 14 to 18 bytes per parameter: 20 GB is one of a model with a billion."""
+"""Bytes of a checkpoint for a model with a billion parameters: 14 to 18 bytes per parameter."""
 SLOW_WRITE = 0.5
 
 
@@ -166,7 +166,7 @@ def _home() -> Path:
 
 
 def _stray(folder: Path) -> str:
-    """Describe a .deepspeed_env that lies in a folder; "" where there is none."""
+    """Describe a .deepspeed_env in a folder; "" if there is none."""
     path = folder / ENV_FILE
     try:
         text = read_text(path) if is_file(path) else None

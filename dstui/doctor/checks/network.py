@@ -1,4 +1,4 @@
-"""How hosts find and reach each other."""
+"""Checks of the network between hosts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def port(case: Case) -> Outcomes:
 
 
 def _meeting(case: Case) -> str:
-    """Return the first host, and its address where the others use that."""
+    """Return the first host, and its address if the others use that."""
     first = case.hosts[0]
     return first if case.meeting in ("", first.rpartition("@")[2]) else f"{first} ({case.meeting})"
 
@@ -113,9 +113,9 @@ def interface(case: Case) -> Outcomes:
 
 
 def _not_there(case: Case) -> str:
-    """Return the variable that names a missing interface, as `NAME=value`; "" where there is none.
+    """Return the variable that names a missing interface, as `NAME=value`; "" if there is none.
 
-    Its value is read as NCCL does: prefixes with commas; `=` before them: whole names; `^`: those that are not taken.
+    NCCL reads the value as prefixes separated by commas; a leading `=` means whole names, a leading `^` excludes them.
     """
     for variable in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
         value = str(case.requirement.environment.get(variable) or case.get(f"cluster.env.{variable}") or "")

@@ -1,4 +1,4 @@
-"""Whether a host can be used at all, and whether it is like the others."""
+"""Checks of whether a host can be used at all, and whether it is like the others."""
 
 from __future__ import annotations
 

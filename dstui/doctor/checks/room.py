@@ -1,4 +1,4 @@
-"""Whether the Plan's model fits this host: its GPUs, its RAM and its disks, against the forecast."""
+"""Checks of the forecast against a host: its GPUs, its RAM and its disks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dstui.machine.report import format_size
 
 Outcomes = Iterator[Outcome]
 CHECKPOINTS = 2
-"""How many checkpoints a run should have room for: the newest is complete before the oldest goes."""
+"""Checkpoints that must fit on the disk: the newest is complete before the oldest is deleted."""
 
 
 def _compared(case: Case, need: Need | None, code: str, what: str) -> Outcomes:

@@ -1,4 +1,4 @@
-"""What a job needs and no host has: the hub that its model comes from, the trackers that it reports to, the scheduler's time."""
+"""Checks of services outside of the hosts: the model hub, experiment trackers, the scheduler's time limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Outcomes = Iterator[Outcome]
 SHORT = 30 * 60
 """Seconds that are hardly enough to start, train and save."""
 TRACKERS = {"wandb": ("Weights & Biases", "WANDB_API_KEY", "wandb login"), "comet": ("Comet", "COMET_API_KEY", "comet login")}
-"""DeepSpeed's and the Trainer's name -> its own, the variable that holds the key, the command that asks for it."""
+"""Name in DeepSpeed and the Trainer -> its own name, the variable with its key, the command that asks for the key."""
 SILENT = ("offline", "disabled", "dryrun")
 
 

@@ -1,4 +1,4 @@
-"""What the ranks import and what DeepSpeed compiles at their start."""
+"""Checks of the packages that ranks import and the ops that DeepSpeed compiles at their start."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _lacking(capabilities: set[str], arches: list[str]) -> list[str]:
 
 
 def builds(case: Case) -> str:
-    """Return what DeepSpeed compiles at the start of this job; "" for nothing that is known."""
+    """Return what DeepSpeed compiles at the start of this job; "" if nothing is known."""
     optimizer = str(case.get("deepspeed.optimizer.type", "")).lower()
     offload = case.get("deepspeed.zero_optimization.offload_optimizer.device", "none")
     if case.plan and optimizer in ADAM and case.get("deepspeed.optimizer.params.torch_adam") is not True:

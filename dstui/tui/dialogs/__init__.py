@@ -1,1 +1,1 @@
-"""What lies over the app for a moment: a question, a prompt, the help, the finder."""
+"""Dialogs: questions, prompts, the help, the finder."""

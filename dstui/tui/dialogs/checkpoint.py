@@ -1,4 +1,4 @@
-"""A checkpoint over the app: what is in it, whether the Plan can go on from it, what can be made of it; and a conversion while it runs."""
+"""The checkpoint dialog: its contents, whether the Plan can resume from it, and the progress of a conversion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BAR = 30
 
 
 class CheckpointDialog(Ask):
-    """The contents of a checkpoint; the answer is what to convert it to: fp32, universal, or another tag to look at."""
+    """The contents of a checkpoint. Result: what to convert it to (fp32 or universal), or another tag to show."""
 
     def __init__(self, found: Checkpoint, resume: Sequence[Finding]) -> None:
         answers = []
@@ -40,7 +40,7 @@ class CheckpointDialog(Ask):
 
 
 def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, width: int) -> list[Row]:
-    """Return its facts, then whether the Plan can go on from it."""
+    """Return the facts of a checkpoint, then whether the Plan can resume from it."""
     rows = []
     for name, text, severity in describe_checkpoint(found):
         style = STYLE_OF[severity] if severity else ""
@@ -58,14 +58,14 @@ def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, 
 
 
 def cost_text(cost: ConversionCost, target: str) -> str:
-    """Return what a conversion takes, before it begins."""
+    """Return the disk space and memory that a conversion needs."""
     needs = f"It takes about {format_gib(cost.memory)} of memory ({format_gib(cost.memory_free)} free) and {format_gib(cost.disk)} of disk"
     text = f"{needs} ({format_gib(cost.disk_free)} free), and is written to {sanitise(target)}."
     return f"{text} TOO MUCH: {cost.too_much}." if cost.too_much else text
 
 
 class Converting(Lines):
-    """A conversion while it runs. Closing it cancels; once it has ended it says how, and closing is only that."""
+    """A running conversion. Closing the dialog cancels it; when it has ended, the dialog shows how."""
 
     ROWS = "converting"
 
@@ -75,17 +75,17 @@ class Converting(Lines):
         self.written, self.tool_line, self.ended = 0, "DeepSpeed's tool is starting…", ("", "")
 
     def show(self, line: str, written: int) -> None:
-        """The last line of DeepSpeed's tool, and how many bytes are written."""
+        """Show the last line of DeepSpeed's tool, and the number of bytes written."""
         self.tool_line, self.written = line or self.tool_line, written
         self.redraw()
 
     def end(self, severity: str, text: str) -> None:
-        """It has ended."""
+        """Show how the conversion ended."""
         self.ended = severity, text
         self.redraw()
 
     def lines(self) -> Sequence[Row]:
-        """Return the share that is written and the tool's last line, or how it ended."""
+        """Return the progress and the tool's last line, or how the conversion ended."""
         severity, text = self.ended
         if text:
             return [*paragraph(sanitise(text), self.room, first=(Span(f"{GLYPHS[severity]} ", STYLE_OF[severity]),)), BLANK]
@@ -100,6 +100,6 @@ class Converting(Lines):
         ]
 
     def on_unmount(self, _event: events.Unmount) -> None:
-        """Closed, by whatever way."""
+        """Cancel the conversion, however the dialog was closed."""
         if not self.ended[1]:
             self.cancel()

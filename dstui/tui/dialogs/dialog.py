@@ -1,4 +1,4 @@
-"""Dialogs: what all of them do, a text to read, a question with a few answers, a line to type.
+"""Base classes of dialogs: a text to read, a question with a few answers, a line to type.
 
 Two answers may come in one write of a slow line, and an answer may still be on its way when the dialog has gone.
 """
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Over(Screen[T]):
-    """A dialog, or a whole screen over another one. Its parts are made with it and kept as attributes: drawn into at any time.
+    """A dialog or a screen on top of another one. Its widgets are created with it and kept as attributes, so they can be drawn at any time.
 
     Textual looks for CSS along the first base only: a class that has another base names this one last.
     """
@@ -39,16 +39,16 @@ class Over(Screen[T]):
         self.footer = Footer()
 
     def offers(self, action: str) -> bool:
-        """Return whether the table of keys has an action for it."""
+        """Return whether the table of keys has an action for this screen."""
         return self.PANE in PANES.get(action, ())
 
     @property
     def on_top(self) -> bool:
-        """Return whether it is there, and nothing lies over it."""
+        """Return whether it is shown, with nothing on top of it."""
         return self.app.screen_stack[-1:] == [self]
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """End with this result. What has ended, or has another dialog over it, stays as it is: anybody may call this at any time."""
+        """Close it with this result. Does nothing if it is closed already or has another dialog on top: callers need not check."""
         return super().dismiss(result) if self.on_top else AwaitComplete()
 
     @on(events.Mount)
@@ -62,7 +62,7 @@ WIDTH = 62
 
 
 class Answer(NamedTuple):
-    """One answer: the key that gives it, what it says, and what it means to the asker."""
+    """One answer: its key, its text, and the value that it stands for."""
 
     key: str
     label: str
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 class Dialog(ModalScreen[Any], Over[Any]):
-    """Rows in a box in the middle of the screen; escape closes it with None."""
+    """Rows in a box in the middle of the screen. Escape closes it with None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "close", show=False)]
     DEFAULT_CSS = """
@@ -92,11 +92,11 @@ class Dialog(ModalScreen[Any], Over[Any]):
         self.heading, self.rows = heading, self.made_rows()
 
     def made_rows(self) -> RowList:
-        """Return its rows, not drawn yet."""
+        """Return the widget for its rows, not drawn yet."""
         return RowList(id=self.ROWS)
 
     def compose(self) -> ComposeResult:
-        """The box and, at the bottom of the screen, the keys."""
+        """Compose the box, and the footer at the bottom of the screen."""
         with Vertical() as box:
             box.border_title = Content(self.heading)
             yield from self.inside()
@@ -108,29 +108,29 @@ class Dialog(ModalScreen[Any], Over[Any]):
 
 
 class Lines(Dialog):
-    """A dialog whose text is drawn for the size of the screen, and scrolls where it has more lines."""
+    """A dialog whose rows are laid out for the width of the screen, and scroll if they do not fit."""
 
     BESIDE: ClassVar[int] = 0
     """Lines in the box that are not its rows."""
 
     @property
     def room(self) -> int:
-        """Cells for text."""
+        """Return the width of its text, in cells."""
         return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
 
     def lines(self) -> Sequence[Row]:
-        """Return what it says: nothing, where a dialog says no more."""
+        """Return its rows; none by default."""
         return ()
 
     def redraw(self) -> None:
-        """Draw it; the cursor stays where it is."""
+        """Draw the rows; the cursor keeps its position."""
         lines = self.lines()
         self.rows.show_rows(lines)
         most = (self.app.size.height - 1) * 9 // 10 - 2 - self.BESIDE  # the last line is the footer
         self.rows.styles.height = max(min(len(lines), most), 1)
 
     def on_mount(self) -> None:
-        """Draw it, and read or answer with the keys."""
+        """Draw the rows and give them the focus."""
         self.redraw()
         for widget in (*self.query(Input), *self.query(RowList)):  # none is left where a key has closed it before it was seen
             if widget.can_focus:
@@ -138,25 +138,25 @@ class Lines(Dialog):
                 break
 
     def on_resize(self) -> None:
-        """Another size of the screen."""
+        """Draw the rows for the new size."""
         self.redraw()
 
 
 class ToRead(Dialog):
-    """A text; read with the arrows, closed by any other key with None."""
+    """A text that scrolls with the arrow keys; any other key closes it with None."""
 
     PANE = READING
     SCROLLING: ClassVar[tuple[str, ...]] = ("up", "down", "pageup", "pagedown", "home", "end", "j", "k")
 
     def on_key(self, event: events.Key) -> None:
-        """Close with whatever does not scroll."""
+        """Close on any key that does not scroll."""
         if event.key not in self.SCROLLING:
             event.stop()
             self.dismiss(None)
 
 
 class Ask(Lines):
-    """A question; each answer has its letter. `details` are rows between the question and the answers."""
+    """A question. Each answer has a letter; `details` are rows between the question and the answers."""
 
     ROWS = "answers"
 
@@ -170,7 +170,7 @@ class Ask(Lines):
         return [*rows, *(row((a.key, "accent"), f"  {a.label}", key=a.label) for a in self.answers)]
 
     def on_key(self, event: events.Key) -> None:
-        """A letter answers."""
+        """Answer with a letter."""
         self._give(event, lambda answer: answer.key == event.key)
 
     @on(RowList.Chosen)
@@ -178,14 +178,14 @@ class Ask(Lines):
         self._give(event, lambda answer: answer.label == event.key)
 
     def _give(self, event: events.Key | RowList.Chosen, meant: Callable[[Answer], bool]) -> None:
-        """The answer that is meant, if there is one: what can be answered may be other things since the key was pressed."""
+        """Close with the answer, if it still exists: the answers may have changed since the key was pressed."""
         for answer in filter(meant, self.answers):
             event.stop()
             self.dismiss(answer.value)
 
 
 class Prompt(Lines):
-    """One line to type. `wrong` says in a sentence why a text is no answer, "" where it is one."""
+    """One line to type. `wrong` returns why a text is not accepted, or ""."""
 
     PANE, ROWS, BESIDE = LINE, "question", 3
 
@@ -196,13 +196,13 @@ class Prompt(Lines):
         self._wrong_now = ""
 
     def inside(self) -> ComposeResult:
-        """Yield the question, with what is wrong with the answer, and the line."""
+        """Yield the question with the error, and the input."""
         self.rows.can_focus = self.line.cursor_blink = False
         yield self.rows
         yield self.line
 
     def lines(self) -> Sequence[Row]:
-        """Return what is asked, and what is wrong with the answer."""
+        """Return the question, and what is wrong with the text."""
         return [*paragraph(self.text, self.room), *(paragraph(self._wrong_now, self.room, "error") if self._wrong_now else [])]
 
     @on(Input.Submitted)

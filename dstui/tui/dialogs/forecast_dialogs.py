@@ -1,11 +1,12 @@
-"""The forecast at length: what fills the memory (`M`), and the plans that fit this machine (`r`)."""
+"""The forecast in detail: what fills the memory (`M`), and the plans that fit this machine (`r`)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.binding import Binding, BindingType
 
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
@@ -34,14 +35,14 @@ LEAST = 1e-3
 
 
 def breakdown(outlook: Outlook, screen: int) -> TextViewer:
-    """Return the dialog, on a screen so many cells wide."""
+    """Return the dialog for a screen of this width, in cells."""
     return TextViewer(
         "What fills the memory (estimate)", list(breakdown_rows(outlook.forecast, min(WIDTH, screen * 96 // 100 - 8), outlook.runs))
     )
 
 
 def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
-    """Yield every place with its parts and moments, then the checkpoint, what runs of the model took here, and what is not known."""
+    """Yield each place with its parts and moments, then the checkpoint, measured runs of the model, and what is not reckoned with."""
     for name, need in needed(estimate).items():
         yield row((f"{NAMES[name]}: {WHOSE[name]}", "title"))
         yield from place_rows({name: need}, width)
@@ -84,11 +85,16 @@ SCRIPTS = "model.activation_checkpointing"
 """What a Plan only says of the script."""
 
 
+MEASURE = "measure"
+"""The result that asks for a measurement, and the key of its row."""
+
+
 class Recommended(Lines):
-    """The ranked table. Dismissed with the Fix that makes the chosen plan, or with None."""
+    """The ranked plans. Result: the Fix that makes the chosen plan, MEASURE, or None."""
 
     DEFAULT_CSS = "Recommended > Vertical { width: 114; }"
     ROWS = "recommended"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("T", "dismiss('measure')", "measure", show=False)]
 
     def __init__(self, outlook: Outlook) -> None:
         super().__init__("Which plan is best here")
@@ -97,11 +103,11 @@ class Recommended(Lines):
 
     @property
     def room(self) -> int:
-        """Cells for text."""
+        """Return the width of its text, in cells."""
         return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
 
     def on_mount(self) -> None:
-        """Search beside the screen."""
+        """Start the search in a thread."""
         in_thread(self, self._search)
 
     def _search(self) -> None:
@@ -114,7 +120,7 @@ class Recommended(Lines):
         self.redraw()
 
     def lines(self) -> Sequence[Row]:
-        """Return the table, or that it is being made."""
+        """Return the table, or a note that the search is running."""
         if self.found is None:
             return [row(("Searching…", "dim"))]
         return ranked_rows(self.outlook, self.found, self.rows.cursor, self.room)
@@ -128,13 +134,15 @@ class Recommended(Lines):
     @on(RowList.Chosen, "#recommended")
     def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
+        if event.key == MEASURE:
+            self.dismiss(MEASURE)
         if self.found is not None and isinstance(event.key, int) and event.key < len(self.found.rows):
             plan = self.found.rows[event.key]
             self.dismiss(Fix(plan.why.partition(";")[0], plan.patch))
 
 
 def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: int) -> list[Row]:
-    """Return the Plan as it is, then a row for each plan, numbered; under the one at the cursor what it changes."""
+    """Return the current Plan, then one numbered row per plan; below the one at the cursor, what it changes."""
     if found.problem:
         return paragraph(f"No recommendation: {found.problem}", width)
     estimate = outlook.forecast
@@ -153,7 +161,7 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
         if number == cursor:
             rows += _changes(outlook, plan, width)
     rows += paragraph(f"Cheaper: {found.cheapest}", width, "dim") if found.cheapest else []
-    return rows
+    return [*rows, row(("T", "accent"), "  measure the best of them here, by short jobs", key=MEASURE)]
 
 
 def _line(figures: str, words: str, verdict: Verdict, width: int, key: int | None = None) -> Row:
@@ -168,7 +176,7 @@ def _figures(plan: RankedPlan) -> str:
 
 
 def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
-    """Return what a plan would write, key by key, and what bounds it."""
+    """Return what a plan would write, key by key, and what limits its speed."""
     from dstui.jobs.store.plan_diff import changes
 
     try:
@@ -182,5 +190,5 @@ def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
 
 
 def _sentence(change: Change) -> str:
-    """Return one key; of what the script itself must do, that it must."""
+    """Return the text for one key, or what the script itself has to do."""
     return str(change).replace("deepspeed.", "", 1) + (" (the script must do it)" if change.path == SCRIPTS else "")

@@ -1,4 +1,4 @@
-"""Choose from a list by typing a part of a name: a setting, or a host of the job."""
+"""Choose from a list by typing part of a name: a setting, or a host of the job."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SHOWN = 14
 
 
 class Matches(RowList):
-    """The matching rows; the line that Enter takes is pointed at, while the focus is where the typing is."""
+    """The matching rows. Enter takes the row at the cursor while the input keeps the focus."""
 
     KEEPS_POINTER = True
 
 
 class Pick(Lines):
-    """Type a part of a name; Enter takes what is pointed at. The result is the key of that row."""
+    """Type part of a name; Enter takes the row at the cursor. Result: the key of that row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "move(1)", "down", show=False, priority=True),
@@ -42,22 +42,22 @@ class Pick(Lines):
         self.placeholder, self.text = placeholder, ""
 
     def made_rows(self) -> RowList:
-        """Return what matches."""
+        """Return the widget for the matching rows."""
         return Matches(id=self.ROWS)
 
     def inside(self) -> ComposeResult:
-        """The line to type, and what matches."""
+        """Yield the input and the matching rows."""
         line = Input(placeholder=self.placeholder, compact=True)
         line.cursor_blink = False
         yield line
         yield self.rows
 
     def matching(self, text: str) -> list[Row]:
-        """Return what is chosen from, as far as it matches what was typed. Each dialog has its own."""
+        """Return the rows that match the typed text. Each subclass has its own."""
         raise NotImplementedError  # no ABC: Textual's screens have a metaclass of their own
 
     def lines(self) -> list[Row]:
-        """Return what matches: everything, until something is typed."""
+        """Return the matching rows; all rows until something is typed."""
         found = self.matching(self.text)
         return [*found, *[BLANK] * (SHOWN - len(found))]
 
@@ -68,7 +68,7 @@ class Pick(Lines):
         self.redraw()
 
     def action_move(self, by: int) -> None:
-        """Move in what was found, while typing goes on."""
+        """Move the cursor in the rows while the input keeps the focus."""
         self.rows.action_move(by)
 
     @on(Input.Submitted)
@@ -83,19 +83,19 @@ class Pick(Lines):
 
 
 class Find(Pick):
-    """The result is a dotted path of the Plan."""
+    """Find a setting. Result: a dotted path of the Plan."""
 
     def __init__(self, state: State) -> None:
         super().__init__("Find a setting", "a part of its name: bucket, warmup, nvme…")
         self.entries = _entries(state)
 
     def matching(self, text: str) -> list[Row]:
-        """Return the settings with it in their name or help."""
+        """Return the settings with the text in their name or help."""
         return matching(self.entries, text)
 
 
 def _entries(state: State) -> list[tuple[str, str]]:
-    """(path, label) of every setting: those with a form first."""
+    """Return (path, label) of every setting, those with a form field first."""
     from dstui.plan.catalogue import KEYS
 
     forms = [(f.path, f"{step.title}: {f.label}") for step in STEPS for f in step.fields(state) if f.help is None and "." in f.path]
@@ -121,22 +121,22 @@ AGAIN = 1.0
 
 
 class Hosts(Pick):
-    """The result is the key of the chosen row."""
+    """Choose a host. Result: the key of the chosen row."""
 
     DEFAULT_CSS = """
     Hosts > Vertical { width: 94%; }
     """
 
     def __init__(self, choices: Callable[[str, int], list[Row]]) -> None:
-        """`choices`: the hosts as they are now with this text in their name, as rows so many cells wide."""
+        """Create the dialog. `choices` returns the rows of the hosts that match a text, for a width in cells."""
         super().__init__("Hosts", "a part of its name")
         self._choices = choices
 
     def on_mount(self) -> None:
-        """Draw them, again and again."""
+        """Draw the hosts, and refresh them while the dialog is open."""
         super().on_mount()
         self.set_interval(AGAIN, self.redraw)
 
     def matching(self, text: str) -> list[Row]:
-        """Return those with it in their name."""
+        """Return the hosts with the text in their name."""
         return self._choices(text, self.app.size.width * 94 // 100 - 8)

@@ -1,4 +1,4 @@
-"""Before a launch on other hosts: whether they are ready, while they are looked at and when they all have answered."""
+"""Before a launch on other hosts: the progress of their checks, and the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAITED_FOR = 8
 
 
 class Preflight(Lines):
-    """True: launch; False, or None by Esc: back. Where nothing is wrong it is True by itself."""
+    """Result: True to launch, False or None (Esc) to go back. Closes with True by itself if nothing is wrong."""
 
     ROWS = "preflight"
     DEFAULT_CSS = """
@@ -31,38 +31,38 @@ class Preflight(Lines):
     WAITING: ClassVar[Answer] = Answer("l", "launch without waiting for them", True)
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        """`hosts`: who is looked at."""
+        """Create the dialog. `hosts`: the hosts that are checked."""
         super().__init__("Are the hosts ready?")
         self.hosts, self.answered = tuple(hosts), set[str]()
         self.results: Sequence[Result] | None = None
         self._began = monotonic()
 
     def on_mount(self) -> None:
-        """Draw it, every second while it waits."""
+        """Draw it, and again every second while hosts are checked."""
         super().on_mount()
         self.set_interval(1.0, self.redraw)
 
     @property
     def room(self) -> int:
-        """Cells for text."""
+        """Return the width of its text, in cells."""
         return min(100, self.app.size.width * 96 // 100) - 8
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """Return what can be answered now."""
+        """Return the answers that are possible now."""
         if self.results is None:
             return (Answer("b", "back", False), self.WAITING)
         failed = any(result.verdict == "fail" for result in self.results)
         return (Answer("b", "back", False), Answer("l", "launch all the same" if failed else "launch", True))
 
     def host_answered(self, host: str) -> None:
-        """A host has answered, or will not any more."""
+        """Note that a host has answered or timed out."""
         self.answered.add(host)
         if self.is_attached:
             self.redraw()
 
     def show(self, results: Sequence[Result]) -> None:
-        """All that is wrong, as doctor/preflight.py says it. Where nothing is, nobody is asked."""
+        """Show what is wrong (see doctor/preflight.py). Closes with True if nothing is."""
         self.results = results
         if not self.is_attached:
             return
@@ -72,7 +72,7 @@ class Preflight(Lines):
             self.redraw()
 
     def lines(self) -> Sequence[Row]:
-        """Return who is waited for, or what was found, the gravest first; then the answers."""
+        """Return the hosts that have not answered, or the findings, the most severe first; then the answers."""
         rows = self._waiting() if self.results is None else self._found(self.results)
         return [*rows, BLANK, *(row((answer.key, "accent"), f"  {answer.label}", key=answer.label) for answer in self.answers)]
 
@@ -94,7 +94,7 @@ class Preflight(Lines):
         return [*rows, BLANK, *paragraph(f"That is all, of {count} host{'s' if count > 1 else ''}.", self.room, "dim")]
 
     def on_key(self, event: events.Key) -> None:
-        """A letter answers."""
+        """Answer with a letter."""
         for answer in self.answers:
             if answer.key == event.key:
                 event.stop()

@@ -1,4 +1,4 @@
-"""The Plans that come with dstui: what each is for, and whether its model fits on this machine."""
+"""The shipped Plans: what each is for, and whether its model fits on this machine."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class Shipped(Ask):
-    """The result is the name of a Plan."""
+    """Choose a shipped Plan. Result: its name."""
 
     def __init__(self, machine: Machine | None, model: str = "") -> None:
-        """`model`: the hub id that the script of the folder names; "" where it names none."""
+        """Create the dialog. `model`: the hub id that the script of the folder names, or ""."""
         super().__init__("Plans that come with dstui", "", [Answer("", name, name) for name in SHIPPED])
         self.machine, self.model = machine, model
         self.figures: dict[str, str] = {}
 
     def on_mount(self) -> None:
-        """Draw the names, and reckon beside the screen."""
+        """Draw the names, and compute the forecasts in a thread."""
         super().on_mount()
         if self.machine is not None:
             in_thread(self, self._weigh)
 
     def lines(self) -> list[Row]:
-        """Return each Plan with its figures, and below it what it is for."""
+        """Return each Plan with its forecast, and what it is for."""
         of = f"of {self.model}, which the script names" if self.model else "of the model that each Plan names; yours may differ"
         told = f"Each is opened for the script of this folder. Memory per GPU, or host RAM, is {of}. After it: what stays free, or how many"
         rows = [*paragraph(f"{told} times too much it is, and tokens per second.", self.room, "dim"), BLANK]

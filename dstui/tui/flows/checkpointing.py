@@ -1,4 +1,4 @@
-"""Look into a checkpoint, and make whole weights or a universal one of it: what `dstui checkpoint` does, over the app."""
+"""Inspect a checkpoint and convert it to fp32 weights or a universal checkpoint: `dstui checkpoint` in the UI."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PATIENCE = 5.0
 
 
 class CancelledByUser(Exception):
-    """A conversion is not wanted any more."""
+    """The user has cancelled a conversion."""
 
 
 class Checkpoints:
-    """Asks which one, shows what is in it, converts it. Disk and DeepSpeed's tools have threads of their own."""
+    """Ask for a checkpoint, show its contents, convert it. Disk access and DeepSpeed's tools run in threads."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
@@ -40,7 +40,7 @@ class Checkpoints:
         self._work: Thread | None = None
 
     def ask(self) -> None:
-        """Ask which checkpoint; those in the folders around are offered."""
+        """Ask for a checkpoint, offering those in the folders around."""
         in_thread(self._app, self._search)
 
     def _search(self) -> None:
@@ -150,14 +150,14 @@ class Checkpoints:
             self._app.call_later(dialog.end, "ok", f"Written: {target}")
 
     def close(self) -> None:
-        """Cancel what runs: the app ends, and its child must not outlive it. Any thread may call it."""
+        """Cancel a running conversion: the app exits, and its child process must not outlive it. Thread-safe."""
         self._cancelled.set()
         if self._work is not None:
             self._work.join(PATIENCE)
 
 
 def _short(path: Path) -> str:
-    """Return a path as somebody here would write it."""
+    """Return a path relative to the current or home folder, where it lies there."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
@@ -166,6 +166,6 @@ def _no_folder(text: str) -> str:
 
 
 def _not_free(text: str) -> str:
-    """Return why nothing can be written there, in a sentence; "" where it can."""
+    """Return why nothing can be written to a path, or ""."""
     path = typed_path(text)
     return f"{text} is there already: nothing is replaced." if is_there(path) else "" if text.strip() else "Name a folder."

@@ -1,10 +1,9 @@
-"""Questions before dstui runs a program that the user has not chosen: those of another's job folder, an unknown interpreter."""
+"""Questions before dstui runs a program that the user has not chosen: one from another user's job folder, or an unknown interpreter."""
 
 from __future__ import annotations
 
 import shlex
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import App
@@ -27,42 +26,14 @@ LINES = 3
 """Lines of one fact at most."""
 
 
-def reasons(plan: Plan) -> list[str]:
-    """Return why a launch of this Plan is asked about, in sentences. Empty where it is not."""
-    from dstui.documents.trusted_python import about, answer, own
-
-    found = []
-    if foreign := foreign_folder(plan):
-        found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
-    if not own(plan) and answer(plan) is not True:
-        found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
-    return found
-
-
-def foreign_folder(plan: Plan) -> str:
-    """Return why the job folder that a Plan was read from is not the user's own; "" where it is, or where it was read from elsewhere."""
-    from dstui.jobs.store.folder import JobFolder
-    from dstui.jobs.store.index import is_job
-    from dstui.jobs.store.ownership import NotOwn, own_tag
-
-    folder = JobFolder(Path(plan.source).parent)
-    if not is_job(folder):
-        return ""
-    try:
-        own_tag(folder, folder.read_status())
-    except NotOwn as why:
-        return f"{folder.name} {why}"
-    return ""
-
-
 def question(why: list[str], target: Target) -> Ask:
-    """Return the question, with what would be started and where. The first answer, which Enter gives, is no."""
+    """Return the question with what would be started and where. The first answer, which Enter gives, is no."""
     answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
-    return Ask("Start these programs?", " ".join(why), answers, [*_details(target), BLANK])
+    return Ask("Start these programs?", "\n".join(why), answers, [*_details(target), BLANK])
 
 
 def _details(target: Target) -> list[Row]:
-    """Return what would be started: each fact as it stands in the Plan, sanitised."""
+    """Return what would be started: the Plan's own values, sanitised."""
     from dstui.render.launch import RenderError, interpreter
 
     plan = target.plan
@@ -78,7 +49,7 @@ def _details(target: Target) -> list[Row]:
 
 
 def _fact(name: str, value: str) -> list[Row]:
-    """Return a fact in a few lines: the answers below must stay in sight, and Review shows the whole command."""
+    """Return a value in a few lines: the answers below must stay visible, and Review shows the whole command."""
     lines = paragraph(sanitise(value), WIDTH - 3, first=(Span(f"{name:12} ", "dim"),))
     return lines if len(lines) <= LINES else [*lines[: LINES - 1], Row((Span(" " * 13), Span("… (Review shows all of it)", "dim")))]
 
@@ -88,15 +59,15 @@ AGAIN = 1.0
 
 
 class Trusting:
-    """Asks about each interpreter once in a session."""
+    """Ask once per session about each interpreter."""
 
     def __init__(self, app: App[int], reference: ReferenceCheck | None, session: Session) -> None:
-        """`reference` is asked again, once the user has said yes."""
+        """Create it. `reference` is asked for its verdict again when the user has said yes."""
         self._app, self._reference, self._session = app, reference, session
         self._asked_about: frozenset[str] = frozenset()
 
     def ask(self, plan: Plan) -> None:
-        """Ask about the interpreter of this Plan, when nothing else is asked and nothing typed."""
+        """Ask about the interpreter of this Plan, if no other question is open and nothing is being typed."""
         from dstui.documents.trusted_python import about
         from dstui.render.launch import interpreter
 

@@ -1,4 +1,4 @@
-"""Edits that take a question: the value of any key, one more model, the fix of a finding, a plan of the forecast."""
+"""Edits that need a question: the value of any key, another model, the fix of a finding, a recommended plan."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def yaml_value(text: str) -> Any:
-    """Return what was typed, as YAML has it: 5e8 is a number, [1, 2] a list. DocumentError where it is none."""
+    """Parse typed text as YAML does: 5e8 is a number, [1, 2] a list. Raises DocumentError."""
     from dstui.plan.document import Document
 
     return Document(f"v: {text}").data["v"]
 
 
 def no_yaml(text: str) -> str:
-    """Return why this is no YAML value; "" where it is one."""
+    """Return why a text is no YAML value, or ""."""
     from dstui.plan.document import DocumentError
 
     try:
@@ -42,13 +42,13 @@ def no_yaml(text: str) -> str:
 
 
 class TypingKeys:
-    """Asks for the value of any key of the Plan, and writes it."""
+    """Ask for the value of any key of the Plan, and write it."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
 
     def ask(self, path: str) -> None:
-        """Type the value at this dotted path."""
+        """Ask for the value at this dotted path."""
         value = self._session.state.plan.get(path, UNSET)
         text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty takes the key out:"
         self._app.push_screen(Prompt("Set a key", text, typed(value), no_yaml), partial(self._write, path))
@@ -63,13 +63,13 @@ class TypingKeys:
 
 
 class FillingHoles:
-    """Asks for the value of a hole, and writes it wherever the Plan has that hole."""
+    """Ask for the value of a hole, and write it wherever the Plan has that hole."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
 
     def ask(self, name: str) -> None:
-        """Type the value of ${name}."""
+        """Ask for the value of ${name}."""
         from dstui.plan.holes import find_holes
 
         places = [hole.path for hole in find_holes(self._session.state.plan) if hole.name == name]
@@ -98,13 +98,13 @@ ROLES = [
 
 
 class AddingModels:
-    """From a name to a Plan with one more model, as one step of undo."""
+    """Add a model to the Plan, as one undo step."""
 
     def __init__(self, app: App[Any], session: Session) -> None:
         self._app, self._session = app, session
 
     def ask(self) -> None:
-        """Ask for the names, that of the present model first where it has none."""
+        """Ask for the names of the models, including that of the present one if it has none."""
         models = self._session.state.plan.models
         if len(models) >= MOST_MODELS:
             say(self._app, f"{MOST_MODELS} models are the most in one run.", "warning")
@@ -138,13 +138,13 @@ class AddingModels:
 
 
 class Fixing:
-    """Applies a fix, and says what was done. Posts FilesChanged where it was done to files."""
+    """Apply a fix, and tell the user what was changed. Posts FilesChanged if it changed files."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
 
     def fix(self, finding: Finding | None) -> None:
-        """Apply the fix of a finding; None where no finding has one."""
+        """Apply the fix of a finding; None if no finding has one."""
         if finding is None or finding.fix is None:
             say(self._app, "There is no fix to apply.")
         elif finding.fix.removes:
@@ -162,7 +162,7 @@ class Fixing:
 
 
 def machine_by_words(text: str) -> Machine:
-    """Return the machine that `8xH100-80 ib-400` names. Raises HardwareProblem."""
+    """Return the machine that a description such as `8xH100-80 ib-400` names. Raises HardwareProblem."""
     from dstui.forecast.hardware import named_machine
 
     gpus, _space, link = text.strip().partition(" ")
@@ -190,14 +190,18 @@ class Forecasting:
         """The sources of machines that were named."""
 
     def recommend(self) -> None:
-        """The plans that fit, the best first; the one that is chosen becomes the Plan, in one step of undo."""
+        """Show the plans that fit, the best first. The chosen one becomes the Plan in one undo step."""
         if outlook := self._outlook():
             from dstui.tui.dialogs.forecast_dialogs import Recommended
 
             self._app.push_screen(Recommended(outlook), self._take)
 
-    def _take(self, fix: Fix | None) -> None:
-        if fix is not None and self._session.apply(fix):
+    def _take(self, fix: Fix | str | None) -> None:
+        if isinstance(fix, str):
+            from dstui.tui.flows.measuring import Measuring
+
+            Measuring(self._app, self._session).ask()
+        elif fix is not None and self._session.apply(fix):
             say(self._app, f"{fix.text} (z takes it back)")
 
     def break_down(self) -> None:
@@ -208,7 +212,7 @@ class Forecasting:
             self._app.push_screen(breakdown(outlook, self._app.size.width))
 
     def plan_elsewhere(self) -> None:
-        """Ask for hardware by name, and plan for it as if it were here; nothing is launched on it. An empty line comes back."""
+        """Ask for hardware by name, and plan for it as if it were here; it is never launched on. An empty line returns to this machine."""
         text = "How many GPUs of a node and which, with the network: 8xH100-80 ib-400. Nothing: this machine."
         self._app.push_screen(Prompt("Plan for another machine", text, "", _no_machine), self._plan_on)
 

@@ -1,4 +1,4 @@
-"""Launch, launch again, repair and stop: the job itself never depends on the app."""
+"""Launch, relaunch, repair and stop jobs. A job never depends on the app."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
-from dstui.tui.flows.consent import question, reasons
+from dstui.tui.flows.consent import question
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
+from dstui.tui.session.settings import setting
+from dstui.tui.session.trust import reasons
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -29,23 +31,23 @@ FRESH = 0.7
 
 
 class Launching:
-    """From the Plan to a job, and from a job that has failed to the next one. Posts Launched and FixApplied."""
+    """Start jobs from a Plan, and relaunch jobs that have failed. Posts Launched and FixApplied."""
 
     def __init__(
         self, app: App[int], session: Session, once_known: Callable[[Callable[[], object]], object], show_review: Callable[[], object]
     ) -> None:
-        """`once_known` calls what it is given as soon as the machine is known and the Plan is checked."""
+        """Create it. `once_known` calls a function as soon as the machine is probed and the Plan is checked."""
         self._app, self._session, self._once_known, self._show_review = app, session, once_known, show_review
         self._pressed = 0.0
         self._agreed: set[tuple[str, str]] = set()
         """Source and text of each Plan from another's job folder that the user agreed to launch in this session."""
 
     def led_to_review(self) -> None:
-        """Review was come to by a key that launches there: while it is held, nothing is launched."""
+        """Note that the launch key has just led to Review: while it is held down, nothing is launched."""
         self._pressed = monotonic()
 
     def launch_reviewed(self) -> None:
-        """Start what Review shows, if the key that asks for it was pressed for that."""
+        """Launch what Review shows, unless the key is still held from the press that led there."""
         fresh = monotonic() - self._pressed >= FRESH
         self._pressed = monotonic()
         if fresh:
@@ -54,7 +56,7 @@ class Launching:
             say(self._app, "Nothing is launched while a key is held; once more launches this.")
 
     def launch(self, beside: WatchedJob | None = None) -> None:
-        """Start the job, detached; errors are said and nothing is started. `beside`: what is looked at, which may still run."""
+        """Start the job, detached; if there are errors, show them and start nothing. `beside`: a job in view that may still be running."""
         self._once_agreed(partial(self._launch_beside, beside))
 
     def probe(self) -> None:
@@ -75,6 +77,7 @@ class Launching:
 
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
         """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
+        from dstui.documents.trusted_lines import agree
         from dstui.documents.trusted_python import own, remember
 
         if not yes:
@@ -82,11 +85,12 @@ class Launching:
             return
         if not own(plan):
             remember(plan, True)
+        agree(plan)
         self._agreed.add((plan.source, plan.text))
         then()
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
-        if beside is not None and beside.alive:
+        if beside is not None and beside.alive and setting("confirm_beside"):
             answers = [Answer("n", "no", False), Answer("y", "launch another one beside it", True)]
             self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
         else:
@@ -136,11 +140,11 @@ class Launching:
     # The job that is looked at
 
     def again(self, job: WatchedJob) -> None:
-        """Start it once more, with its Plan as it is now. Where `reasons` has some, Review is shown and asks first."""
+        """Relaunch a job with its Plan as it is now. If `reasons` has some, Review is shown first and asks."""
         self._with_its_plan(job, partial(self._once_known, partial(self.launch, job)))
 
     def fix(self, job: WatchedJob, fix: Fix) -> None:
-        """Apply a diagnosis' fix to the Plan of the job."""
+        """Apply the fix of a diagnosis to the Plan of the job."""
         self._with_its_plan(job, partial(self._once_known, partial(self._apply, fix)))
 
     def _apply(self, fix: Fix) -> None:
@@ -150,7 +154,7 @@ class Launching:
             say(self._app, f"This Plan cannot take it: {self._session.state.refusal[1]}", "error")
 
     def _with_its_plan(self, job: WatchedJob, then: Callable[[], object]) -> None:
-        """Do something once the Plan of the job is the open one. Edits of another Plan are never lost."""
+        """Open the Plan of the job, then call a function. Unsaved edits of another Plan are never lost."""
         from dstui.base.files import FileProblem
         from dstui.jobs.store.plan_diff import plan_of, same_document
         from dstui.plan import PlanError
@@ -178,12 +182,18 @@ class Launching:
     # Stop
 
     def stop(self, job: WatchedJob) -> None:
-        """Stop it, after a question."""
+        """Stop the job, after a question."""
         if not job.stoppable:
             say(self._app, "No job is running here.")
             return
+        if not setting("confirm_stop"):
+            self._stop(job, True)
+            return
         text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
         text += "and after 5 s more SIGKILL ends what is left."
+        if (status := job.folder.read_status()) and status.slurm_job:
+            cancelled = f"SLURM job {status.slurm_job} is cancelled (scancel), and not queued again."
+            text = cancelled if status.state == "queued" else f"{cancelled} {text}"
         answers = [Answer("n", "let it run", False), Answer("y", "stop it", True)]
         self._app.push_screen(Ask(f"Stop {job.name}?", text, answers), partial(self._stop, job))
 
@@ -202,7 +212,7 @@ class Launching:
 
 
 def job_lines(folder: JobFolder) -> list[str]:
-    """Return a job in the receipt: where it is, and the commands that make sense for it now."""
+    """Return a job for the receipt: its folder, and the commands that apply to it now."""
     import shlex
 
     from dstui.jobs.store.status import current_status
@@ -213,18 +223,18 @@ def job_lines(folder: JobFolder) -> list[str]:
 
 
 def far_hosts(target: Target) -> tuple[str, ...]:
-    """Return the hosts of a launch on other hosts; none where it stays here, or has no command (the launch says why)."""
-    from dstui.render.launch import RenderError, submits
+    """Return the other hosts of a launch; empty if it is local or has no command (the launch says why)."""
+    from dstui.render.launch import RenderError
 
     try:
         spec = target.launch
     except RenderError:
         return ()
-    return () if spec.only_here or submits(target.plan) or not spec.named or spec.launcher == "nossh" else spec.hosts
+    return () if spec.only_here or target.plan.cluster.submits or not spec.named or spec.launcher == "nossh" else spec.hosts
 
 
 def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:
-    """Examine the hosts in a thread; `then`: the launch, where nothing stands in the way or the user wants it all the same."""
+    """Check the hosts in a thread, then call `then` if nothing is wrong or the user goes on anyway."""
     from dstui.tui.dialogs.preflight import Preflight
 
     dialog = Preflight(hosts)

@@ -1,4 +1,4 @@
-"""What the keys ask for in the log of a job: a host, a rank, a time or a step, a text. The checks are functions of what was typed."""
+"""Questions about the log of a job: a host, a rank, a time or step, a text. Input is checked by functions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FEW_HOSTS = 5
 
 
 class LogPrompts:
-    """Asks over the app, and shows the answer in the log of the job."""
+    """Ask, and show the answer in the log of the job."""
 
     def __init__(self, view: JobView) -> None:
         self._view = view
 
     def host(self, job: WatchedJob) -> None:
-        """The next host, its ranks and their log; where there are many hosts, ask which."""
+        """Show the next host with its ranks and log; ask for one if there are many."""
         hosts: list[str | None] = [None, *job.hosts]
         if len(hosts) > FEW_HOSTS:
             from dstui.tui.dialogs.pick import Hosts
@@ -58,33 +58,16 @@ class LogPrompts:
         prompt = Prompt("Rank", "Its number:", "", lambda text: no_rank(job.follower.ranks, text))
         self._view.app.push_screen(prompt, lambda text: self._view.show_rank(int(text)) if text else None)
 
-    def text(self, _job: WatchedJob) -> None:
-        """Ask what to look for."""
-        from dstui.logs.query import query_problem
-
-        ask = "A text, in which capital letters matter only if you type one; or /a regular expression/ between slashes:"
-        self._view.app.push_screen(Prompt("Search the log", ask, "", query_problem), self._search)
-
-    def _search(self, text: str | None) -> None:
-        from dstui.logs.query import parse_query
-
-        if text:
-            wanted = parse_query(text)
-            self._view.job_log.find(wanted.pattern, regex=wanted.regex, name=text if wanted.regex else "")
-            search = self._view.log_view.search
-            if search is not None and not search.found:
-                say(self._view.app, f"{text}: not found so far; its last match is shown as soon as there is one.")
-
 
 def no_time(text: str, latest: float) -> str:
-    """Return why this is no time and no step; "" where it is one. `latest`: seconds since the epoch that "5m" is told from."""
+    """Return why a text is neither a time nor a step, or "". `latest`: the time (seconds since the epoch) that "5m" counts back from."""
     from dstui.logs.time_parsing import parse_moment
 
     return "" if text.strip().isdecimal() or parse_moment(text, latest) is not None else f"{text or '–'} is neither a time nor a step."
 
 
 def no_rank(ranks: Collection[int], text: str) -> str:
-    """Return why this is no rank of the job; "" where it is one."""
+    """Return why a text is no rank of the job, or ""."""
     if text.strip().isdecimal() and int(text) in ranks:
         return ""
     return f"There is no rank {text or '–'}; this job has {f'0 to {max(ranks)}' if ranks else 'none yet'}."

@@ -1,4 +1,4 @@
-"""What a job has to tell: why it ended, where each rank is in its code, its metrics as a plot, a zip for a bug report."""
+"""Reports about a job: why it ended, where its ranks are, its metrics as a plot, a zip for a bug report."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class Explaining:
-    """Shows over the app what the pane under the log has no room for, and leads from it into the log."""
+    """Show the full diagnosis and stacks in dialogs, and go from evidence to its line in the log."""
 
     def __init__(self, view: JobView) -> None:
         self.view = view
 
     def show_whole(self) -> None:
-        """The whole diagnosis; a line of evidence that is chosen in it is shown in the log."""
+        """Show the full diagnosis; choosing a line of evidence shows it in the log."""
         if (diagnosis := self.view.why.diagnosis) is not None:
             self.view.app.push_screen(TextViewer("Why it ended", whole_rows(diagnosis, self._room)), self.show_evidence)
 
     def show_evidence(self, evidence: object) -> None:
-        """A line of evidence where it stands in the log; any other row of that pane leads nowhere."""
+        """Show a line of evidence in the log; other rows of the dialog do nothing."""
         from dstui.diagnosis import Evidence
 
         if not isinstance(evidence, Evidence) or self.view.job is None:
@@ -48,7 +48,7 @@ class Explaining:
         self.view.log_view.focus()
 
     def show_stacks(self, stacks: list[Stack]) -> None:
-        """Show where the ranks are: shortly in the pane under the log, at length in a dialog."""
+        """Show where the ranks are: briefly in the pane under the log, in full in a dialog."""
         from dstui.jobs.watch.hang_analysis import grouped
 
         self.view.why.stand(grouped(stacks))
@@ -56,27 +56,31 @@ class Explaining:
 
     @property
     def _room(self) -> int:
-        """Cells for the text of a dialog."""
+        """Return the width of a dialog's text, in cells."""
         return min(WIDTH, self.view.app.size.width - 10)
 
 
 class Plotting:
-    """Opens the plot. What was read for the job that was plotted last is kept: opened again, it goes on from there."""
+    """Open the plot. The metrics of the job plotted last are kept, so that reopening continues from there."""
 
     def __init__(self, view: JobView) -> None:
         self._view = view
         self._series: MetricSeries | None = None
 
     def show(self, job: WatchedJob, name: str = "") -> None:
-        """The numbers of this job, under the head that it has. `name`: the metric to begin with."""
+        """Plot the metrics of a job. `name`: the metric to begin with."""
         from dstui.jobs.metrics.series import MetricSeries
         from dstui.tui.plot.plot_screen import Plot
 
         if self._series is None or self._series.folder != job.folder:
-            if self._series is not None:
-                self._series.close()
+            self.close()
             self._series = MetricSeries(job.folder)
         self._view.app.push_screen(Plot(self._series, lambda: self._view.head.rows[0], name))
+
+    def close(self) -> None:
+        """Let go of the files that were read for it."""
+        if self._series is not None:
+            self._series.close()
 
 
 class Reporting:

@@ -1,4 +1,4 @@
-"""Write files: the Plan, what is generated from it, a picture of the screen. What somebody else has written is not replaced unasked."""
+"""Write files: the Plan, generated files, a screenshot. A file that somebody else wrote is not replaced without a question."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from textual.app import App
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, typed_path, write_atomic
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
-from dstui.tui.kit.tools import in_thread, say
+from dstui.tui.kit.tools import afterwards, in_thread, say
 from dstui.tui.session.messages import FilesChanged
 from dstui.tui.session.session import Session
+from dstui.tui.session.settings import setting
 
 if TYPE_CHECKING:
     from dstui.documents.open import ChangedScript
@@ -34,18 +35,30 @@ class NotSaved(Ask):
 
 
 class Saving:
-    """From the wish to save to a file on disk, and from the wish to leave to the end."""
+    """From the wish to save to a file on disk, and from the wish to leave to the end. Threads read and write: a disk may be slow."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
+        self.keeps_edits = False
+        """The session is left without having asked about its edits: they are kept as a draft."""
+        self._busy = False
+        self._next: Then | None = None
+        """What was asked for while the file was still being written."""
 
     def save(self) -> None:
-        """Save the Plan; asks for a name where it has none, and before it replaces what somebody else wrote."""
+        """Save the Plan. Asks for a name if it has none, and before replacing a file that somebody else changed."""
         self._save_and(_nothing)
+
+    def save_as(self) -> None:
+        """Save the Plan under a name that is asked for."""
+        self._ask_where(_nothing)
 
     def leave(self) -> None:
         """Leave; asks where edits would be lost. A job that runs goes on."""
-        if self._session.state.saved:
+        if self._busy:
+            self._next = self.leave
+        elif self._session.state.saved or not setting("confirm_leave"):
+            self.keeps_edits = not self._session.state.saved
             self._app.exit(0)
         elif not isinstance(self._app.screen, NotSaved):
             self._app.push_screen(NotSaved(), self._leave)
@@ -57,10 +70,17 @@ class Saving:
             self._save_and(partial(self._app.exit, 0))
 
     def _save_and(self, then: Then) -> None:
-        path, moved = self._session.path, self._session.moved_on_disk()
-        if path is None:
+        if self._busy:
+            self._next = partial(self._save_and, then)
+        elif self._session.path is None:
             self._ask_where(then)
-        elif moved:
+        else:
+            self._busy = True
+            afterwards(self._app, self._session.moved_on_disk, partial(self._compared, self._session.path, then))
+
+    def _compared(self, path: Path, then: Then, moved: str) -> None:
+        self._busy = False
+        if moved:
             answers = [Answer("r", "replace it with what is here", True)] if is_file(path) else []
             answers.append(Answer("o", "save under another name", False))
             self._app.push_screen(Ask("Changed on disk", moved, answers), partial(self._resolve, path, then))
@@ -89,22 +109,39 @@ class Saving:
             self._save(path, then, replace_other=False)
 
     def _save(self, path: Path, then: Then, *, replace_other: bool) -> None:
-        try:
-            self._session.save(path, replace_other=replace_other)
-        except FileProblem as error:
-            say(self._app, str(error), "error")
+        self._busy, text = True, self._session.state.plan.text
+        write = partial(_refusal, partial(write_atomic, path, text, replace=replace_other))
+        afterwards(self._app, write, partial(self._saved, path, text, then))
+
+    def _saved(self, path: Path, text: str, then: Then, refusal: str) -> None:
+        self._busy = False
+        further, self._next = self._next, None
+        if refusal:
+            say(self._app, refusal, "error")
             return
+        self._session.saved_as(path, text)
         say(self._app, f"Saved {path}")
         self._session.note(f"saved    {path}")
         then()
+        if further is not None:
+            further()
+
+
+def _refusal(write: Callable[[], object]) -> str:
+    """Write; return why that was not possible, "" where it was."""
+    try:
+        write()
+    except FileProblem as error:
+        return str(error)
+    return ""
 
 
 def _nothing() -> None:
-    """Nothing more."""
+    """Do nothing."""
 
 
 class Writing:
-    """From a folder's name to the files in it. Posts FilesChanged."""
+    """Write the generated files to a folder. Posts FilesChanged."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
@@ -127,7 +164,13 @@ class Writing:
         except RenderError as error:
             say(self._app, f"Nothing is written: {error}", "error")
             return
-        changed = [path.name for path, artifact in files.items() if state_on_disk(path, artifact.text) == "changed"]
+
+        def others() -> list[str]:
+            return [path.name for path, artifact in files.items() if state_on_disk(path, artifact.text) == "changed"]
+
+        afterwards(self._app, others, partial(self._ask_replace, place, files))
+
+    def _ask_replace(self, place: Path, files: dict[Path, Artifact], changed: list[str]) -> None:
         if changed:
             answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]
             self._app.push_screen(Ask("Replace?", f"In {place} these have other content: {', '.join(changed)}.", answers), self._write)
@@ -135,20 +178,20 @@ class Writing:
             self._write(files)
 
     def _write(self, files: dict[Path, Artifact] | None) -> None:
-        if files is None:
-            return
-        try:
-            for path, artifact in files.items():
-                write_atomic(path, artifact.text, replace=True, executable=artifact.executable, private=artifact.private)
-                self._session.note(f"written  {path}")
-        except FileProblem as error:
-            say(self._app, str(error), "error")
+        if files is not None:
+            afterwards(self._app, partial(_refusal, partial(_write_all, files)), partial(self._written, files))
+
+    def _written(self, files: dict[Path, Artifact], refusal: str) -> None:
+        if refusal:
+            say(self._app, refusal, "error")
         else:
+            for path in files:
+                self._session.note(f"written  {path}")
             say(self._app, f"Written to {next(iter(files)).parent}: {', '.join(p.name for p in files)}")
         self._app.post_message(FilesChanged())
 
     def write_script(self) -> None:
-        """Write the script with DeepSpeed's lines beside the user's own, which stays as it is, and let the Plan train it."""
+        """Write a copy of the script with DeepSpeed's lines, and make it the Plan's script. The user's own script is not changed."""
         from dstui.base.files import state_on_disk
         from dstui.documents.open import changed_script
 
@@ -179,8 +222,13 @@ class Writing:
         self._app.post_message(FilesChanged())
 
 
+def _write_all(files: dict[Path, Artifact]) -> None:
+    for path, artifact in files.items():
+        write_atomic(path, artifact.text, replace=True, executable=artifact.executable, private=artifact.private)
+
+
 def no_folder(text: str) -> str:
-    """Return why this is no folder, in a sentence; "" where it is one."""
+    """Return why a text names no folder that can be written to, or ""."""
     return "" if is_folder(typed_path(text)) else f"{text or 'That'} is no folder."
 
 
@@ -188,7 +236,7 @@ NAME = "dstui-screenshot.svg"
 
 
 def take_screenshot(app: App[Any], session: Session) -> None:
-    """Write it into the current folder, beside earlier ones, and say where."""
+    """Save a screenshot to the current folder under a new name, and tell where."""
     in_thread(app, partial(_write, app, session, app.export_screenshot()))
 
 
@@ -206,6 +254,6 @@ def _write(app: App[Any], session: Session, picture: str) -> None:
 
 
 def free_name(path: Path) -> Path:
-    """Return the path, with -2, -3 and so on where it is taken."""
+    """Return the path, with -2, -3 and so on appended if it exists."""
     names = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
     return next(name for name in chain((path,), names) if not name.exists())

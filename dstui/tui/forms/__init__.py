@@ -1,1 +1,1 @@
-"""Editing a Plan: steps, forms, preview, checks, review."""
+"""The forms to edit a Plan: steps, fields, preview, checks, review."""

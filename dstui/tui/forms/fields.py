@@ -1,4 +1,4 @@
-"""What a form asks, as data: a field is a lens on a dotted path of the Plan, and an answer is a few edits.
+"""Form fields as data: a field is a lens on a dotted path of the Plan, and an answer is a few edits.
 
 Nothing here knows the screen. Help texts and defaults are not written here either: they are the Plan's own
 (`dstui.plan.model.help_of`) and DeepSpeed's (`dstui.plan.catalogue`).
@@ -28,7 +28,7 @@ Disabled = Callable[["State"], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One answer of a choice: what it says in one line, and what it writes."""
+    """One option of a choice: its label and the value that it writes."""
 
     value: Any
     label: str
@@ -44,7 +44,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One question. `path` is dotted from the Plan's root and is also the field's identity."""
+    """One field. `path`, dotted from the Plan's root, identifies it."""
 
     path: str
     label: str
@@ -76,11 +76,11 @@ class Field:
     """Instead of the help text of the path, for what is no key of the Plan."""
 
     def value(self, state: State) -> Any:
-        """Return what the Plan says; UNSET where it says nothing."""
+        """Return the Plan's value; UNSET if the Plan has none."""
         return self.read(state) if self.read else state.plan.get(self.path, UNSET)
 
     def edits(self, state: State, value: Any) -> tuple[Edit, ...]:
-        """Return what to write for an answer."""
+        """Return the edits that an answer stands for."""
         if self.write:
             return self.write(state, value)
         chosen = next((o for o in self.options if o.value == value), None)
@@ -88,7 +88,7 @@ class Field:
 
 
 def why_fixed(field: Field, state: State) -> str:
-    """Return why a field cannot be edited now: by the step, or because the site has locked it at the value that holds; else ""."""
+    """Return why a field cannot be edited now: because of its step, or because the site locks its value; else ""."""
     from dstui.plan.locks import lock_of
 
     lock = lock_of(state.plan, state.plan.absolute(field.path)) if state.plan.beneath.locks else None
@@ -98,7 +98,7 @@ def why_fixed(field: Field, state: State) -> str:
 
 
 def default_of(field: Field) -> Any:
-    """Return what holds where the Plan says nothing: the field's own word, the model's, or the catalogue's; UNSET where nobody knows."""
+    """Return the value that applies if the Plan has none: the field's own, the model's, or the catalogue's; UNSET if it is unknown."""
     if field.default is not UNSET:
         return field.default
     if any(option.value is UNSET for option in field.options):
@@ -120,7 +120,7 @@ def _model_default(path: str) -> Any:
 
 
 def help_for(path: str) -> str:
-    """Return one or two sentences on any path of the Plan."""
+    """Return one or two sentences of help on any path of the Plan."""
     if path.startswith("deepspeed."):
         from dstui.plan.catalogue import lookup
 
@@ -135,7 +135,7 @@ def help_for(path: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as it stands in a form: numbers as they were spelled, lists separated by spaces."""
+    """Format a value for a form: numbers as they were spelled, lists separated by spaces."""
     if value is None or value is UNSET or value in ((), [], {}):
         return "–"
     if isinstance(value, bool):
@@ -144,7 +144,7 @@ def shown(value: Any) -> str:
 
 
 def typed(value: Any) -> str:
-    """Return a value as the text with which typing starts."""
+    """Return the text of a value with which editing starts."""
     if value is None or value is UNSET:
         return ""
     if isinstance(value, (list, tuple)):
@@ -164,11 +164,11 @@ def _flow(value: Any) -> str:
 
 
 class NotThat(ValueError):
-    """The typed text is no value for this field; the message is a sentence."""
+    """The typed text is not a valid value of this field; the message says why."""
 
 
 def parsed(field: Field, text: str) -> Any:
-    """Return what was typed as a value; nothing typed means: not written. NotThat says in a sentence what is wrong."""
+    """Parse typed text as a value of the field; an empty text removes it. Raises NotThat."""
     text = text.strip()
     if not text:
         return UNSET
@@ -215,7 +215,7 @@ def _pairs(text: str) -> dict[str, Any]:
 
 
 def _patterns(text: str) -> dict[str, str]:
-    """`reward: reward=([0-9.]+), kl: kl (.+)`: the expressions may hold colons and commas themselves."""
+    """Parse `reward: reward=([0-9.]+), kl: kl (.+)`; the expressions may contain colons and commas."""
     names = list(re.finditer(r"(?:^|,\s+)([A-Za-z_][\w./-]*):\s+", text))
     if not names or names[0].start():
         raise NotThat("write name: pattern, separated by commas; as in reward: reward=([-+0-9.e]+)")

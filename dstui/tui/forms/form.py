@@ -1,4 +1,4 @@
-"""The form of a step: rows to move over, and one Input that lies over the row being typed in."""
+"""The form of a step: rows with a cursor, and one Input on top of the row that is being edited."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dstui.tui.session.state import UNSET, State
 
 
 class Form(Container):
-    """One step's form. It edits the Plan through the session alone and draws itself from the state."""
+    """The form of the current step. It edits the Plan through the session and draws itself from the state."""
 
     class Onward(Message):
-        """The next step is wanted."""
+        """The user wants the next step."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(id="form")
@@ -41,12 +41,12 @@ class Form(Container):
         """Mounted when the first row is opened, and hidden in between: one that is removed may still be there when the next one comes."""
 
     def compose(self) -> ComposeResult:
-        """The rows."""
+        """Compose the rows."""
         yield self.rows
 
     @property
     def editor(self) -> Editor | None:
-        """The Input while something is being typed."""
+        """Return the Input while something is being typed, else None."""
         return self._editor if self._editor.display and self._editor.is_attached else None
 
     # Showing
@@ -62,7 +62,7 @@ class Form(Container):
         return form_rows(self.step, state, width, self.opened, roomy=self.app.size.height >= ROOMY)
 
     def show_step(self, step: Step, state: State, path: str = "") -> None:
-        """Another step, with the cursor on `path` where it is given."""
+        """Show another step, with the cursor on `path` if given."""
         self.close()
         self.step = step
         self.rows.scroll_to(y=0, animate=False)
@@ -88,7 +88,7 @@ class Form(Container):
         return next((f for f in self.step.fields(self.session.state) if f.path == path), None)
 
     def at(self, key: Hashable) -> tuple[Field | None, Option | None]:
-        """Return the field and the option that a row stands for, as far as they are still there: an edit may have changed what there is."""
+        """Return the field and the option of a row, if they still exist: an edit may have removed them."""
         match key:
             case OptionKey(path=path, number=number):
                 field = self.field_at(path)
@@ -100,17 +100,17 @@ class Form(Container):
 
     @property
     def on_next(self) -> bool:
-        """Return whether the cursor is on the row that leads on to the next step."""
+        """Return whether the cursor is on the row that leads to the next step."""
         return self.rows.cursor == NEXT
 
     def rest_on_next(self) -> None:
-        """Put the cursor there: Enter goes on."""
+        """Move the cursor to the row that leads to the next step, so that Enter goes on."""
         self.rows.cursor = NEXT
         self.rows.scroll_to(y=0, animate=False)
 
     @property
     def here(self) -> Field | None:
-        """The field under the cursor."""
+        """Return the field under the cursor."""
         return self.at(self.rows.cursor)[0]
 
     # Acting on a row
@@ -191,7 +191,7 @@ class Form(Container):
             self._answer(field, possible[(at + by) % len(possible)].value)
 
     def _answer(self, field: Field, value: Any) -> None:
-        """Write an answer to the Plan; of the choice of a model, go to that one."""
+        """Write an answer to the Plan; for the choice of a model, select that model."""
         if field.selects_model:
             self.session.select_model(value)
         else:
@@ -244,7 +244,7 @@ class Form(Container):
             self.call_after_refresh(self._reveal_why, editor)
 
     def _reveal_why(self, editor: Editor) -> None:
-        """Scroll to what stands below a refused value, and take the line that is typed into along."""
+        """Scroll to the reason why a value was refused, and move the Input along."""
         self.rows.reveal(FieldKey(self.opened), 2)
         self.call_after_refresh(self._place, editor)
 
@@ -276,7 +276,7 @@ class Form(Container):
         self.close()
 
     def close(self) -> bool:
-        """Close what is open, typing or a choice; what was typed is one step of undo. False where nothing was."""
+        """Close the Input or the opened choice; what was typed is one undo step. Returns False if nothing was open."""
         was, self.opened = self.opened, ""
         editor = self.editor
         if editor is not None:

@@ -1,4 +1,4 @@
-"""The two widgets of a form: its rows, and the one Input that lies over the row being typed in."""
+"""The two widgets of a form: its rows, and the Input on top of the row that is being edited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FormRows(RowList):
-    """The rows of the form, with the keys that act on one of them."""
+    """The rows of the form, with the keys that act on one row."""
 
     KEEPS_POINTER = True
 
@@ -39,28 +39,28 @@ class FormRows(RowList):
         """In a grid, the mark that the cursor is on."""
 
     class Turn(Message):
-        """Take the next or previous answer of the field of this row. By the time that somebody does, the cursor may be elsewhere."""
+        """The user wants the next or previous option of this row's field. The cursor may have moved by the time this is handled."""
 
         def __init__(self, key: Hashable, by: int) -> None:
             super().__init__()
             self.key, self.by = key, by
 
     class Clear(Message):
-        """Take the field of this row out of the Plan: its default holds."""
+        """The user wants this row's field removed from the Plan, so that its default applies."""
 
         def __init__(self, key: Hashable) -> None:
             super().__init__()
             self.key = key
 
     def action_turn(self, by: int) -> None:
-        """Ask for the next answer; in a grid, turn the mark over."""
+        """Take the next option; in a grid, toggle the mark."""
         if isinstance(self.cursor, SlotKey):
             self.action_choose()
         else:
             self.post_message(self.Turn(self.cursor, by))
 
     def action_sideways(self, by: int) -> None:
-        """To the next mark of a grid; elsewhere ask for the next answer."""
+        """Move to the next mark of a grid; elsewhere take the next option."""
         y = self.index_of(self.cursor)
         if isinstance(self.cursor, SlotKey) and y is not None:
             last = len(self.rows[y].left) - 2
@@ -70,7 +70,7 @@ class FormRows(RowList):
             self.action_turn(by)
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a mark of a grid is for this one; beside the marks it only moves the cursor."""
+        """Toggle the mark that was clicked; elsewhere only move the cursor."""
         y = event.y - self.gutter.top + self.scroll_offset.y
         shown = self.rows[y] if 0 <= y < len(self.rows) else BLANK
         if isinstance(shown.key, SlotKey):
@@ -87,12 +87,12 @@ class FormRows(RowList):
         return super()._segments(shown, here, back, width)
 
     def action_clear(self) -> None:
-        """Ask for the default."""
+        """Return the field to its default."""
         self.post_message(self.Clear(self.cursor))
 
 
 class Editor(Input):
-    """The one Input of the form."""
+    """The Input of the form; there is only one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,down", "close", "close", show=False),
@@ -100,7 +100,7 @@ class Editor(Input):
     ]
 
     class Closed(Message):
-        """Typing is over; what was typed stays."""
+        """Typing has ended; the text is kept."""
 
     def __init__(self, typed: Callable[[Editor, str], None]) -> None:
         self._typed = typed  # before the value, which is watched
@@ -108,7 +108,7 @@ class Editor(Input):
         self.cursor_blink = False
 
     def open(self, value: str, placeholder: str) -> None:
-        """Begin with this value, at its end."""
+        """Start editing this value, with the cursor at its end."""
         self.value, self.placeholder = value, placeholder
         self.cursor_position = len(value)
         self.remove_class("-wrong")
@@ -116,23 +116,23 @@ class Editor(Input):
         self.focus()
 
     def watch_value(self, value: str) -> None:
-        """Tell the form at once: Input's own message arrives after the frame in which the key is echoed."""
+        """Notify the form at once: Input's own message arrives a frame later."""
         self._typed(self, value)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:  # noqa: ARG002
-        """Never lay the screen out anew, as Input does at every key (10 ms here): the size does not depend on the value."""
+        """Repaint without a new layout, which Input does on every key (10 ms here): the size does not depend on the value."""
         return super().refresh(*regions, repaint=repaint, recompose=recompose)
 
     def lie(self, left: int, top: int, width: int) -> None:
-        """Over these cells of the form."""
+        """Place the Input on these cells of the form."""
         self.styles.offset, self.styles.width = (left, top), width
         super().refresh(layout=True)
 
     def hide(self) -> None:
-        """Until the next field is opened."""
+        """Hide the Input until the next field is edited."""
         self.display = False
         super().refresh(layout=True)
 
     def action_close(self) -> None:
-        """Close without losing what was typed."""
+        """Stop editing, and keep the text."""
         self.post_message(self.Closed())

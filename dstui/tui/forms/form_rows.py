@@ -1,4 +1,4 @@
-"""A step's form as rows: pure, so that what it says can be read and tested without a screen."""
+"""A step's form as rows: pure functions, so that the content can be tested without a screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELP: Final = "Enter goes on with this step as it is; ↓ leads into its fields.
 
 
 def next_row(step: Step) -> Row:
-    """Return the row under the question of this step: in view also where the form is longer than the screen."""
+    """Return the row below the question of this step that leads on: at the top, so that it is visible in long forms too."""
     number = STEPS.index(step) + 1
     return row(("→ ", "accent"), f"on to {number + 1} · {STEPS[number].title}", right=[("Enter", "dim")], key=NEXT)
 
@@ -31,22 +31,23 @@ LONG_KINDS = ("text", "words", "pairs", "patterns")
 
 
 class FieldKey(NamedTuple):
-    """The row of a field."""
+    """The key of a field's row."""
 
     path: str
 
 
 class OptionKey(NamedTuple):
-    """The row of one option of a field."""
+    """The key of an option's row."""
 
     path: str
     number: int
 
 
 def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: bool = True) -> list[Row]:
-    """Return the form of a step, `width` cells wide; `opened` is the path of the choice whose options are shown.
+    """Return the form of a step for a width in cells; `opened` is the path of the choice whose options are shown.
 
-    `roomy`: what only informs stands where it belongs, else under all fields."""
+    `roomy`: what only informs stands where it belongs, else under all fields.
+    """
     rows, later = [*paragraph(step.question, width - 1, "title"), next_row(step), BLANK], list[Row]()
     for number, field in enumerate(step.fields(state)):
         if field.title:
@@ -90,14 +91,14 @@ def _option_row(field: Field, number: int, state: State, width: int, field_disab
 
 
 def chosen_option(field: Field, state: State) -> Option | None:
-    """Return the option that holds now, by the Plan or by default; None for a value that is none of them."""
+    """Return the option that applies now, by the Plan or by default; None for a value that is no option."""
     value = field.value(state)
     value = default_of(field) if value is UNSET else value
     return next((o for o in field.options if o.value == value and (o.value is UNSET) == (value is UNSET)), None)
 
 
 def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -> Iterable[Row]:
-    """Yield the row of a field; a text too long for it stands on lines of its own below, and so does what is being typed."""
+    """Yield the rows of a field. Text that is too long, and the Input, get rows of their own below."""
     key, remark = FieldKey(field.path), field.says(state) if field.says else ""
     room = width - LABEL - 1
     if disabled:
@@ -125,7 +126,7 @@ def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -
 
 
 def layer_of(state: State, path: str) -> str:
-    """Return which layer beneath the Plan a value comes from (site, extends, settings); "" where the Plan itself says it."""
+    """Return the layer that a value comes from (site, extends, settings); "" if the Plan itself sets it."""
     if not state.plan.beneath:
         return ""
     from dstui.plan.layered import origin_of
@@ -135,7 +136,7 @@ def layer_of(state: State, path: str) -> str:
 
 
 def typing_place(field: Field, width: int) -> tuple[int, int, int]:
-    """Return where the Input lies: cells from the left, rows below the field's own, and its width."""
+    """Return the position of the Input: cells from the left, rows below the field's row, and its width."""
     return (2, 1, width - 3) if field.kind in LONG_KINDS else (LABEL, 0, width - LABEL - 1)
 
 
@@ -162,7 +163,7 @@ def _toggle(field: Field, value: object, remark: str, layer: str, key: FieldKey)
 
 
 def _remarks(field: Field, state: State, width: int) -> list[Row]:
-    """Under a field: what the Plan refused, or what is wrong with it."""
+    """Yield the rows under a field: the reason of a refusal, or its findings."""
     if state.refusal[0] == field.path:
         return paragraph(state.refusal[1], width - 1, "error", first=(Span(f"  {GLYPHS['error']} ", "error"),))
     finding = state.finding_at(field.path)

@@ -1,4 +1,4 @@
-"""Under the form: what the Plan needs of GPU, RAM and NVMe against what is free there, as rows."""
+"""The memory bars under the form: what the Plan needs of GPU, RAM and NVMe, and what is free."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = {"gpu": "GPU", "host": "RAM", "nvme": "NVMe"}
 
 
 def memory_rows(state: State, width: int, most: int) -> list[Row]:
-    """Return a line for each place that is needed, then one for the speed; where only one has room, the place that decides."""
+    """Return a line for each place that is needed, and one for the speed; if there is room for one only, the tightest place."""
     if state.outlook is None:
         named = state.plan.model is not None and state.plan.model.source
         return [_dim("Will it fit? The model is being looked at…" if named else _longest(NO_MODEL, width), width)]
@@ -40,12 +40,12 @@ def memory_rows(state: State, width: int, most: int) -> list[Row]:
 
 
 def needed(estimate: Forecast) -> dict[str, Need]:
-    """Return the places that are needed, by their names in a forecast."""
+    """Return the names of the places that a forecast needs."""
     return {name: need for name, need in (("gpu", estimate.gpu), ("host", estimate.host), ("nvme", estimate.nvme)) if need.bytes}
 
 
 def place_rows(places: Mapping[str, Need], width: int) -> list[Row]:
-    """`GPU  ██████▒▒░░░░│ 41.2 GB of 79.6 GB ✔ fits`, a line for each place, their bars one below the other."""
+    """Return a line for each place, their bars aligned: `GPU  ██████▒▒░░░░│ 41.2 GB of 79.6 GB ✔ fits`."""
     words = {name: f" {GLYPHS[SEVERITY[n.verdict]]} {n.verdict}" if n.verdict != "unknown" else "" for name, n in places.items()}
     for texts in ({name: _amounts(need)[long] for name, need in places.items()} for long in (1, 0)):
         room = width - NAME - 3 - max((cell_len(texts[name] + words[name]) for name in places), default=0)
@@ -64,7 +64,7 @@ def place_rows(places: Mapping[str, Need], width: int) -> list[Row]:
 
 
 def _amounts(need: Need) -> tuple[str, str]:
-    """Return what is needed of what is free, without and with the range."""
+    """Return the amount needed of what is free, without and with its range."""
     assert need.bytes is not None
     free = f" of {format_size(need.capacity)}" if need.capacity else ""
     low, high = need.range
@@ -76,7 +76,7 @@ def _amounts(need: Need) -> tuple[str, str]:
 
 
 def bar(need: Need, cells: int) -> tuple[Span, ...]:
-    """Return the need, ▒ as far as it may become more, and │ where what is free ends."""
+    """Return a bar: █ for the need, ▒ for its upper range, │ where the free memory ends."""
     if not need.capacity or need.bytes is None or cells < 5:
         return ()
     whole, high = max(need.capacity, need.range[1], need.bytes), max(need.range[1], need.bytes)
@@ -91,29 +91,29 @@ def bar(need: Need, cells: int) -> tuple[Span, ...]:
 
 
 def speed_rows(estimate: Forecast, width: int) -> list[Row]:
-    """Return how fast it would be, and what bounds it."""
+    """Return the expected speed, and what limits it."""
     if estimate.speed is None:
         return []
     return [row((fit(f"{'≈':<{NAME}} {tokens(estimate)} tokens/s, bound by {estimate.speed.bound_by}", width), "dim"))]
 
 
 def _measured_row(corrected: str, runs: Sequence[Taken], width: int) -> list[Row]:
-    """Return what the last run of this model took here, and how the runs have corrected the figures."""
+    """Return what the last run of this model measured here, and how runs have corrected the forecast."""
     return [_dim("; ".join(filter(None, (f"measured: {runs[-1]}", corrected))), width)] if runs else []
 
 
 def tokens(estimate: Forecast) -> str:
-    """Tokens of all ranks in a second."""
+    """Format the tokens per second of all ranks."""
     return short(estimate.speed.tokens if estimate.speed else 0.0)
 
 
 def columns(amount: int | None, headroom: float | None, tokens: float | None) -> str:
-    """Return `41.3 GB   48% 17.3k`: what is needed, what is left, tokens per second."""
+    """Return `41.3 GB   48% 17.3k`: memory needed, share left, tokens per second."""
     return f"{format_size(amount):>7} {share_left(headroom):>5} {short(tokens) if tokens else '–':>5}"
 
 
 def share_left(headroom: float | None) -> str:
-    """Return the share that is left; where it does not fit, how many times what is there would be needed: `7.9x`."""
+    """Return the share of memory that is left; if the Plan does not fit, the factor by which it exceeds the memory: `7.9x`."""
     return "" if headroom is None else f"{headroom:.0%}" if headroom >= 0 else _times(1 - headroom)
 
 
@@ -122,7 +122,7 @@ def _times(needed: float) -> str:
 
 
 def short(number: float) -> str:
-    """Return a number in few cells: 950, 12.3k, 1.2M."""
+    """Format a number in few cells: 950, 12.3k, 1.2M."""
     return f"{number / 1e6:.3g}M" if number >= 999_500 else f"{number / 1e3:.3g}k" if number >= 1000 else f"{number:.3g}"
 
 

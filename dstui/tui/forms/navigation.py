@@ -1,4 +1,4 @@
-"""The lines around a form: the title of the Plan, the checklist of steps, and on a narrow screen the tabs."""
+"""The lines around a form: the title bar, the checklist of steps, and the tabs of narrow screens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TitleBar(RowList):
-    """One line; nothing in it can be chosen."""
+    """The title bar: one line without a cursor."""
 
     MARGIN = 0
     can_focus = False
@@ -32,12 +32,12 @@ class TitleBar(RowList):
         super().__init__(id="title-bar")
 
     def show(self, state: State, path: Path | None) -> None:
-        """Draw it."""
+        """Draw the title of this state."""
         self.show_rows([title_row(state, path, self.size.width or 80)])
 
 
 def title_row(state: State, path: Path | None, width: int) -> Row:
-    """`dstui  plan.yaml *   2 x H100 …   ZeRO-3 · bf16 · AdamW   ✖ 1 ▲ 2`, as much of it as fits."""
+    """Return `dstui  plan.yaml *   2 x H100 …   ZeRO-3 · bf16 · AdamW   ✖ 1 ▲ 2`, as much of it as fits."""
     name = path.name if path else state.plan.name or "unnamed"
     counts = [(f"{GLYPHS[s]} {state.counted(s)}  ", s) for s in ("error", "warning") if state.counted(s)]
     verdict = [Span(*c) for c in counts] or ([Span(f"{GLYPHS['ok']} ok  ", "ok")] if state.checked else [])
@@ -50,7 +50,7 @@ def title_row(state: State, path: Path | None, width: int) -> Row:
 
 
 def configuration(plan: Plan) -> str:
-    """`ZeRO-3 · bf16 · AdamW`."""
+    """Return the configuration in short: `ZeRO-3 · bf16 · AdamW`."""
     optimizer = plan.get("deepspeed.optimizer.type", None)
     return " · ".join([f"ZeRO-{stage_text(State(plan))}", precision_of(plan), *([str(optimizer)] if optimizer else [])])
 
@@ -64,12 +64,12 @@ def _machine(state: State) -> str:
 
 
 class StepList(RowList):
-    """The steps; choosing one goes there."""
+    """The checklist of steps; choosing one shows it."""
 
     KEEPS_POINTER = True
 
     def __init__(self, go: Callable[[Step], object]) -> None:
-        """`go` is called with the step that was chosen."""
+        """Create the list. `go` is called with the chosen step."""
         super().__init__(id="steps")
         label(self, "Steps", "")
         self._go = go
@@ -101,7 +101,7 @@ def _step_row(number: int, step: Step, state: State, width: int, here: bool) -> 
 
 
 class StepLine(RowList):
-    """All steps on one line, for narrow screens and for the run, which wants the width."""
+    """The steps on one line, for narrow screens and for the run screen."""
 
     MARGIN = 0
     can_focus = False
@@ -110,7 +110,7 @@ class StepLine(RowList):
         super().__init__(id="step-line")
 
     def show(self, state: State, current: Step) -> None:
-        """Glyph and number of each step, title and value of the current one."""
+        """Draw glyph and number of each step, and title and value of the current one."""
         fragments: list[Span] = [Span(" ")]
         for number, step in enumerate(STEPS, 1):
             mark = badge(step, state)
@@ -125,19 +125,19 @@ TABS = ("form", "preview", "checks")
 
 
 class TabLine(RowList):
-    """One line with the names of the tabs; a click shows one."""
+    """One line with the names of the tabs; a click shows a tab."""
 
     MARGIN = 0
     can_focus = False
 
     def __init__(self, pick: Callable[[str], object]) -> None:
-        """`pick` is called with the tab that was clicked."""
+        """Create the line. `pick` is called with the tab that was clicked."""
         super().__init__(id="tab-line")
         self._pick = pick
         self._ends: list[tuple[int, str]] = []
 
     def show(self, state: State, current: str) -> None:
-        """Draw the names, with what the checks found."""
+        """Draw the names, with the number of findings."""
         counts = " ".join(f"{GLYPHS[s]} {state.counted(s)}" for s in ("error", "warning") if state.counted(s)) or GLYPHS["ok"]
         names = {"form": "Form", "preview": config_name(state.plan.focus), "checks": f"Checks {counts if state.checked else ''}"}
         fragments: list[Span] = []

@@ -1,4 +1,4 @@
-"""Step 8: every file that will be written with its state on disk, the exact command, and the same thing without the screen."""
+"""Step 8: every file that will be written and its state on disk, the exact command, and the headless equivalent."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.tui.forms.side_panes import tokens
 from dstui.tui.forms.steps.review_run import nameless
 from dstui.tui.kit.row_list import RowList
@@ -41,7 +42,7 @@ GOES_ON = "›"
 
 
 class Review(Horizontal):
-    """Left what will be written and run, right the chosen one whole, under them what stands in the way."""
+    """Files and commands on the left, the chosen one in full on the right, below them what prevents the launch."""
 
     def __init__(self) -> None:
         super().__init__(id="review")
@@ -54,14 +55,14 @@ class Review(Horizontal):
         self.content = RowList(id="review-content", classes="pane")
 
     def open(self, plan: Plan, name: str = "") -> None:
-        """Take the focus, with the cursor on a name where one is given."""
+        """Take the focus, with the cursor on a name if one is given."""
         if name:
             self.names.cursor = name
         self.names.focus()
         self.find_last_run(plan)
 
     def find_last_run(self, plan: Plan) -> None:
-        """Say what differs from the last run of this name; a thread looks for it."""
+        """Show what differs from the last run of this name; a thread looks for it."""
         in_thread(self, partial(self._find_last_run, plan))
 
     def _find_last_run(self, plan: Plan) -> None:
@@ -77,7 +78,7 @@ class Review(Horizontal):
             self.show(*self._shown)
 
     def compose(self) -> ComposeResult:
-        """List and verdict, and the content."""
+        """Compose the list, the verdict and the content."""
         with Vertical(id="review-left"):
             label(self.names, "What will be written and run", "")
             yield self.names
@@ -86,11 +87,11 @@ class Review(Horizontal):
         yield self.content
 
     def on_mount(self) -> None:
-        """It was opened to choose from its names."""
+        """Draw the rows."""
         self.names.focus()
 
     def show(self, state: State, path: Path | None) -> None:
-        """Render, compare with the disk, draw."""
+        """Render the files, compare them with the disk, and draw."""
         from dstui.documents.open import changed_script
         from dstui.render.artifacts import artifacts
         from dstui.render.launch import RenderError
@@ -101,7 +102,7 @@ class Review(Horizontal):
         except RenderError as error:
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
-        self.texts[LAUNCH] = self.texts.get("launch.sh", "")
+        self.texts[LAUNCH] = self.texts.get("launch.sh") or self.texts.get(JOB_SCRIPT, "")
         changed = changed_script(state.plan)
         self.texts[LINES] = self.texts[WRITE_SCRIPT] = _script_lines(state.plan, changed)
         opened = self.names.cursor is None
@@ -114,7 +115,7 @@ class Review(Horizontal):
 
     @property
     def chosen(self) -> tuple[str, str]:
-        """Name and text of what the cursor is on."""
+        """Return name and text of the row under the cursor."""
         name = str(self.names.cursor)
         return name, self.texts.get(name, "")
 
@@ -134,7 +135,7 @@ class Review(Horizontal):
             self.content.focus()
 
     def rest_on_launch(self) -> None:
-        """Put the cursor on the launch: Enter does it."""
+        """Move the cursor to the launch, so that Enter launches."""
         self.names.cursor = LAUNCH
 
     def _show_content(self) -> None:
@@ -144,7 +145,7 @@ class Review(Horizontal):
 
 
 def content_rows(name: str, text: str, width: int) -> list[Row]:
-    """Return a file or a command, whole: what is longer than `width` goes on below, where a mark says that it is the same line."""
+    """Return a file or a command as rows; a mark shows where a long line continues."""
     rows: list[Row] = []
     for line in text.removesuffix("\n").split("\n"):
         first, *rest = _wrapped(line, width) if width > 0 else [line]
@@ -161,18 +162,19 @@ def _content_row(name: str, line: str) -> Row:
 
 
 def headless_line(path: Path | None) -> str:
-    """Return the command that starts this run without the TUI."""
+    """Return the command that starts this run without the UI."""
     return f"dstui --headless {shlex.quote(str(path)) if path else 'PLAN.yaml   # save the Plan first: F2'}"
 
 
 def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
     there = state.lookups.get(WrittenIn.of(state.plan))
-    rows = [row(("→ ", "accent"), "launch it", right=[("Enter", "dim")], key=LAUNCH), *_hole_rows(state.plan), row(("Files", "accent"))]
+    does = "queue it" if state.plan.cluster.submits else "launch it"
+    rows = [row(("→ ", "accent"), does, right=[("Enter", "dim")], key=LAUNCH), *_hole_rows(state.plan), row(("Files", "accent"))]
     rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
     rows += [BLANK, row(("Command", "accent"))]
-    if made:
+    if any(a.name == "launch.sh" for a in made):
         rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
     rows.append(row("the same without this screen", key=HEADLESS))
     name = (state.plan.job.script or state.plan.job.module or "the script").rpartition("/")[2]
@@ -180,7 +182,7 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
 
 
 def _hole_rows(plan: Plan) -> list[Row]:
-    """Return the holes that nothing fills: the environment of the launch has no such variable."""
+    """Return the holes that nothing fills: the environment has no variable of that name."""
     from dstui.plan.holes import find_holes
 
     places: dict[str, list[str]] = {}
@@ -195,12 +197,12 @@ def _hole_rows(plan: Plan) -> list[Row]:
 
 
 def _write_rows(changed: ChangedScript | None) -> list[Row]:
-    """Return the way to a script that DeepSpeed trains, where the lines have a place in it."""
+    """Return the row that writes an adapted script, if the lines have a place in it."""
     return [row(("→ ", "accent"), f"write {changed.name}", key=WRITE_SCRIPT)] if changed and changed.text else []
 
 
 def _script_lines(plan: Plan, changed: ChangedScript | None) -> str:
-    """Return the lines that the script needs: of a plain loop a diff, under what is to be done by hand."""
+    """Return the lines that the script needs, as a diff for a plain loop; above it what must be done by hand."""
     from dstui.render.code import render_code
 
     if changed is None:
@@ -243,7 +245,8 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     elif nameless(state):
         last = paragraph(f"Nothing is started from here: {HAND_OVER}", width, "warning")
     else:
-        last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
+        does = "queues it with SLURM" if state.plan.cluster.submits else "launches it"
+        last = paragraph(f"{does}. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
     return [*rows, *([BLANK] if rows else [row((GLYPHS["ok"], "ok"), " no errors, no warnings"), BLANK]), *last]
 
 

@@ -1,4 +1,4 @@
-"""Beside the form: ds_config.json as it will be written, line for line, and the findings with their fixes."""
+"""The panes beside the form: ds_config.json as it will be written, and the findings with their fixes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)|("(?:[^"\\]|\\.)*")|(-?\d[\d.eE+
 
 
 class LineKey(NamedTuple):
-    """A line of ds_config.json, counted from 0, and the dotted path that it shows; "" for a bracket."""
+    """A line of ds_config.json, counted from 0, and its dotted path; "" for a bracket."""
 
     number: int
     path: str
 
 
 class Preview(RowList):
-    """The preview; choosing a line goes to the field that writes it."""
+    """The preview of ds_config.json; choosing a line shows the field that writes it."""
 
     MARGIN = 1
 
@@ -38,7 +38,7 @@ class Preview(RowList):
         super().__init__(id="preview")
 
     def show(self, state: State) -> None:
-        """Draw the lines, and bring a changed one into view."""
+        """Draw the lines, and scroll to a changed one."""
         self.show_rows([_line(line.text, line.path, number, number in state.changed) for number, line in enumerate(state.lines)])
         label(self, config_name(state.plan.focus), f"{len(state.changed)} changed" if state.changed else "")
         if state.changed and not self.has_focus:
@@ -64,7 +64,7 @@ def _line(text: str, path: str, number: int, changed: bool) -> Row:
 
 
 def tokens(text: str) -> tuple[Span, ...]:
-    """Return a line of JSON as coloured pieces."""
+    """Return a line of JSON as coloured spans."""
     fragments: list[Span] = []
     end = 0
     for match in _TOKEN.finditer(text):
@@ -76,13 +76,13 @@ def tokens(text: str) -> tuple[Span, ...]:
 
 
 class FindingKey(NamedTuple):
-    """The first row of a finding."""
+    """The key of a finding's first row."""
 
     number: int
 
 
 class Checks(RowList):
-    """The list of findings; choosing one goes to the field it is about."""
+    """The list of findings; choosing one shows its field."""
 
     def __init__(self) -> None:
         super().__init__(id="checks")
@@ -101,11 +101,11 @@ class Checks(RowList):
             self.post_message(PathChosen(finding.path))
 
     def finding(self, key: Hashable) -> Finding | None:
-        """Return what a row stands for; None where it stands for none, or is gone."""
+        """Return the finding of a row; None if it has none or the finding is gone."""
         return self.findings[key.number] if isinstance(key, FindingKey) and key.number < len(self.findings) else None
 
     def to_fix(self, step: Step) -> Finding | None:
-        """Return the finding under the cursor while the list has the focus; else the first with a fix, of this step first."""
+        """Return the finding under the cursor if the list has the focus; else the first with a fix, those of this step first."""
         if self.has_focus and (here := self.finding(self.cursor)) is not None:
             return here
         shown = [f for f in self.findings if step.pane == "form" or f.severity != "info"]  # the review tells no mere notes

@@ -1,4 +1,4 @@
-"""Hosts x slots as a grid of marks: a lens on the Plan's include and exclude, in DeepSpeed's own grammar.
+"""Hosts × slots as a grid of marks: a lens on the Plan's include and exclude, in the grammar of DeepSpeed's launcher.
 
 A mark stands for one slot of one host, which is one rank. Marking writes the filter; a filter that is typed moves the marks.
 """
@@ -35,14 +35,14 @@ HELP = "Which slots (GPUs) of which hosts get a rank: ←→ and space, or a cli
 
 
 class SlotKey(NamedTuple):
-    """The row of a host in a grid; EVERY is the row that stands for all of them."""
+    """The key of a host's row in a grid; EVERY is the row for all hosts."""
 
     path: str
     host: str
 
 
 def pool_of(state: State) -> Mapping[str, int]:
-    """Host -> slots, before any filter: what the Plan or its hostfile says, else the GPUs of this machine.
+    """Return host -> slots before any filter: from the Plan or its hostfile, else the GPUs of this machine.
 
     Nothing where several hosts are wanted and none is named: this machine is not one of them.
     """
@@ -54,7 +54,7 @@ def pool_of(state: State) -> Mapping[str, int]:
 
 
 def used_of(state: State) -> dict[str, frozenset[int]]:
-    """Host -> the slots that the filters leave; nothing where DeepSpeed refuses them."""
+    """Return host -> slots after the filters; empty if DeepSpeed refuses the filters."""
     from dstui.plan.hostfile import HostfileError, select
 
     cluster = state.plan.cluster
@@ -72,7 +72,7 @@ def used_of(state: State) -> dict[str, frozenset[int]]:
 
 
 def picked(state: State, host: str, column: int) -> tuple[Edit, ...]:
-    """Return the edits that toggle a mark: column 0 is all slots of the host, column N + 1 slot N. NotThat where none is left."""
+    """Return the edits that toggle a mark: column 0 is all slots of the host, column N + 1 slot N. NotThat if no slot would be left."""
     pool, used = pool_of(state), used_of(state)
     hosts = list(pool) if host == EVERY else [host]
     meant = {each: frozenset(range(pool[each])) if column == 0 else frozenset({column - 1} & set(range(pool[each]))) for each in hosts}
@@ -83,7 +83,7 @@ def picked(state: State, host: str, column: int) -> tuple[Edit, ...]:
 
 
 def written(state: State, pool: Mapping[str, int], chosen: Mapping[str, frozenset[int]]) -> tuple[Edit, ...]:
-    """Return the filter that leaves these slots, by the key that the Plan uses already, else by the shorter one; the other filters go."""
+    """Return the edits that leave these slots, using the key that the Plan has already, else the shorter one; other filters are removed."""
     from dstui.plan.hostfile import HostfileError, exclude_for, include_for
 
     try:
@@ -97,7 +97,7 @@ def written(state: State, pool: Mapping[str, int], chosen: Mapping[str, frozense
 
 
 def reset(_state: State, _value: Any) -> tuple[Edit, ...]:
-    """Return the edits after which every slot is used."""
+    """Return the edits that remove all filters."""
     return tuple((path, UNSET) for path in FILTERS)
 
 
@@ -105,7 +105,7 @@ def reset(_state: State, _value: Any) -> tuple[Edit, ...]:
 
 
 def grid_rows(field: Field, state: State, width: int, head: Row, *, opened: bool) -> Iterable[Row]:
-    """Yield the `head` with a sum and, where the grid is open, a line per host. The head has a key where it can be opened."""
+    """Yield the head with the number of slots and, if the grid is open, a line per host. The head has a key if it can be opened."""
     pool, used = pool_of(state), used_of(state)
     if not pool:
         return
@@ -140,7 +140,7 @@ def _open(field: Field, pool: Mapping[str, int], used: Mapping[str, frozenset[in
 
 
 def _line(key: SlotKey, name: str, marks: Sequence[str], box: int, ranks: str) -> Row:
-    """Return the name, then a span for each mark: the first stands for all of the row's."""
+    """Return the name, then one span per mark; the first mark stands for the whole row."""
     kinds = set(marks)
     whole = marks[0] if len(kinds) == 1 else PARTLY if kinds else LEFT_OUT
     styles = {USED: "set", PARTLY: "warning", LEFT_OUT: "faint"}
@@ -149,7 +149,7 @@ def _line(key: SlotKey, name: str, marks: Sequence[str], box: int, ranks: str) -
 
 
 def column_at(shown: Row, x: int) -> int | None:
-    """Return which mark of a row lies at this cell, counted from the beginning of its text."""
+    """Return the mark at this cell, counted from the beginning of the row's text."""
     at = cell_len(shown.left[0].text)
     for column, span in enumerate(shown.left[1:]):
         if at <= x < at + cell_len(span.text):
@@ -159,7 +159,7 @@ def column_at(shown: Row, x: int) -> int | None:
 
 
 def with_cursor(shown: Row, column: int) -> Row:
-    """Return the row with brackets around the mark that space turns over; where there is no room for them, in another style."""
+    """Return the row with brackets around the mark at the cursor; in another style if there is no room for brackets."""
     at = 1 + min(column, len(shown.left) - 2)
     mark = shown.left[at].text
     here = Span(f"[{mark.strip()}]", "pointer") if len(mark) == BOX else Span(mark, "found")

@@ -1,4 +1,4 @@
-"""Under the form: whether the Plan fits the memory, and help on the field under the cursor."""
+"""The panes under the form: memory bars, and help on the field under the cursor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES_AND_SPEED = 5
 
 
 class Memory(RowList):
-    """The need of GPU, RAM and NVMe, as bars."""
+    """The need of GPU, RAM and NVMe as bars."""
 
     can_focus = False
     MARGIN = 1
@@ -23,7 +23,7 @@ class Memory(RowList):
         super().__init__(id="memory")
 
     def show(self, state: State) -> None:
-        """Draw it. The height is set only where it is another one, for this lays the screen out anew."""
+        """Draw the bars. The height is set only if it changes, since that causes a new layout."""
         if not state.lookups:
             return
         from dstui.tui.forms.memory_rows import memory_rows  # which the first frame does without
@@ -47,13 +47,13 @@ class Hint(RowList):
         super().__init__(id="hint")
 
     def show(self, field: Field | None, option: Option | None, state: State) -> None:
-        """Draw the help of this field, or of one of its options; of the row that leads on, where it is none."""
+        """Draw the help of this field or of one of its options; of the row that leads on if there is none."""
         width = (self.size.width or 48) - 2
         self.show_rows(hint_rows(field, option, state, width) if field else paragraph(HELP, width, "dim"))
 
 
 def hint_rows(field: Field, option: Option | None, state: State, width: int) -> list[Row]:
-    """Return the path, the help text, and the reason where the field is disabled."""
+    """Return the path, the help text, and the reason if the field is disabled."""
     disabled = why_fixed(field, state) or (option.disabled(state) if option and option.disabled else "")
     name = "" if field.help else field.path.removeprefix("deepspeed.")
     rows = [row((fit(name, min(len(name), width)), "name"))] if name else []

@@ -1,1 +1,1 @@
-"""What every screen is made of: rows of text, their styles, keys, themes, the terminal. Nothing here knows of Plans or jobs."""
+"""Building blocks of every screen: rows of text, styles, keys, themes, the terminal. Nothing here knows Plans or jobs."""

@@ -1,4 +1,4 @@
-"""Which parts are on the screen, by its size, the pane and the tab: data for the app to apply.
+"""Which parts are shown, by screen size, pane and tab: data that the app applies.
 
 CSS classes on the screen would do the same, but each class restyles every widget, which costs more than the first frame may.
 """
@@ -35,12 +35,12 @@ PARTS: Final = (
 
 
 def side_width(width: int) -> int | str:
-    """Return the width of preview and checks on a screen of this width: what is left of it; all where they are tabs."""
+    """Return the width of preview and checks on a screen of this width: the rest beside the form; the full width where they are tabs."""
     return "1fr" if width < WIDE else max(SIDE, width - STEPS_AND_FORM)
 
 
 def shown(width: int, height: int, pane: str, tab: str, alone: bool = False) -> frozenset[str]:
-    """Return the ids of the parts that are on the screen; `alone`: the form takes the place of preview and checks too."""
+    """Return the ids of the parts that are shown; `alone`: the form also takes the place of preview and checks."""
     always = {"title-bar", "body", "footer"}
     if width < MINIMUM[0] or height < MINIMUM[1]:
         always.add("too-small")  # over all the rest, which keeps the focus and what is being typed

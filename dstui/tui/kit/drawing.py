@@ -1,4 +1,4 @@
-"""The last thing that happens to every line of the screen: control characters are taken out, and on an ASCII terminal glyphs are replaced.
+"""The last filter of every line: control characters are removed, and glyphs are replaced on an ASCII terminal.
 
 Names, keys, messages, titles, hints, notifications and what is typed may all hold what somebody else wrote.
 """
@@ -25,24 +25,24 @@ UNDRAWN: Final = re.compile(f"{UNSAFE.pattern}|\t")
 
 
 class Safely(LineFilter):
-    """A line whose text has no control characters; those that take cells leave as many dots. A plain segment costs 0.1 µs."""
+    """Replace control characters; those that occupy cells become dots. A plain segment costs 0.1 µs."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's own signature
-        """Return the line as it goes to the terminal."""
+        """Return the filtered line."""
         if all(segment.text.isprintable() for segment in segments):
             return segments
         return [Segment(UNDRAWN.sub(_dots, segment.text), segment.style, segment.control) for segment in segments]
 
 
 class Together(LineFilter):
-    """Filters as one, in their order: Textual makes a new line, with seven caches of its own, for each filter that it knows of."""
+    """Several filters as one: Textual creates a new line with seven caches for each filter."""
 
     def __init__(self, filters: Sequence[LineFilter]) -> None:
         super().__init__()
         self._filters = filters
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the line after the last of them."""
+        """Return the line after all filters, in their order."""
         for each in self._filters:
             segments = each.apply(segments, background)
         return segments
@@ -50,7 +50,7 @@ class Together(LineFilter):
 
 @lru_cache(maxsize=8)
 def together(*filters: LineFilter) -> LineFilter:
-    """Return one filter that does what these do, the same each time: lines remember what it made of them."""
+    """Return one filter for these, the same object each time: lines cache results by filter."""
     return Together(filters)
 
 
@@ -75,7 +75,7 @@ ROWS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def _like_braille(dots: int) -> str:
-    """Return what looks most like a piece of a curve: where its dots are, high or low; a bar where they are both."""
+    """Return the ASCII character closest to a braille cell: by where its dots are, high or low; a bar if they are both."""
     rows = [row for row, bits in enumerate(ROWS) if dots & sum(bits)]
     if not rows:
         return " "
@@ -86,13 +86,13 @@ LIKE.update({chr(0x2800 + dots): _like_braille(dots) for dots in range(256)})
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Return whether the terminal has no UTF-8: by its locale, its kind (the Linux console has few glyphs), or the user's word."""
+    """Return whether the terminal is drawn in ASCII: by its locale, its type (the Linux console has few glyphs), or the user's setting."""
     locale = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or "UTF-8"
     return "UTF" not in locale.upper() or environment.get("TERM") == "linux" or bool(environment.get("DSTUI_ASCII"))
 
 
 def draw_plainly() -> None:
-    """From now on what Textual writes to the terminal is ASCII."""
+    """Write ASCII only to the terminal from now on."""
     codecs.register_error("dstui.likeness", _likeness)
     if isinstance(sys.__stderr__, TextIOWrapper):
         sys.__stderr__.reconfigure(encoding="ascii", errors="dstui.likeness")

@@ -1,4 +1,4 @@
-"""Textual's driver, for a terminal that may go: a closed window, a lost ssh connection or a signal must not leave a dstui that never ends.
+"""Textual's driver, made robust against a terminal that goes away: a closed window, a lost ssh connection or a signal.
 
 When a terminal goes, the kernel sends SIGHUP and SIGCONT together, every write fails and every read is empty. With Textual 8.2.8 alone the
 writer thread dies of the first failure and the app waits for it for ever; the input thread reads nothing for ever, at the cost of a core;
@@ -40,7 +40,7 @@ LEFT = "\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
 
 
 class _Lasting:
-    """The terminal as a file that takes every write, also when nobody reads it any more."""
+    """The terminal as a file that accepts every write, even if nobody reads it any more."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -65,7 +65,7 @@ class _Lasting:
 
 
 class LastingDriver(LinuxDriver):
-    """LinuxDriver that outlives its terminal, for as long as the app needs to end."""
+    """A LinuxDriver that outlives its terminal for as long as the app needs to exit."""
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
@@ -74,7 +74,7 @@ class LastingDriver(LinuxDriver):
         self._watched = False
 
     def start_application_mode(self) -> None:
-        """Take the terminal over; from now on the event loop handles the signals of job control, between two of its steps."""
+        """Set the terminal up; from now on the event loop handles the job-control signals."""
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual says nothing of its type
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._sigtstp_application)
@@ -86,13 +86,16 @@ class LastingDriver(LinuxDriver):
             Thread(target=self._end, args=(loop,), name="dstui-end", daemon=True).start()
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        """As the app's console tells it. Textual asks another function here, and where both have to assume a size (a terminal of 0 rows,
-        a standard output that is no terminal) they assume different ones: the app would adapt to each in turn, for ever."""
+        """Return the size that the app's console has.
+
+        Textual's driver asks another function here. If both have to assume a size (a terminal of 0 rows, a standard output that is no
+        terminal), they assume different ones, and the app would switch between them for ever.
+        """
         size = self._app.console.size
         return size.width, size.height
 
     def run_input_thread(self) -> None:
-        """Read keys until the end. Bytes that are no UTF-8 become U+FFFD; a fault ends the app as one of the event loop does."""
+        """Read keys until the end. Invalid UTF-8 becomes U+FFFD; an exception ends the app like one of the event loop."""
         parser, decode = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
         try:
             while not self.exit_event.is_set():
@@ -111,7 +114,7 @@ class LastingDriver(LinuxDriver):
             self._app.call_later(self._app._handle_exception, error)
 
     def _continued(self) -> None:
-        """Draw again after a stop. Who was stopped from outside, or not at all, still has the threads of before: they end first.
+        """Redraw after a stop (SIGCONT). Threads from before the stop may still run: they are ended first.
 
         Not where the app is ending: it would take the terminal again after it has given it back.
         """
@@ -130,7 +133,7 @@ class LastingDriver(LinuxDriver):
         return self._file.gone or self._hung_up(0)
 
     def _hung_up(self, wait: int, *others: int) -> bool:
-        """Return whether the terminal ends within so many milliseconds; sooner where there is something to read in the others."""
+        """Return whether the terminal hangs up within this many milliseconds; return early if another descriptor has input."""
         watched = select.poll()
         watched.register(self.fileno, 0)  # POLLHUP is told unasked
         for other in others:
@@ -138,11 +141,11 @@ class LastingDriver(LinuxDriver):
         return any(fd == self.fileno and what & select.POLLHUP for fd, what in watched.poll(wait))
 
     def _signalled(self, number: int, _frame: object) -> None:
-        """A signal: it may come in the midst of anything, also of a lock that is held, so it is only written down."""
+        """Record a signal. A handler may interrupt anything, even code that holds a lock, so it does nothing else."""
         os.write(self._signals[1], bytes([number]))
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait for the end of the terminal, or for a signal. Then the app has its time, and the edits are kept in any case."""
+        """Wait for the terminal to hang up or for a signal; then give the app time to exit. Unsaved edits are kept in any case."""
         status = 128 + self._waited_for()
         if gone := self.lost:
             self._file.gone = True
@@ -166,7 +169,7 @@ class LastingDriver(LinuxDriver):
             keep()
 
     def _restore(self) -> None:
-        """Leave a terminal that is there as it was, as far as that can be done without waiting for it."""
+        """Restore the terminal, as far as that is possible without waiting for it."""
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # in the background it would stop this process
         with suppress(OSError, termios.error):
             if self.attrs_before is not None:

@@ -1,4 +1,4 @@
-"""The last line: the keys that do something here and now. Textual's Footer costs 34 ms of the first frame; this one costs one."""
+"""The last line: the keys that are enabled now. Textual's Footer costs 34 ms of the first frame; this one costs one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dstui.tui.kit.text_row import Row, Span
 
 
 class Footer(RowList):
-    """Key hints; a click on one does what the key does."""
+    """Key hints; a click on one triggers the key's action."""
 
     MARGIN = 0
     can_focus = False
@@ -31,7 +31,7 @@ class Footer(RowList):
         self._ends: list[tuple[int, KeyHint]] = []
 
     def show(self, keys: Sequence[KeyHint]) -> None:
-        """As many hints as fit; those that are pinned stand at the right edge."""
+        """Show as many hints as fit; pinned hints are at the right edge."""
         width = self.size.width or 80
         pinned = [k for k in keys if k.hint >= PINNED]
         room = width - sum(_width(k) for k in pinned) - 2
@@ -48,7 +48,7 @@ class Footer(RowList):
         self.show_rows([Row((Span(" "), *_spans(chosen)), tuple(_spans(pinned)))])
 
     def on_click(self, event: events.Click) -> None:
-        """Do what the hint says."""
+        """Trigger the action of the hint."""
         key = next((key for end, key in self._ends if event.x < end), None)
         if key is not None and key.action:
             self.post_message(self.Pressed(key))

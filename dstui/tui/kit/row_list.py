@@ -1,4 +1,4 @@
-"""The one list widget: forms, steps, preview, checks and artifacts are all rows with a cursor.
+"""The only list widget: forms, steps, preview, checks and artifacts are rows with a cursor.
 
 A line-API widget mounts in about a millisecond, where Select or RadioSet cost ten each and OptionList fifteen; and only
 the lines that differ from what is on the screen are painted again.
@@ -27,7 +27,7 @@ from dstui.tui.kit.text_row import Row
 
 
 class RowList(ScrollView, can_focus=True):
-    """Rows of text with a cursor over those that stand for something."""
+    """Rows of text, with a cursor on those that have a key."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
@@ -47,7 +47,7 @@ class RowList(ScrollView, can_focus=True):
     cursor: reactive[Hashable | None] = reactive(None, init=False)
 
     class _AtRow(Message):
-        """Something concerns the row with this key."""
+        """Base of messages about the row with this key."""
 
         def __init__(self, rows: RowList, key: Hashable) -> None:
             super().__init__()
@@ -55,20 +55,20 @@ class RowList(ScrollView, can_focus=True):
 
         @property
         def control(self) -> RowList:
-            """The list whose row it is."""
+            """Return the list that the row belongs to."""
             return self.rows
 
     class Chosen(_AtRow):
-        """Enter on a row, or a click on it."""
+        """A row was chosen by Enter or a click."""
 
     class Moved(_AtRow):
-        """The cursor stands on another row."""
+        """The cursor has moved to another row."""
 
     class Resized(Message):
-        """The width is another one: what was wrapped has to be wrapped anew."""
+        """The width has changed: wrapped rows must be wrapped anew."""
 
         def can_replace(self, message: Message) -> bool:
-            """Return one is enough, whoever was resized."""
+            """Return True: one message is enough, whichever list was resized."""
             return isinstance(message, RowList.Resized)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -98,7 +98,7 @@ class RowList(ScrollView, can_focus=True):
 
     @property
     def keys(self) -> list[Hashable]:
-        """The keys of the rows that the cursor can stand on, in order."""
+        """Return the keys of the rows that the cursor can be on, in order."""
         return [r.key for r in self.rows if r.key is not None]
 
     def index_of(self, key: Hashable) -> int | None:
@@ -110,13 +110,13 @@ class RowList(ScrollView, can_focus=True):
         return RowList.MARGIN + sum(cell_len(s.text) for s in shown.left + shown.right) + (2 if shown.right else 0)
 
     def on_resize(self, _event: events.Resize) -> None:
-        """Ask for rows that fit."""
+        """Ask for rows of the new width."""
         self.post_message(self.Resized())
 
     # Moving and choosing
 
     def action_move(self, by: int) -> None:
-        """To the next or previous row with a key; where there are none, scroll."""
+        """Move to the next or previous row with a key; scroll if there are none."""
         keys = self.keys
         if not keys:
             self.scroll_relative(y=by, animate=False)
@@ -128,7 +128,7 @@ class RowList(ScrollView, can_focus=True):
         self.cursor = keys[to]
 
     def action_page(self, by: int) -> None:
-        """As far as a page goes."""
+        """Move by a page."""
         at = self.index_of(self.cursor) or 0
         goal = at + by * max(self.size.height - 2, 1)
         ahead = [r.key for r in self.rows[min(at, max(goal, 0)) : max(at, goal) + 1] if r.key is not None]
@@ -138,36 +138,36 @@ class RowList(ScrollView, can_focus=True):
             self.scroll_relative(y=by * self.size.height, animate=False)
 
     def action_edge(self, to: int) -> None:
-        """To the first or the last row."""
+        """Move to the first or the last row."""
         if keys := self.keys:
             self.cursor = keys[0 if to < 0 else -1]
         self.scroll_to(y=0 if to < 0 else len(self.rows), animate=False)
 
     def action_choose(self) -> None:
-        """Say that the row under the cursor was chosen."""
+        """Choose the row under the cursor."""
         if self.cursor is not None:
             self.post_message(self.Chosen(self, self.cursor))
 
     def stands(self, key: Hashable) -> bool:
-        """Return whether there still is a row with this key."""
+        """Return whether a row with this key still exists."""
         return self.index_of(key) is not None
 
     @on(Chosen)
     @on(Moved)
     def _only_what_is_there(self, event: _AtRow) -> None:
-        """Stop a message about a row that has gone while the message was on its way."""
+        """Stop a message about a row that was removed after the message was posted."""
         if event.rows is self and not self.stands(event.key):
             event.stop()
 
     def on_click(self, event: events.Click) -> None:
-        """A click moves the cursor there and chooses."""
+        """Move the cursor to the clicked row and choose it."""
         y = event.y - self.gutter.top + self.scroll_offset.y
         if 0 <= y < len(self.rows) and (key := self.rows[y].key) is not None:
             self.cursor = key
             self.post_message(self.Chosen(self, key))
 
     def watch_cursor(self, before: Hashable, now: Hashable) -> None:
-        """Paint both lines again, and bring the new one into view."""
+        """Repaint both lines, and scroll to the new one."""
         for key in (before, now):
             if (y := self.index_of(key)) is not None:
                 self.refresh_line(y)
@@ -176,7 +176,7 @@ class RowList(ScrollView, can_focus=True):
             self.post_message(self.Moved(self, now))
 
     def reveal(self, key: Hashable, below: int = 0) -> None:
-        """Scroll as little as needed to see the row, and so many lines below it."""
+        """Scroll as little as needed to show the row and this many lines below it."""
         y, height, top = self.index_of(key), self.size.height, self.scroll_offset.y
         if y is None or height <= 0:
             return
@@ -194,12 +194,12 @@ class RowList(ScrollView, can_focus=True):
         return self._styles_by_name[name]
 
     def notify_style_update(self) -> None:
-        """Another theme or focus: colours are looked up again."""
+        """Look colours up again after a change of theme or focus."""
         super().notify_style_update()
         self._styles_by_name = {}
 
     def render_line(self, y: int) -> Strip:
-        """Return one line of what is in view."""
+        """Return one visible line."""
         scroll_x, scroll_y = self.scroll_offset
         number, width = y + scroll_y, self.size.width
         if number >= len(self.rows):
@@ -218,8 +218,8 @@ class RowList(ScrollView, can_focus=True):
         if shown.right:
             right = [Segment(s.text, self.style_named(s.style) + back) for s in shown.right]
             room = width - self.MARGIN - Segment.get_line_length(right) - 1
-            left = list(Strip(left).crop_extend(0, max(room, 0), self.style_named("") + back))
-            left += [*right, Segment(" ", self.style_named("") + back)]
+            plain = self.style_named("") + back
+            left = [*_with_space(Strip(left).crop_extend(0, max(room, 0), plain), plain), *right, Segment(" ", plain)]
         return [first, *left] if self.MARGIN else left
 
     def _selected(self, strip: Strip, y: int) -> Strip:
@@ -232,10 +232,18 @@ class RowList(ScrollView, can_focus=True):
         return Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the text that the mouse selected."""
+        """Return the text selected with the mouse."""
         lines = [" " * self.MARGIN + r.text for r in self.rows]
         return selection.extract("\n".join(lines)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
-        """The selection grew or went."""
+        """Repaint after the selection has changed."""
         self.refresh()
+
+
+def _with_space(left: Strip, plain: Style) -> Strip:
+    """Return the left part of a row with a space before what stands at the right; where there is no room for one, cut it short."""
+    room = left.cell_length
+    if room < 2 or left.text.endswith(" "):
+        return left
+    return Strip([*left.crop(0, room - 2), Segment("… ", plain)])

@@ -1,4 +1,4 @@
-"""A line of the screen as data: pieces of text with the names of their styles, and what the line stands for.
+"""A line of the screen as data: pieces of text with style names, and a key.
 
 Pure: what a form, the preview or the checks show is built and tested as a list of rows, without a screen.
 """
@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 
 class Span(NamedTuple):
-    """Text in one style; the names are those of `STYLES` in kit/styles.py, "" is plain."""
+    """Text in one style, named as in `STYLES` of kit/styles.py; "" is plain."""
 
     text: str
     style: str = ""
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: spans from the left, spans from the right edge, and the key of what it stands for."""
+    """One line: spans from the left, spans from the right edge, and a key for what it represents."""
 
     left: tuple[Span, ...] = ()
     right: tuple[Span, ...] = ()
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def text(self) -> str:
-        """The row without styles, for tests and for the clipboard."""
+        """Return the row without styles, for tests and for the clipboard."""
         return " ".join(filter(None, ("".join(s.text for s in self.left), "".join(s.text for s in self.right))))
 
 
@@ -55,13 +55,13 @@ def row(*fragments: Fragment, right: Iterable[Fragment] = (), key: Hashable | No
 
 
 def spans(fragments: Iterable[Fragment]) -> tuple[Span, ...]:
-    """Strings and pairs as spans; empty ones are left out."""
+    """Return strings and pairs as spans, without empty ones."""
     made = (Span(p) if isinstance(p, str) else Span(*p) for p in fragments)
     return tuple(s for s in made if s.text)
 
 
 def paragraph(text: str, width: int, style: str = "", *, indent: str = "", first: Sequence[Span] = ()) -> list[Row]:
-    """`text` wrapped at `width` cells as rows. `first` stands before the first line, and the others are indented as far."""
+    """Return `text` wrapped at `width` cells as rows. `first` precedes the first line; the others are indented to match."""
     head = tuple(first) or (Span(indent),)
     hanging = Span(" " * sum(cell_len(s.text) for s in head))
     room = max(width - len(hanging.text), 8)
@@ -70,7 +70,7 @@ def paragraph(text: str, width: int, style: str = "", *, indent: str = "", first
 
 
 def fit(text: str, width: int) -> str:
-    """`text` in exactly `width` cells, with an ellipsis where it had to be cut."""
+    """Return `text` in exactly `width` cells, with an ellipsis if it was cut."""
     if cell_len(text) <= width:
         return set_cell_size(text, max(width, 0))
     return set_cell_size(text, max(width - 1, 0)) + "…" if width > 0 else ""

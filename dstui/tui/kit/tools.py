@@ -1,4 +1,4 @@
-"""Small tools that every part of the app calls: a note, the clipboard, a frame's title, a thread and what it is handed."""
+"""Small tools for every part of the app: notifications, the clipboard, frame titles, threads."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from textual.widget import Widget
 
 from dstui.base.files import FileProblem, write_atomic
 
+T = TypeVar("T")
+
 
 def say(app: App[Any], text: str, severity: SeverityLevel = "information") -> None:
-    """A note at the corner for a few seconds. It is text: nothing in it is markup."""
+    """Show a notification for a few seconds. The text is not parsed as markup."""
     app.notify(text, severity=severity, markup=False)
 
 
 def copy(app: App[Any], text: str, what: str) -> None:
-    """To the terminal's clipboard, and to a file, since a terminal may drop it without a word."""
+    """Copy to the terminal's clipboard, and to a file, since a terminal may silently ignore it."""
     from platformdirs import user_state_path
 
     app.copy_to_clipboard(text)
@@ -50,10 +52,15 @@ def label(widget: Widget, title: str, subtitle: str = "") -> None:
 
 
 def in_thread(owner: MessagePump, work: Callable[[], object]) -> Thread:
-    """Start this work for a part of the app. What it raises is a fault of dstui: it is told, and the session goes on."""
+    """Run work in a thread for a part of the app. An exception in it is a bug of dstui: it is reported, and the session continues."""
     thread = Thread(target=_run, args=(owner, work), daemon=True)
     thread.start()
     return thread
+
+
+def afterwards(owner: MessagePump, work: Callable[[], T], then: Callable[[T], object]) -> None:
+    """Do what may wait for a disk in a thread; `then` gets what it returned, in the app again."""
+    in_thread(owner, lambda: owner.call_later(then, work()))
 
 
 def _run(owner: MessagePump, work: Callable[[], object]) -> None:
@@ -64,11 +71,8 @@ def _run(owner: MessagePump, work: Callable[[], object]) -> None:
             owner.app.call_later(owner.app.notify, f"A fault of dstui: {error!r}", severity="error", markup=False)
 
 
-T = TypeVar("T")
-
-
 class Latest(Generic[T]):
-    """A box for one thing. The app puts, a thread takes."""
+    """A box for one item: the app puts items, a thread takes the latest."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -76,29 +80,29 @@ class Latest(Generic[T]):
         self.closed = False
 
     def put(self, thing: T) -> None:
-        """This one next; what was not taken yet is forgotten."""
+        """Put an item; one that was not taken yet is dropped."""
         with self._changed:
             self._held = [thing]
             self._changed.notify_all()  # one thread may take while another waits for the end
 
     def close(self) -> None:
-        """Nothing will be put any more."""
+        """Close the box: no item follows."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
 
     def closed_within(self, seconds: float) -> bool:
-        """Wait so long, or until nothing will be put any more, and say whether that is so."""
+        """Wait at most this long for the box to be closed; return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: self.closed, seconds)
 
     def newer(self, thing: T) -> T:
-        """Return what was put since this was taken; else this."""
+        """Return the item that was put since this one was taken; else this one."""
         with self._changed:
             return self._held.pop() if self._held else thing
 
     def take(self) -> T | None:
-        """Wait for the next one; None when there will be none. What is there at the end is still handed over."""
+        """Wait for the next item; None if the box is closed. An item that is still in the box is returned first."""
         with self._changed:
             self._changed.wait_for(lambda: self.closed or self._held)
             return self._held.pop() if self._held else None

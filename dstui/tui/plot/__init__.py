@@ -1,1 +1,1 @@
-"""Metrics over steps, as a plot."""
+"""Plots of metrics over steps."""

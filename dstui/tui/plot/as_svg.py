@@ -1,4 +1,4 @@
-"""A plot as a picture in SVG: curves, axes, and the name of each run at the end of its line. It is read in light and dark pages."""
+"""A plot as an SVG picture: curves, axes, and the name of each run at the end of its line; readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CELLS = (200, 40)
 
 
 def as_svg(plots: Sequence[tuple[str, Picture]]) -> str:
-    """Return one picture below the other, each with its title."""
+    """Return the pictures one below the other, each with its title."""
     body = [part for number, (title, shown) in enumerate(plots) for part in _plot(title, shown, number * HEIGHT)]
     size = f'width="{WIDTH}" height="{HEIGHT * len(plots)}" viewBox="0 0 {WIDTH} {HEIGHT * len(plots)}"'
     style = "<style>text{font:12px sans-serif;fill:#777}.title{font-size:14px}path,line{fill:none;stroke:#777;stroke-opacity:.4}</style>"

@@ -1,4 +1,4 @@
-"""A plot as lines of text for a terminal: curves in braille, or in ASCII, each with its name at its end."""
+"""A plot as lines of text for a terminal: curves in braille or ASCII, each with its name at its end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Paint = Callable[[str, int], str]
 
 
 def room(width: int) -> int:
-    """Return the cells that are left for the curves of a picture that may be so wide."""
+    """Return the cells that are left for the curves of a picture of this width."""
     return max(width - NAME - 14, 20)
 
 
 def as_text(shown: Picture, cells: tuple[int, int], paint: Paint = lambda text, _: text, *, ascii_only: bool = False) -> list[str]:
-    """Return the picture, its curves in so many cells, the axis at the left and below."""
+    """Return the picture with its axes, the curves in this many cells."""
     width, height = cells
     lines = [line for line in shown.lines if line.style != "faint"]
     owners, grid = _drawn(lines, shown, cells, ascii_only=ascii_only)
@@ -46,7 +46,7 @@ def as_text(shown: Picture, cells: tuple[int, int], paint: Paint = lambda text, 
 def _drawn(
     lines: Sequence[PlotLine], shown: Picture, cells: tuple[int, int], *, ascii_only: bool
 ) -> tuple[list[list[int]], list[list[str]]]:
-    """Return for each cell the line that was drawn last in it (-1 for none), and its sign."""
+    """Return, for each cell, the index of the line that was drawn last in it (-1 for none) and its character."""
     width, height = cells
     owners = [[-1] * width for _ in range(height)]
     grid = [[" "] * width for _ in range(height)]
@@ -71,7 +71,7 @@ def _row(y: float, axis: Axis, height: int) -> int:
 
 
 def _names(lines: Sequence[PlotLine], shown: Picture, height: int) -> dict[int, int]:
-    """Return in which row the name of which line stands: beside its end, or in the next row that is free."""
+    """Return the row of each line's name: at its end, or in the next free row."""
     rows: dict[int, int] = {}
     for number in sorted(range(len(lines)), key=lambda n: -lines[n].ys[-1]):
         if lines[number].label:
@@ -83,7 +83,7 @@ def _names(lines: Sequence[PlotLine], shown: Picture, height: int) -> dict[int, 
 
 
 def _below(axis: Axis, width: int) -> str:
-    """Return the numbers under the picture, each in the middle under its place."""
+    """Return the numbers below the picture, each centred at its position."""
     line = ""
     for value, text in zip(axis.ticks, axis.texts, strict=True):
         at = min(max(_column(value, axis, width) - len(text) // 2, 0), width - len(text))

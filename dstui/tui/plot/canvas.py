@@ -1,4 +1,4 @@
-"""The plot itself: a picture drawn in cells by plotext. Only this file imports it, and only an opened plot imports this file."""
+"""The plot widget: plotext draws it in cells. Only this file imports plotext, and only an opened plot imports this file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEW = 40
 
 
 class Canvas(PlotextPlot):
-    """A picture. Without colours a line is told by what it is made of: fine dots for the run, coarse ones for what is beside it."""
+    """A picture. Without colours, lines differ by their markers: fine dots for the run, coarse ones for others."""
 
     def __init__(self) -> None:
         super().__init__(id="canvas")
@@ -27,7 +27,7 @@ class Canvas(PlotextPlot):
         self.picture = Picture()
 
     def show(self, picture: Picture) -> None:
-        """Draw this."""
+        """Draw this picture."""
         self.picture = picture
         self.refresh()
 

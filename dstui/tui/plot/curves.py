@@ -1,4 +1,4 @@
-"""What a plot shows, as data: lines, marks, axes. A pure function of the numbers of one or two runs and of how they are looked at.
+"""The content of a plot as data: lines, marks, axes. A pure function of the metrics of one or more runs and the view's settings.
 
 Nothing of it knows of a screen; `widgets/plot.py` draws it.
 """
@@ -38,7 +38,7 @@ class View:
 
 
 class PlotLine(NamedTuple):
-    """A line of the plot; `style` is main, faint, other, beside or one of RANK_STYLES, and `label` stands at its end."""
+    """A line of the plot; `style` is main, faint, other, beside or one of RANK_STYLES; `label` is written at its end."""
 
     xs: list[float]
     ys: list[float]
@@ -47,14 +47,14 @@ class PlotLine(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A value that is no number: at the top where it is infinite, else at the bottom."""
+    """A value that is not a number: drawn at the top if it is infinite, else at the bottom."""
 
     x: float
     top: bool
 
 
 class Axis(NamedTuple):
-    """From, to, and where which text stands."""
+    """The range of an axis, and its labels with their positions."""
 
     low: float
     high: float
@@ -67,7 +67,7 @@ EMPTY = Axis(0, 1, [], [])
 
 @dataclass(slots=True)
 class Picture:
-    """All of a plot."""
+    """The content of a plot."""
 
     lines: list[PlotLine] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
@@ -81,14 +81,14 @@ class Picture:
     """Values that a logarithm has no place for."""
 
     def side(self, x: float) -> Literal["left", "right"]:
-        """Return which end of a text stands at `x`, so that all of it is seen."""
+        """Return which end of a text is at `x`, so that all of it is visible."""
         return "right" if x > (self.x.low + self.x.high) / 2 else "left"
 
 
 def picture(
     history: MetricSeries, view: View, cells: tuple[int, int], say: Callable[[str, float], str], others: Sequence[MetricSeries] = ()
 ) -> Picture:
-    """Return a metric of a run (and of other runs) over the steps, for a plot of so many cells. `say` tells a value as a person does."""
+    """Return a metric of a run (and of other runs) over the steps, for a plot of this many cells. `say` formats a value."""
     sketch = _Sketch(view, 2 * max(cells[0], 20))
     curves = history.curves(view.name, each=view.each)
     last = max((curve.attempt for curve in curves), default=1)
@@ -110,15 +110,15 @@ def picture(
 
 
 class _Sketch:
-    """A picture while it is drawn."""
+    """A picture under construction."""
 
     def __init__(self, view: View, most: int) -> None:
-        """`most`: points of a line that can be told apart."""
+        """Begin a picture. `most`: the number of points of a line that can be distinguished."""
         self.view, self.most = view, most
         self.picture = Picture()
 
     def curve(self, curve: Curve, style: str, name: str = "") -> None:
-        """A run's own line, with its name beside others; that of all ranks between extremes, a smoothed one over what it was."""
+        """Add a run's line, with its name if there are others; the mean of all ranks between extremes, a smoothed line over the raw one."""
         if curve.rank is not None:
             name = RANK_STYLES[curve.rank % len(RANK_STYLES)] if style == "main" else style
             self.line(curve.points, name, self.view.weight, f"r{curve.rank}")
@@ -132,7 +132,7 @@ class _Sketch:
         self.line(curve.points, style, self.view.weight, name)
 
     def line(self, points: Sequence[Point], style: str, weight: float = 0.0, label: str = "") -> None:
-        """A line through the means, where there are any."""
+        """Add a line through the means, if there are any."""
         means = smoothed((point.mean for point in points), weight) if weight else [point.mean for point in points]
         drawn = thinned([point._replace(mean=mean) for point, mean in zip(points, means, strict=True)], self.most)
         if self.view.log:
@@ -147,7 +147,7 @@ def _first(curve: Curve) -> float:
 
 
 def fault_words(faults: Sequence[Fault]) -> str:
-    """`NaN at step 40`, `inf at step 3 and 7 more`."""
+    """Format values that are no numbers: `NaN at step 40`, `inf at step 3 and 7 more`."""
     if not faults:
         return ""
     kind = "NaN" if faults[0].kind == "nan" else faults[0].kind
@@ -155,7 +155,7 @@ def fault_words(faults: Sequence[Fault]) -> str:
 
 
 def _frame(shown: Picture, view: View, cells: tuple[int, int], say: Callable[[str, float], str]) -> None:
-    """The axes: as far as lines and marks reach."""
+    """Return the axes: the range of all lines and marks."""
     xs = [x for line in shown.lines for x in (line.xs[0], line.xs[-1])] + [mark.x for mark in shown.marks]
     ys = [y for line in shown.lines for y in line.ys]
     left, right = _widened(xs, 0.0)
@@ -174,7 +174,7 @@ def _widened(values: Iterable[float], by: float) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between two values: 1, 2 or 5 times a power of ten apart."""
+    """Return round numbers between two values: 1, 2 or 5 times a power of ten apart."""
     if not high > low:
         return [low]
     rough = (high - low) / most
@@ -185,7 +185,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def decades(low: float, high: float, most: int) -> list[float]:
-    """Return the logarithms of round numbers between two of them: of 1, 2 and 5 times the powers of ten, as many as there is room for."""
+    """Return the logarithms of round numbers between two of them (1, 2 and 5 times powers of ten), as many as there is room for."""
     powers = range(math.floor(low), math.ceil(high) + 1)
     for factors in ((1, 2, 5), (1, 3), (1,)):
         found = [power + math.log10(factor) for power in powers for factor in factors if low <= power + math.log10(factor) <= high]
@@ -195,6 +195,6 @@ def decades(low: float, high: float, most: int) -> list[float]:
 
 
 def _reported(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
-    """Values as texts that all have the same width."""
+    """Format values as texts of the same width."""
     texts = [say(value) for value in values]
     return [text.rjust(max(map(len, texts), default=0)) for text in texts]

@@ -1,4 +1,4 @@
-"""The metrics of a job over its steps: a list of them, and a plot of the one that is chosen; live, and of the whole run."""
+"""The metrics of a job over its steps: a list of them, and a live plot of the chosen one over the whole run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ READING, NOTHING = "Reading the logs…", "No line has told a number yet."
 
 
 class Plot(Over[None]):
-    """One job's numbers. Another run's may lie over them."""
+    """The plot of one job's metrics, with those of other runs overlaid on request."""
 
     CSS = """
     #metrics { width: 28; }
@@ -50,14 +50,14 @@ class Plot(Over[None]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(frozenset({PLOT}))]
 
     class Grown(Message):
-        """More of the numbers was read."""
+        """More metrics were read."""
 
         def can_replace(self, message: Message) -> bool:
-            """Return one picture is enough."""
+            """Return True: one redraw is enough."""
             return isinstance(message, Plot.Grown)
 
     def __init__(self, history: MetricSeries, headline: Callable[[], Row], name: str = "", others: Sequence[MetricSeries] = ()) -> None:
-        """`history` stays open when the plot is closed; `headline`: the job's state in a line; `name`: the metric that was asked for.
+        """Create the screen. `history` stays open when the plot is closed; `headline`: the job's state; `name`: the metric to show.
 
         `others`: runs that lie over it from the beginning.
         """
@@ -72,7 +72,7 @@ class Plot(Over[None]):
         self.canvas, self.box = Canvas(), Vertical(id="plot-box", classes="pane")
 
     def compose(self) -> ComposeResult:
-        """The list and the plot."""
+        """Compose the list and the plot."""
         self.head.can_focus = False
         yield self.head
         with Horizontal():
@@ -82,19 +82,19 @@ class Plot(Over[None]):
         yield self.footer
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self.metrics.focus()
         in_thread(self, self._read)
         self.set_interval(1.0, self._draw_head)
         self.draw()
 
     def on_unmount(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._over.set()
 
     @on(RowList.Resized)
     def _resized(self) -> None:
-        """Another size needs another picture."""
+        """Draw for the new size."""
         self.call_after_refresh(self.draw)
 
     # In the worker's thread
@@ -121,7 +121,7 @@ class Plot(Over[None]):
 
     @on(Grown)
     def draw(self) -> None:
-        """Everything, from what was read so far."""
+        """Draw everything from what was read so far."""
         self._draw_list()
         self._draw_plot()
         self._draw_head()
@@ -187,23 +187,23 @@ class Plot(Over[None]):
             self.draw()
 
     def action_all_ranks(self) -> None:
-        """The mean of all ranks, or a line for each."""
+        """Toggle between the mean of all ranks and a line for each."""
         self._change_view(each=not self.view.each)
         self.draw()
 
     def action_smooth(self, by: int) -> None:
-        """More smoothing, or less."""
+        """Smooth more or less."""
         at = min(max(WEIGHTS.index(self.view.weight) + by, 0), len(WEIGHTS) - 1)
         self._change_view(weight=WEIGHTS[at])
         self.draw()
 
     def action_log(self) -> None:
-        """A logarithmic scale, or the plain one."""
+        """Toggle between a logarithmic and a linear scale."""
         self._change_view(log=not self.view.log)
         self.draw()
 
     def action_overlay(self) -> None:
-        """Another run over this one, or none any more."""
+        """Overlay another run, or remove the overlay."""
         if self.others:
             self.others = []
             self.draw()
@@ -216,11 +216,11 @@ class Plot(Over[None]):
             self.draw()
 
     def action_metrics(self) -> None:
-        """Back to the log."""
+        """Return to the log."""
         self.dismiss(None)
 
     def action_escape(self) -> None:
-        """Escape leads back to the log too."""
+        """Return to the log."""
         self.dismiss(None)
 
 
@@ -231,7 +231,7 @@ def _metric_row(name: str, value: float | None) -> Row:
 
 
 class OtherRun(Dialog):
-    """Which run is laid over: the result is its folder."""
+    """Choose the run to overlay. Result: its folder."""
 
     ROWS = "other-runs"
 
@@ -240,7 +240,7 @@ class OtherRun(Dialog):
         self._but = but
 
     def on_mount(self) -> None:
-        """All that are still there, those of the same folder and the newest first; a thread looks for them."""
+        """List the runs that still exist, those of the same folder and the newest first; a thread looks for them."""
         self._show([row(("Looking for runs…", "dim"))])
         self.rows.focus()
         in_thread(self, self._find)
@@ -254,7 +254,7 @@ class OtherRun(Dialog):
         self.call_later(self._show, rows or [row(("There is no other run yet.", "dim"))])
 
     def _row(self, folder: JobFolder) -> Row:
-        """Return a run with its state; of another project with its folder too."""
+        """Return a run with its state; with its folder if it is of another project."""
         status = folder.read_status()
         place = "" if folder.begun_in == self._but.begun_in else f"{sanitise(folder.begun_in)}  "
         return row(folder.name, right=[(place, "faint"), (status.state if status else "", "dim")], key=str(folder.path))

@@ -1,1 +1,1 @@
-"""Watching a job: its head, its ranks, its log, why it ended."""
+"""The run screen: head, ranks, log and diagnosis of a job."""

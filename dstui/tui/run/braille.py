@@ -1,4 +1,4 @@
-"""A curve in cells of two by four dots: cheap enough for many small plots that are drawn anew each second."""
+"""Curves in cells of two by four dots: cheap enough for many small plots that are redrawn each second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 def braille(points: Sequence[tuple[float, float]], cells: tuple[int, int], low: float, high: float) -> list[str]:
-    """Return the lines of a picture of so many cells: the points, joined in their order, between the values `low` and `high`."""
+    """Return a picture of this many cells as lines: the points, joined in order, between the values `low` and `high`."""
     width, height = max(cells[0], 1), max(cells[1], 1)
     grid = [[0] * width for _ in range(height)]
     before: tuple[int, int] | None = None
@@ -21,7 +21,7 @@ def braille(points: Sequence[tuple[float, float]], cells: tuple[int, int], low: 
 
 
 def _placed(points: Sequence[tuple[float, float]], right: int, bottom: int, low: float, high: float) -> list[tuple[int, int]]:
-    """Return the place of each point in dots, counted from the top at the left."""
+    """Return the position of each point in dots, from the top left."""
     if not points:
         return []
     first, last = points[0][0], points[-1][0]
@@ -31,7 +31,7 @@ def _placed(points: Sequence[tuple[float, float]], right: int, bottom: int, low:
 
 
 def _joined(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the dots on the way from one to the other."""
+    """Return the dots on the line between two positions."""
     (x, y), (to_x, to_y) = start, end
     steps = max(abs(to_x - x), abs(to_y - y))
     return [(x + (to_x - x) * n // steps, y + (to_y - y) * n // steps) for n in range(1, steps + 1)] if steps else [end]

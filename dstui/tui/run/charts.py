@@ -1,4 +1,4 @@
-"""The numbers of a job in small plots beside its log, and in two lines of sparks where there is no room for plots."""
+"""The metrics of a job as small plots beside its log, and as two rows of sparklines if there is no room for plots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAITING = "The plots begin with the second number that a rank tells."
 
 
 def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span, ...]]:
-    """Return the lines of a plot, frame and all: what it is and its newest value on top, first and last step below."""
+    """Return the lines of a framed plot: name and newest value at the top, first and last step at the bottom."""
     points = thinned(series.points, 2 * max(width, 1))
     low, high = min(point.low for point in points), max(point.high for point in points)
     top, bottom = _text(name, high), _text(name, low)
@@ -47,7 +47,7 @@ def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span
 
 
 def _text(name: str, value: float | None) -> str:
-    """Return a value as it is told elsewhere; a speed in three digits."""
+    """Format a value as elsewhere; a speed in three digits."""
     return "" if value is None else si(value) if name.endswith("/s") and value >= 0 else value_text(name, value)
 
 
@@ -63,7 +63,7 @@ def _edge(corners: str, text: list[Span], width: int) -> tuple[Span, ...]:
 
 
 def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[Row], list[list[str]]]:
-    """Return the rows of as many plots as there is room for, and their names line by line of the grid."""
+    """Return the rows of as many plots as fit, and their names by row of the grid."""
     drawable = {name: each for name, each in series.items() if len(each.points) >= FIRST_VALUES}
     columns = max(width // NARROWEST, 1)
     most = columns * max(height // LOWEST, 1)
@@ -81,7 +81,7 @@ def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[R
 
 
 def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> list[Row]:
-    """Return at most so many rows of name, line and newest value."""
+    """Return at most this many rows of name, sparkline and newest value."""
     facts = [_spark_fact(place, name, each) for place, (name, each) in enumerate(series.items()) if len(each.points) >= FIRST_VALUES]
     rows: list[Row] = []
     while facts and len(rows) < most:
@@ -98,7 +98,7 @@ def _spark_fact(place: int, name: str, series: Buckets) -> Fact:
 
 
 class Charts(RowList):
-    """The plots at the right of a wide screen. A click on one makes it large."""
+    """The plots at the right of a wide screen. A click enlarges one."""
 
     can_focus = False
     MARGIN = 0
@@ -119,7 +119,7 @@ class Charts(RowList):
             self.show_rows(rows)
 
     def on_click(self, event: events.Click) -> None:
-        """Make the plot large that was clicked."""
+        """Enlarge the plot that was clicked."""
         if self._names and event.y < len(self.rows):
             line = self._names[event.y * len(self._names) // len(self.rows)]
             self.pick(line[min(event.x * len(line) // self.size.width, len(line) - 1)])

@@ -1,4 +1,4 @@
-"""Under the log: why the job ended; while it runs and is silent, who waits for whom.
+"""Below the log: why the job ended; while it runs and is silent, which ranks wait for which.
 
 The first verdict comes when the last rank has ended; it is asked for again when the launcher has ended too, whose log may say more.
 """
@@ -33,7 +33,7 @@ WHOLE = "whole"
 
 
 def why_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
-    """Return what matters most: the cause and whose it was, the lines that show it, what else happened, the next steps."""
+    """Return the most important part: the cause and its rank, the evidence, what else happened, the next steps."""
     rows = [Row(line.left, line.right, WHOLE if number == 0 else None) for number, line in enumerate(_headline(diagnosis, width))]
     rows += [evidence_row(line, width) for line in diagnosis.evidence[:EVIDENCE]]
     rows += [*_others(diagnosis, width), *_fixes(diagnosis, width, FIXES)]
@@ -43,7 +43,7 @@ def why_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
 
 
 def whole_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
-    """Everything that is known."""
+    """Return the full diagnosis."""
     rows = [*_headline(diagnosis, width), *paragraph(diagnosis.why, width, indent="  ")]
     rows += _part("What shows it (Enter: to this line of the log)", [evidence_row(line, width) for line in diagnosis.evidence])
     rows += _part("Besides", _others(diagnosis, width))
@@ -57,7 +57,7 @@ def whole_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
 
 
 def waiting_rows(hang: str, grouped: tuple[str, ...], width: int) -> list[Row]:
-    """Of a job that is silent: who waits, who is missing, and, once they were asked for, where each is."""
+    """Return, for a silent job, which ranks wait, which are missing, and where each is if stacks were read."""
     rows = paragraph(f"{hang}.", width, first=(Span("▲ ", "warning"),))
     for line in grouped:
         rows += paragraph(line, width, indent="  ")
@@ -65,7 +65,7 @@ def waiting_rows(hang: str, grouped: tuple[str, ...], width: int) -> list[Row]:
 
 
 def stack_rows(found: Sequence[Stack], width: int) -> list[Row]:
-    """Return where each rank is: first what follows from it, then the frames, those at the same place together."""
+    """Return where each rank is: first the conclusion, then the frames, ranks at the same place together."""
     from dstui.jobs.watch.hang_analysis import grouped
     from dstui.jobs.watch.stacks import report
 
@@ -75,14 +75,14 @@ def stack_rows(found: Sequence[Stack], width: int) -> list[Row]:
 
 
 def evidence_row(line: Evidence, width: int) -> Row:
-    """Return one line of a log that shows the cause; its key is the evidence itself."""
+    """Return a line of evidence; its key is the evidence itself."""
     where = f"{Path(line.file).name}:{line.line}  "
     text = line.text.strip()
     return row("  ", (where, "dim"), fit(text, max(min(len(text), width - len(where) - 2), 8)), key=line)
 
 
 def label_of(diagnosis: Diagnosis) -> str:
-    """Return the frame's second label: the cause's name, how sure, and the key for the rest."""
+    """Return the frame's second label: the name of the cause, its confidence, and the key for the rest."""
     if not diagnosis.found:
         return "unknown   d all of it"
     from dstui.diagnosis.wording import SURE
@@ -116,7 +116,7 @@ def _could_be(diagnosis: Diagnosis, width: int) -> list[Row]:
 
 
 def _fixes(diagnosis: Diagnosis, width: int, most: int) -> list[Row]:
-    """Return the ways out; the first that edits the Plan has its key."""
+    """Return the fixes; the first that edits the Plan shows its key."""
     key = next((fix for fix in diagnosis.fixes if fix.patch), None)
     rows: list[Row] = []
     for fix in diagnosis.fixes[:most] if key is None or key in diagnosis.fixes[:most] else (*diagnosis.fixes[: most - 1], key):
@@ -138,7 +138,7 @@ Moment = tuple[int, bool]
 
 
 class DiagnosisPane(RowList):
-    """The reason. Not seen while there is nothing to explain."""
+    """The diagnosis of the job. Hidden while there is none."""
 
     class Diagnosed(Message):
         """The diagnosis of a job, as far as it was known at a moment."""
@@ -159,7 +159,7 @@ class DiagnosisPane(RowList):
         """The same as the supervisor found it."""
 
     def begin(self, folder: JobFolder | None) -> None:
-        """Another job, or none."""
+        """Start with another job, or with none."""
         self.folder, self._moment = folder, None
         self._forget()
         self._draw()
@@ -167,7 +167,7 @@ class DiagnosisPane(RowList):
             self.set_timer(WARM_UP, lambda: in_thread(self, _load))
 
     def update(self, follower: Follower, hang: Hang | None) -> None:
-        """Take over the state of the job, and ask why it ended as soon as that can be known."""
+        """Take over the state of the job, and diagnose it as soon as it has ended."""
         from dstui.logs.log_folder import FINAL
 
         ended = follower.state in FINAL
@@ -190,13 +190,13 @@ class DiagnosisPane(RowList):
             self._draw()
 
     def stand(self, grouped: tuple[str, ...]) -> None:
-        """Show where the ranks are, once their stacks were read."""
+        """Show where the ranks are, when their stacks were read."""
         self.grouped = grouped
         self._draw()
 
     @property
     def fix(self) -> Fix | None:
-        """Return what the diagnosis would change in the Plan, if anything."""
+        """Return the fix that edits the Plan, or None."""
         return next((fix for fix in self.diagnosis.fixes if fix.patch), None) if self.diagnosis is not None else None
 
     def _diagnose(self, folder: JobFolder, moment: Moment) -> None:
@@ -217,7 +217,7 @@ class DiagnosisPane(RowList):
             self._draw()
 
     def on_resize(self, _event: events.Resize) -> None:
-        """Wrap anew."""
+        """Wrap for the new width."""
         self._draw()
 
     def _forget(self) -> None:

@@ -1,4 +1,4 @@
-"""The hosts of a job, one line each: what has become of it, its ranks at one glance, its last step and line, and what it uses."""
+"""The hosts of a job, one line each: state, ranks, last step, last line, and usage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST = 14
 
 
 def short_names(hosts: Mapping[int, str]) -> dict[int, str]:
-    """Rank -> the name of its host without the domain and the account that all of them have, and no longer than LONGEST."""
+    """Return rank -> host name without the domain and account that all share, cut to LONGEST."""
     names = list(dict.fromkeys(hosts.values()))
     short = _if_distinct(names, [name.rpartition("@")[2] for name in names])
     domain = _common_domain(short)
@@ -33,12 +33,12 @@ def short_names(hosts: Mapping[int, str]) -> dict[int, str]:
 
 
 def _if_distinct(names: list[str], shorter: list[str]) -> list[str]:
-    """Return the shorter ones, where they still tell the hosts apart."""
+    """Return the short names if they still differ, else the long ones."""
     return shorter if len(set(shorter)) == len(set(names)) else names
 
 
 def _common_domain(names: list[str]) -> str:
-    """`.cluster.example.com`; "" where they have none in common, and of addresses, which are read from the other end."""
+    """Return the common domain, such as `.cluster.example.com`; "" if there is none, and for addresses, which differ at the end."""
     if any(not name.replace(".", "").strip("0123456789") or ":" in name for name in names):
         return ""
     domains = {name.partition(".")[2] for name in names}
@@ -46,7 +46,7 @@ def _common_domain(names: list[str]) -> str:
 
 
 def end_of(name: str, width: int = LONGEST) -> str:
-    """Return a name in at most so many cells: its end, where the number is."""
+    """Return a name in at most this many cells: its end, where the number is."""
     if cell_len(name) <= width:
         return name
     end = name
@@ -96,12 +96,12 @@ class HostLine(NamedTuple):
 
     @property
     def age(self) -> float | None:
-        """Seconds since the last line of any of its ranks; None where none has written one."""
+        """Return the seconds since the last line of any of its ranks; None if none has written one."""
         return min((c.age for c in self.ranks if c.age is not None), default=None)
 
     @property
     def step(self) -> int | None:
-        """The furthest step of its ranks; None where none tells steps."""
+        """Return the furthest step of its ranks; None if none is known."""
         return max((c.step for c in self.ranks if c.step is not None), default=None)
 
 
@@ -131,7 +131,7 @@ def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
 
 
 def _evaluated(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:
-    """Return the line with its word. `lead`: the furthest step of all hosts; `newest`: seconds since the last line of any."""
+    """Return the line with its state. `lead`: the furthest step of all hosts; `newest`: seconds since the last line of any."""
     if contact is not None and contact.state == "unreachable":
         lasting = f" for {seconds_text(now - contact.since)}" if contact.since is not None else ""
         return line._replace(word="unreachable", says=f"unreachable{lasting}{_because(contact)}")
@@ -152,7 +152,7 @@ def _place(word: str) -> int:
 
 
 def _says(line: HostLine, word: str, contact: HostStatus | None) -> str:
-    """Return the word, with the ranks that it is about where it is not about all, and with what explains it."""
+    """Return the state, with the ranks that it applies to if not all, and an explanation."""
     if not line.ranks:
         code = f" (exit status {contact.exit_code})" if contact is not None and contact.exit_code else ""
         return f"{word}{code}{_because(contact)}"
@@ -177,7 +177,7 @@ def _because(contact: HostStatus | None) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """12 s; 4 min; 2 h."""
+    """Format a duration: 12 s; 4 min; 2 h."""
     seconds = max(seconds, 0.0)
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
 
@@ -191,7 +191,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, lines: Sequence[HostLine], width: int) -> Columns:
-        """Of these lines, on a screen of this width."""
+        """Return the widths for these lines on a screen of this width."""
         name = max((cell_len(line.name) for line in lines), default=0)
         most = max((len(line.ranks) for line in lines), default=0)
         return cls(
@@ -200,7 +200,7 @@ class Columns(NamedTuple):
 
 
 def host_row(line: HostLine, columns: Columns, width: int, *, opened: bool = False) -> Row:
-    """Return a host's line, `width` cells wide. `opened`: its ranks stand below it."""
+    """Return a host's line of `width` cells. `opened`: its ranks are listed below it."""
     glyph, style = HOST_GLYPH.get(line.word, ("·", "dim"))
     spans = [Span(f" {glyph} ", style), Span(f"{fit(line.name, columns.name)}  ", "title" if opened else "")]
     if not opened:
@@ -212,7 +212,7 @@ def host_row(line: HostLine, columns: Columns, width: int, *, opened: bool = Fal
 
 
 def _ranks(line: HostLine, columns: Columns) -> list[Span]:
-    """Return the numbers of its ranks, and a glyph for each; counts where they are many."""
+    """Return the numbers of its ranks and a glyph for each; counts if there are many."""
     if columns.ranks > DOTS:
         return counts(line.ranks)
     dots = [Span(*GLYPH.get(cell.word, ("·", "dim"))) for cell in line.ranks]
@@ -224,7 +224,7 @@ def _numbers(line: HostLine) -> str:
 
 
 def _facts(line: HostLine, opened: bool) -> Iterable[str]:
-    """Yield its step, when it said something last, and what it uses."""
+    """Yield its step, the time since its last line, and its usage."""
     if step := steps_text(line.ranks):
         yield f"{step}  "
     if line.age is not None and line.word == "unreachable":
@@ -236,7 +236,7 @@ def _facts(line: HostLine, opened: bool) -> Iterable[str]:
 
 
 def _cut(spans: Iterable[Span], width: int) -> Iterable[Span]:
-    """Yield as much as fits."""
+    """Yield as many spans as fit."""
     left = width
     for span in spans:
         needed = cell_len(span.text)
@@ -248,7 +248,7 @@ def _cut(spans: Iterable[Span], width: int) -> Iterable[Span]:
 
 
 def waited_for(lines: Sequence[HostLine]) -> str:
-    """`waiting for h2: rank 3`: whose ranks have not started yet, of a job whose other ranks have or soon will; "" where all have."""
+    """Return the hosts whose ranks have not started while others have: `waiting for h2: rank 3`; "" if all have."""
     late = [(line.name, [cell.rank for cell in line.ranks if cell.word == "waiting"]) for line in lines]
     late = [(name, ranks) for name, ranks in late if ranks]
     if not late:
@@ -258,7 +258,7 @@ def waited_for(lines: Sequence[HostLine]) -> str:
 
 
 def host_choices(lines: Sequence[HostLine], text: str, width: int) -> list[Row]:
-    """Return the hosts with this text in their name, to choose from: the key of a row is its host's name, ALL_HOSTS leads back to all."""
+    """Return the hosts with this text in their name as rows to choose from, keyed by host name; ALL_HOSTS stands for all."""
     columns = Columns.of(lines, width)
     found = [replace(host_row(line, columns, width), key=line.name) for line in lines if text.strip().lower() in line.name.lower()]
     return found if text.strip() else [row(("all hosts", "accent"), key=ALL_HOSTS), *found]

@@ -1,7 +1,8 @@
-"""The log of one job: which of its lines are shown, what is searched for in them, and where to go."""
+"""The log of one job: which of its lines are shown, the search in them, and navigation."""
 
 from __future__ import annotations
 
+from asyncio import sleep
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isnan
@@ -11,8 +12,9 @@ from typing import Any
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs import newlines
 from dstui.logs.line_query import parse_line_query
+from dstui.logs.log_blocks import EmptyLog
 from dstui.logs.log_filter import Filter
-from dstui.logs.log_rows import EmptyLog, LogRows
+from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
 from dstui.tui.kit.tools import label
 from dstui.tui.run.host_lines import short_names
@@ -20,32 +22,34 @@ from dstui.tui.run.log_view import LogView
 
 NEW_LOGS = 1.0
 """Seconds between two looks for logs of further ranks and attempts; of a job that has ended, between two looks at all."""
+MOST_COPIED = 100_000
+"""Lines that are copied at once, the last ones."""
 SPELL = 0.016
 """Seconds that a look may take, and a search as much again, however much there is to do."""
 
 
 class JobLog:
-    """Lines of a job, filtered, and the view in which they are read."""
+    """The lines of a job, filtered, and the view that shows them."""
 
     def __init__(self) -> None:
         self.view = LogView()
         self.folder: JobFolder | None = None
         self.filter = Filter()
-        self.filter_error = ""
-        """Why what is typed is no filter; "" where it is one."""
+        self.typed_error = ""
+        """Why what is typed is no filter or no expression; "" where it is one."""
         self.hosts: Mapping[int, str] = {}
         self._goal: float | None = None  # the time to go to, as soon as it has been found
         self._seeking = False  # the search has found nothing yet
         self._searched = 0.0
 
     def attach(self, folder: JobFolder | None) -> None:
-        """Another job, or none."""
+        """Show another job's log, or none."""
         self.folder, self.filter, self.view.search, self._goal = folder, Filter(), None, None
-        self.filter_error = ""
+        self.typed_error = ""
         self._open()
 
     def show_hosts(self, hosts: Mapping[int, str]) -> None:
-        """Take over the host of each rank; of several hosts, each line names its own."""
+        """Set the host of each rank; with several hosts, each line names its own."""
         if hosts != self.hosts:
             before, self.hosts = self.filter.folds_shapes(self.hosts), hosts
             if self.filter.folds_shapes(hosts) != before:
@@ -54,7 +58,7 @@ class JobLog:
             self.view.show_hosts(short_names(hosts) if several else {})
 
     def choose(self, **changes: Any) -> None:
-        """Other lines; what is searched for stays, and so does the moment that is being read."""
+        """Show other lines; the search and the position in time are kept."""
         moment = self.moment if not self.view.follow else None
         self.filter = replace(self.filter, **changes)
         self._open()
@@ -62,13 +66,13 @@ class JobLog:
             self.go_to_time(moment)
 
     def filter_by(self, text: str, latest: float) -> None:
-        """Show only lines that match what was typed; "" shows all. What is no filter changes nothing, and the frame says why."""
+        """Show only lines that match the filter; "" shows all. An invalid filter changes nothing, and the frame says why."""
         try:
             query = parse_line_query(text, latest)
         except ValueError as error:
-            self.filter_error = str(error)
+            self.typed_error = str(error)
             return
-        self.filter_error = ""
+        self.typed_error = ""
         if query.text != self.filter.query.text:
             newlines.load_soon()
             self.choose(query=query)
@@ -92,7 +96,7 @@ class JobLog:
     # What happens
 
     def tick(self, *, ended: bool) -> None:
-        """Take over what came, look for what is looked for. Of a job that has `ended`, once a second where nothing is left to do."""
+        """Take over new lines, and continue the search. For a job that has `ended`, once a second if nothing is left to do."""
         lines, now = self.view.lines, monotonic()
         if not isinstance(lines, LogRows):
             return
@@ -110,18 +114,31 @@ class JobLog:
         elif searching and self.view.search is not None and self.view.search.advance(SPELL):
             self._seek()
             self.view.refresh()
+            self.view.vertical_scrollbar.refresh()
+        if rarely and self.view.marks.advance(SPELL):
+            self.view.vertical_scrollbar.refresh()
         self._approach()
         self.view.sync()
 
     def add_notice(self, time: float, text: str) -> None:
-        """A line of dstui's own."""
+        """Add a line of dstui's own."""
         if isinstance(self.view.lines, LogRows) and self.view.lines.timeline.ranks is None:
             self.view.lines.timeline.notices.add(time, text)
 
     # What is looked for
 
+    def search_by(self, text: str, *, regex: bool, jump: bool) -> None:
+        """Mark what was typed in the lines, and go to the last place of it with `jump`. What is no expression is told by the frame."""
+        try:
+            self.find(text, regex=regex, jump=jump)
+        except ValueError as error:
+            self.find("")
+            self.typed_error = str(error)
+        else:
+            self.typed_error = ""
+
     def find(self, pattern: str, *, regex: bool = False, own: bool = False, name: str = "", jump: bool = True) -> None:
-        """Find a text in the lines that are shown; "" ends the search. `own`: a regular expression of dstui's own."""
+        """Search the shown lines for a text; "" ends the search. `own`: a regular expression made by dstui."""
         self._search_for(pattern, regex=regex, own=own, name=name, jump=jump)
 
     def _search_for(self, pattern: str, *, regex: bool, own: bool, name: str, jump: bool = False) -> None:
@@ -130,33 +147,34 @@ class JobLog:
         self.view.search = found
         if self.view.search is not None:
             newlines.load_soon()
-            self.view.search.advance(0.1)
+            self.view.search.advance(SPELL)
         self._seeking = jump
         self._seek()
         self.view.refresh()
+        self.view.vertical_scrollbar.refresh()
 
     def _seek(self) -> None:
-        """To the first match of a new search, as soon as there is one: the last before what is being read."""
+        """Go to the first match of a new search, when it is found: the last one before the current position."""
         found = self.view.search.neighbour(self.view.reading + 1, -1) if self.view.search is not None and self._seeking else None
         if found is not None:
             self._seeking = False
             self.view.go_to(found)
 
     def match(self, by: int) -> bool:
-        """To the next match of the search. False where nothing matches."""
+        """Go to the next match of the search. Returns False if nothing matches."""
         found = self.view.search.neighbour(self.view.reading, by) if self.view.search is not None else None
         if found is not None:
             self.view.go_to(found)
         return found is not None
 
-    def problem(self, by: int) -> bool:
-        """To the next line that speaks of an error. False where none does."""
-        if self.view.search is None or self.view.search.pattern != PROBLEM:
-            self.find(PROBLEM, regex=True, own=True, name="errors", jump=False)
+    def problem(self, by: int, pattern: str = PROBLEM) -> bool:
+        """To the next line that speaks of an error, or with WARNING of a warning. False where none does."""
+        if self.view.search is None or self.view.search.pattern != pattern:
+            self.find(pattern, regex=True, own=True, name="errors" if pattern == PROBLEM else "warnings", jump=False)
         return self.match(by)
 
     def go_to_time(self, moment: float) -> None:
-        """To the first line that was seen then or later, as soon as the log has been read back so far."""
+        """Go to the first line of that time or later, as soon as the log has been read back so far."""
         self._goal, self.view.follow = moment, False
         self._approach()
 
@@ -176,27 +194,41 @@ class JobLog:
 
     @property
     def moment(self) -> float | None:
-        """When the line was seen that is being read; None where that is not known."""
+        """Return the time of the line at the current position; None if unknown."""
         top = self.view.at if self.view.at is not None else self.view.wrapping.top
         time = self.view.lines.line(top).time if self.view.lines.first <= top < self.view.lines.end else float("nan")
         return None if isnan(time) else time
 
-    def visible_text(self) -> str:
-        """Return what is in view, for the clipboard."""
-        return "\n".join(self.view.lines.line(n).text for n in self.view.wrapping.in_view)
+    def to_copy(self) -> tuple[str, str]:
+        """Return a text for the clipboard, and what it is: the line that was jumped to or clicked, else the lines in view."""
+        if self.view.at is not None and self.view.stands(self.view.at):
+            return self.view.lines.line(self.view.at).text, "the line"
+        return "\n".join(self.view.lines.line(n).text for n in self.view.wrapping.in_view), "the lines in view"
+
+    async def all_text(self) -> str:
+        """Return every line that is shown, the last `MOST_COPIED` of them; the screen goes on meanwhile."""
+        lines, since = self.view.lines, monotonic()
+        while isinstance(lines, LogRows) and not lines.complete and lines.end - lines.first < MOST_COPIED:
+            lines.reach()
+            since = await _breathe(since)
+        texts = []
+        for number in range(max(lines.first, lines.end - MOST_COPIED), lines.end):
+            texts.append(lines.line(number).text)
+            since = await _breathe(since)
+        return "\n".join(texts)
 
     # What the frame says
 
     def draw(self) -> None:
-        """The frame of the view."""
+        """Draw the frame of the view."""
         shapes = isinstance(self.view.lines, LogRows) and self.view.lines.shape
         label(self.view, self.filter.title(shapes=shapes), self.subtitle)
 
     @property
     def subtitle(self) -> str:
-        """Return how many lines, what was found, and whether the end is followed."""
+        """Return the number of lines, the search result, and whether the end is followed."""
         where = "following" if self.view.follow else f"▼ {self.view.unseen:,} new, f follows" if self.view.unseen else "f follows"
-        return "  ".join(filter(None, (self.filter_error and f"✖ {self.filter_error}", self._count_words(), self._search_words(), where)))
+        return "  ".join(filter(None, (self.typed_error and f"✖ {self.typed_error}", self._count_words(), self._search_words(), where)))
 
     def _count_words(self) -> str:
         lines = self.view.lines
@@ -214,3 +246,11 @@ class JobLog:
         more = "" if search.complete else "…"
         found = f"{search.count:,}{more}"
         return f"{search.name} {search.place(self.view.at):,} of {found}" if self.view.at is not None else f"{search.name}: {found}"
+
+
+async def _breathe(since: float) -> float:
+    """Let the screen draw where somebody has worked for a while; return since when the work goes on."""
+    if monotonic() - since < SPELL:
+        return since
+    await sleep(0)
+    return monotonic()

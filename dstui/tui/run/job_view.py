@@ -1,9 +1,10 @@
-"""A job while it runs and when it has ended: what it has come to, its ranks, their logs, and why it ended; or the list of jobs."""
+"""A job, running or ended: its head, ranks, log and diagnosis; or the list of jobs."""
 
 from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Collection, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,14 +18,15 @@ from textual.timer import Timer
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
 from dstui.logs.line_query import LineQuery, as_word
+from dstui.logs.log_folder import FINAL
+from dstui.logs.log_search import WARNING
 from dstui.tui.kit.breakpoints import DASHBOARD, ROOMY, WIDE
 from dstui.tui.kit.keys import log_bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
-from dstui.tui.kit.tools import in_thread, label, say
+from dstui.tui.kit.tools import copy, in_thread, label, say
 from dstui.tui.run.charts import Charts, sparks
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
-from dstui.tui.run.filter_line import FilterLine
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.job_log import JobLog
 from dstui.tui.run.live_bars import LiveBars
@@ -32,10 +34,11 @@ from dstui.tui.run.rank_cell import as_stopped, cells_of
 from dstui.tui.run.rank_strip import MANY, RankStrip, Selection
 from dstui.tui.run.run_head import RunHead, stop_stage
 from dstui.tui.run.run_series import RunSeries
+from dstui.tui.run.typed_line import FILTER_EXAMPLE, SearchLine, TypedLine
 from dstui.tui.run.usage_pane import UsagePane
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
-from dstui.tui.session.settings import remember, remembered
+from dstui.tui.session.settings import remember, setting
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -47,12 +50,14 @@ RANKS_EVERY = 1 / 4
 """Seconds between two drawings of more than MANY ranks; what somebody asks for is drawn at once."""
 CHARTS_EVERY = 1.0
 """Seconds between two drawings of plots and of what the GPUs use."""
+QUIET: Mapping[str, Collection[str]] = {"off": FINAL, "failed": ("succeeded", "stopped"), "on": ()}
+"""Ends for which the bell does not ring."""
 NOTICE_SECONDS = 30.0
 """How long a notice stands in the head, unless it is about what lasts; it stays in the log."""
 
 
 class JobView(Vertical):
-    """One job, or the list of jobs where none is looked at, and the keys that move in its log. Posts JobStateChanged."""
+    """One job, or the list of jobs, and the keys that move in its log. Posts JobStateChanged."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*log_bindings()]
 
@@ -60,10 +65,11 @@ class JobView(Vertical):
         super().__init__(id="run")
         self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
         self.job_log, self.why = JobLog(), DiagnosisPane()
-        self.log_view, self.bars, self.filter_line = self.job_log.view, LiveBars(), FilterLine()
+        self.log_view, self.bars = self.job_log.view, LiveBars()
+        self.filter_line, self.search_line = TypedLine("filter", FILTER_EXAMPLE), SearchLine()
         self.charts, self.usage, self.series = Charts(), UsagePane(), RunSeries()
         self.left, self.body = Vertical(id="run-left"), Horizontal(id="run-body")
-        self._dashboard = remembered().get("dashboard") is not False
+        self._dashboard = setting("dashboard")
         self._charts_drawn = 0.0
         self._show_parts(job=False)
         self.why.display = False
@@ -80,26 +86,26 @@ class JobView(Vertical):
         """The job's last event was told: there is nothing more to come."""
 
     def compose(self) -> ComposeResult:
-        """The list of jobs; and the parts of a job."""
+        """Compose the list of jobs, and the parts of a job."""
         label(self.jobs, "Jobs", "")
         yield self.jobs
         yield self.head
         with self.body:
             with self.left:
-                yield from (self.ranks, self.usage, self.log_view, self.filter_line, self.bars, self.why)
+                yield from (self.ranks, self.usage, self.log_view, self.filter_line, self.search_line, self.bars, self.why)
             yield self.charts
 
     # Which job
 
     def enter(self) -> None:
-        """The focus is on the log of the job, or on the list of jobs."""
+        """Move the focus to the log of the job, or to the list of jobs."""
         if self.job is None:
             self.show_jobs()
         else:
             self.log_view.focus()
 
     def show_jobs(self) -> None:
-        """The list of jobs on this machine, newest first. A thread looks for them: their folders may lie on a slow disk."""
+        """Show the jobs of this machine, the newest first. A thread looks for them: their folders may be on a slow disk."""
         self._show_parts(job=False)
         self.why.begin(None)
         if not self.jobs.rows:
@@ -119,11 +125,11 @@ class JobView(Vertical):
     def _show_parts(self, *, job: bool) -> None:
         self.jobs.display = not job
         self.head.display = self.body.display = job
-        self.filter_line.display = False
+        self.filter_line.display = self.search_line.display = False
         self.bars.show({})
 
     def attach(self, folder: JobFolder, silence: float) -> None:
-        """Look at a job, from the beginning of its logs."""
+        """Show a job, from the beginning of its logs."""
         self.detach()
         self.job = WatchedJob(folder, silence)
         self._reported, self._complete, self._notice, self._lasting = "", False, "", {}
@@ -138,7 +144,7 @@ class JobView(Vertical):
         gc.freeze()  # the app is no garbage: looking through all of it, some times a minute, would halt the screen for 80 ms each time
 
     def detach(self) -> None:
-        """Look no longer; the job goes on."""
+        """Stop showing the job; the job continues."""
         if self._timer is not None:
             self._timer.stop()
         if self.job is not None:
@@ -146,10 +152,14 @@ class JobView(Vertical):
             self.job_log.attach(None)
         self._timer = self.job = None
 
+    def on_unmount(self) -> None:
+        """Let go of the job's files."""
+        self.detach()
+
     # What happens
 
     def tick(self) -> None:
-        """Take over what happened since the last look, and draw it."""
+        """Take over what happened since the last tick, and draw it."""
         if self.job is None:
             return
         for event in self.job.poll():
@@ -158,6 +168,8 @@ class JobView(Vertical):
             self._notice, self._noticed = news, monotonic()
             self.job_log.add_notice(time.time(), news)
         if self.job.state != self._reported:
+            if self._reported and self.job.state in FINAL and self.job.state not in QUIET[setting("bell")]:
+                self.app.bell()
             self._reported = self.job.state
             self.post_message(JobStateChanged(self._reported))
         self.why.update(self.job.follower, self.job.hang)
@@ -185,7 +197,7 @@ class JobView(Vertical):
                 self._complete = True
 
     def draw(self) -> None:
-        """Header, ranks, plots and the log's frame."""
+        """Draw head, ranks, plots and the log's frame."""
         self._draw_charts()
         self._draw_ranks()
         self._draw_log()
@@ -205,7 +217,7 @@ class JobView(Vertical):
         self.bars.show(at.among(self.job.follower.ranks) if self.job.alive else {})
 
     def _draw_charts(self) -> None:
-        """Plots beside the log and what the GPUs use where the screen is wide, lines of sparks under the head where it is less so."""
+        """Draw plots and GPU usage beside the log on a wide screen, sparklines under the head on a narrower one."""
         if self.job is None:
             return
         self._charts_drawn, (width, height) = monotonic(), self.app.size
@@ -220,7 +232,7 @@ class JobView(Vertical):
             self.head.sparks = sparks(self.series.ordered(own), width - self.head.MARGIN)
 
     def action_dashboard(self) -> None:
-        """Plots and GPUs beside the log, or the log alone; remembered."""
+        """Toggle plots and GPUs beside the log; the choice is remembered."""
         self._dashboard = not self._dashboard
         in_thread(self, partial(remember, "dashboard", self._dashboard))
         self.draw()
@@ -234,7 +246,7 @@ class JobView(Vertical):
         self.job_log.draw()
 
     def _note(self, job: WatchedJob) -> str:
-        """Return what stands in the head in place of the job's folder."""
+        """Return the text that replaces the job's folder in the head."""
         if job.stopping is not None:
             return stop_stage(job.stopping)
         if job.follower.unheard:
@@ -256,15 +268,15 @@ class JobView(Vertical):
             self.draw()
 
     def show_host(self, host: str | None) -> None:
-        """The log of one host's ranks, and these ranks; or those of all."""
+        """Show one host's ranks and their log, or those of all hosts."""
         self.choose(rank=None, host=host)
 
     def show_rank(self, rank: int | None) -> None:
-        """The log of one rank, or of all."""
+        """Show the log of one rank, or of all."""
         self.choose(rank=rank, host=None)
 
     def back(self) -> None:
-        """End the search, then the filter, then show all ranks and hosts again."""
+        """End the search, then remove the filter, then show all ranks and hosts again."""
         if self.log_view.search is not None:
             self.job_log.find("")
         elif self.job_log.filter.query.text:
@@ -273,20 +285,28 @@ class JobView(Vertical):
             self.show_rank(None)
 
     def action_all_ranks(self) -> None:
-        """The log of all ranks, every line of it."""
+        """Show the log of all ranks, unfolded."""
         self.choose(rank=None, host=None, least=ALL, query=LineQuery())
 
     def action_level(self) -> None:
-        """Go to the next level that a line must have to be shown."""
+        """Show only the next level of severity and above."""
         self.choose(least=self.job_log.filter.next_level)
 
     def action_dedup(self) -> None:
-        """Lines of one shape as one row, those that are the same, or each line by itself."""
+        """Change how lines are folded: by shape, identical lines only, or not at all."""
         fold = self.job_log.filter.next_fold(self.job_log.hosts)
         self.choose(dedup=fold.dedup, shape=fold.shape)
 
+    def take_settings(self) -> None:
+        """Draw the job as the settings are now."""
+        self._dashboard, self.log_view.wrapping.on = setting("dashboard"), setting("wrap")
+        self.log_view.stamps.kind = setting("timestamps")
+        self.log_view.sync()
+        self.log_view.refresh()
+        self.draw()
+
     def action_wrap(self) -> None:
-        """Long lines in several rows, or cut; remembered."""
+        """Toggle wrapping of long lines; the choice is remembered."""
         view = self.log_view
         top, view.wrapping.on = view.wrapping.top, not view.wrapping.on
         view.sync()
@@ -296,29 +316,39 @@ class JobView(Vertical):
         in_thread(self, partial(remember, "wrap", view.wrapping.on))
 
     def action_timestamps(self) -> None:
-        """The time of day before each line, the time since the start, or none; remembered."""
+        """Change the times before the lines: time of day, since the start, or none; the choice is remembered."""
         in_thread(self, partial(remember, "timestamps", self.log_view.stamps.advance()))
         self.log_view.sync()
         self.log_view.refresh()
 
     def action_match(self, by: int) -> None:
-        """The next line that matches."""
+        """Go to the next match."""
         if not self.job_log.match(by):
             say(self.app, "Nothing matches; / searches.")
 
     def action_filter(self) -> None:
-        """Type a filter; it begins with the one that holds, or with what is searched for."""
+        """Edit the filter, starting with the current one or the search text."""
         search = self.log_view.search
         begin = as_word(search.pattern, regex=search.regex) if search is not None and not search.own else ""
         self.filter_line.open(self.job_log.filter.query.text or begin)
         self.apply_filter(self.filter_line.value)
 
-    @on(FilterLine.Edited)
-    def _filter_edited(self, event: FilterLine.Edited) -> None:
+    def begin_search(self) -> None:
+        """Type a search; it begins with the one that holds."""
+        search = self.log_view.search
+        self.search_line.open(search.pattern if search is not None and not search.own else "")
+
+    @on(TypedLine.Edited)
+    def _typed(self, event: TypedLine.Edited) -> None:
         event.stop()
-        self.apply_filter(event.text)
-        if isinstance(event, FilterLine.Closed):
-            self.job_log.filter_error = ""
+        closed = isinstance(event, TypedLine.Closed)
+        if event.line is self.search_line:
+            self.job_log.search_by(event.text, regex=self.search_line.regex, jump=closed)
+            self.draw()
+        else:
+            self.apply_filter(event.text)
+        if closed:
+            self.job_log.typed_error = ""
             self.log_view.focus()
 
     def apply_filter(self, text: str) -> None:
@@ -328,12 +358,25 @@ class JobView(Vertical):
             self.draw()
 
     def action_problem(self, by: int) -> None:
-        """The next line that speaks of an error."""
+        """Go to the next error line."""
         if not self.job_log.problem(by):
             say(self.app, "No line speaks of an error.")
 
+    def action_warning(self, by: int) -> None:
+        """Go to the next warning."""
+        if not self.job_log.problem(by, WARNING):
+            say(self.app, "No line speaks of a warning.")
+
+    def action_copy_all(self) -> None:
+        """Copy every line that is shown, also those out of view."""
+        self.run_worker(self._copy_all(), exclusive=True)
+
+    async def _copy_all(self) -> None:
+        text = await self.job_log.all_text()
+        copy(self.app, text, f"{text.count(chr(10)) + 1:,} lines")
+
     def action_follow(self) -> None:
-        """The end of the log."""
+        """Follow the end of the log."""
         self.log_view.follow_end()
 
     @on(RankStrip.RankPicked)

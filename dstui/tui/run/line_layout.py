@@ -1,4 +1,4 @@
-"""Where the lines of a log stand on the screen: what stands before them, and, wrapped, which part of which line is in which row."""
+"""Layout of log lines on the screen: their prefixes and, if wrapped, which part of which line is in which row."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from rich.cells import cell_len
 from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 
-from dstui.logs.log_rows import EmptyLog, LogRows
+from dstui.logs.log_blocks import EmptyLog
+from dstui.logs.log_rows import LogRows
 from dstui.logs.time_parsing import format_clock
 from dstui.tui.run.run_head import clock
-from dstui.tui.session.settings import remembered
+from dstui.tui.session.settings import setting
 
 KINDS = ("clock", "since start", "none")
 """What stands before a line: the time of day, the time since the start, nothing."""
@@ -21,7 +22,7 @@ CLOCK, WHO = 9, 6
 
 
 class Window(Protocol):
-    """What has to be known of the view."""
+    """What the layout needs to know of the view."""
 
     lines: LogRows | EmptyLog
     follow: bool
@@ -39,21 +40,20 @@ class Window(Protocol):
 
 
 class Stamps:
-    """The times before the lines, as they are liked."""
+    """The times before the lines, in the chosen format."""
 
     def __init__(self) -> None:
-        liked = remembered().get("timestamps")
-        self.kind = str(liked) if liked in KINDS else KINDS[0]
+        self.kind: str = setting("timestamps")
         self.started: float | None = None
         """When the job began, from which times are counted where that is wished."""
 
     def advance(self) -> str:
-        """Return the next kind, which holds from now on."""
+        """Switch to the next format and return it."""
         self.kind = KINDS[(KINDS.index(self.kind) + 1) % len(KINDS)]
         return self.kind
 
     def width(self, since: float) -> int:
-        """Return the cells that they take in a log whose first time is this; none where no time is known."""
+        """Return their width in cells for a log that begins at this time; 0 if no time is known."""
         return 0 if self.kind == "none" or isnan(since) else CLOCK
 
     def text(self, moment: float) -> str:
@@ -64,31 +64,31 @@ class Stamps:
 
 
 class Wrapping:
-    """Long lines in several rows. Scrolling goes by lines; of a log that is followed the last row is the end of the last line."""
+    """Long lines wrapped into several rows. Scrolling is by lines; when following, the last row is the end of the last line."""
 
     def __init__(self, view: Window) -> None:
-        self.on = remembered().get("wrap") is True
+        self.on: bool = setting("wrap")
         self._view = view
         self._laid_out: tuple[object, list[tuple[int, int]]] = (None, [])
 
     @property
     def room(self) -> int:
-        """Cells of a row that the scroll bar leaves."""
+        """Return the width of a row without the scroll bar."""
         return max(self._view.scrollable_content_region.width, 2)
 
     @property
     def margin(self) -> int:
-        """Cells before the text of each line."""
+        """Return the width of the prefix of each line."""
         return self._view.host_width + WHO + self._view.stamps.width(self._view.lines.since)
 
     @property
     def top(self) -> int:
-        """The number of the first line in view."""
+        """Return the number of the first visible line."""
         return self._view.lines.first + self._view.scroll_offset.y
 
     @property
     def in_view(self) -> range:
-        """The numbers of the lines in view."""
+        """Return the numbers of the visible lines."""
         if not self.on:
             return range(self.top, min(self.top + self._view.size.height, self._view.lines.end))
         rows = self.rows()
@@ -96,31 +96,31 @@ class Wrapping:
 
     @property
     def at_end(self) -> bool:
-        """Return whether the end of the log is in view."""
+        """Return whether the end of the log is visible."""
         if self.on:
             return self.rows(end=False)[-1:] == self.rows(end=True)[-1:]
         return self._view.scroll_offset.y >= self._view.max_scroll_y
 
     @property
     def end_offset(self) -> int:
-        """How far to scroll to see the end."""
+        """Return the scroll offset that shows the end."""
         rows = self.rows(end=True) if self.on else []
         return rows[0][0] - self._view.lines.first if rows else self._view.max_scroll_y
 
     def offset_around(self, number: int) -> int:
-        """Return how far to scroll to have a line in the middle of the view."""
+        """Return the scroll offset that centres a line in the view."""
         top, room = number, self._view.size.height // 2
         while self.on and top > self._view.lines.first and (room := room - self._rows_of(top - 1)) >= 0:
             top -= 1
         return max((top if self.on else number - room) - self._view.lines.first, 0)
 
     def line_at(self, y: int) -> int:
-        """Return the number of the line in a row; one that is no line's where the row is empty."""
+        """Return the number of the line in a row; a number that no line has if the row is empty."""
         rows = self.rows() if self.on else []
         return self.top + y if not self.on else rows[y][0] if 0 <= y < len(rows) else self._view.lines.end
 
     def rows(self, *, end: bool | None = None) -> list[tuple[int, int]]:
-        """Return of each row in view the line and which part of it: of the rows at the end where it is followed, or where `end` says so."""
+        """Return the line and the part of it in each visible row: counted from the end when following or if `end` is set."""
         view, lines, height = self._view, self._view.lines, self._view.size.height
         end = view.follow if end is None else end
         last = lines.line(lines.end - 1).text if lines.end > lines.first else ""
@@ -139,7 +139,7 @@ class Wrapping:
         return max(-(-cell_len(self._view.lines.line(number).text) // max(self.room - self.margin, 1)), 1)
 
     def part(self, whole: Strip, part: int, blank: Strip) -> tuple[Strip, int]:
-        """Return one row of a line, and how many cells of it are in the rows before; the rest of a line stands under its text."""
+        """Return one row of a line, and how many of its cells precede it; continuation rows are indented under the text."""
         margin = min(self.margin, self.room - 1)
         room = self.room - margin
         head = whole.crop(0, margin) if part == 0 else blank.crop(0, margin)

@@ -1,4 +1,4 @@
-"""The progress bars that are being drawn now, under the log of several ranks: unfinished lines, which no log of theirs holds yet."""
+"""Progress bars that are currently drawn, below the log of several ranks: unfinished lines, which no log has yet."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHO = 5
 
 
 class LiveBar(NamedTuple):
-    """One rank's bar. Bars of the same `key` are the same bar on several ranks."""
+    """One rank's bar. Bars with the same `key` are the same bar on several ranks."""
 
     rank: int
     key: tuple[str, str]
@@ -42,7 +42,7 @@ class LiveBar(NamedTuple):
 
 
 def live_bars(ranks: Mapping[int, RankView]) -> list[list[LiveBar]]:
-    """Return the distinct bars, each with the ranks that draw it, the one that is furthest behind first."""
+    """Return the distinct bars with the ranks that draw each, the one furthest behind first."""
     groups: dict[tuple[str, str], list[LiveBar]] = {}
     for number, view in sorted(ranks.items()):
         if view.state == "started" and view.live_is_bar and view.live.strip():
@@ -52,7 +52,7 @@ def live_bars(ranks: Mapping[int, RankView]) -> list[list[LiveBar]]:
 
 
 def read_bar(rank: int, text: str) -> LiveBar:
-    """Return a bar as tqdm draws it, with or without a name; any other text that is drawn over is its own name, whatever its digits."""
+    """Parse a bar as tqdm draws it, with or without a name; any other redrawn text is its own key, ignoring digits."""
     match = BAR.match(text)
     if match is None:
         return LiveBar(rank, (text.translate(DIGITS), ""), text)
@@ -61,7 +61,7 @@ def read_bar(rank: int, text: str) -> LiveBar:
 
 
 def _number(count: str) -> float:
-    """11, 1.20k, 3.5M."""
+    """Parse a count: 11, 1.20k, 3.5M."""
     return float(count.rstrip("kMGT") or 0) * {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(count[-1:], 1)
 
 
@@ -93,7 +93,7 @@ def _range(least: str, most: str) -> str:
 
 
 class LiveBars(RowList):
-    """At most MOST lines; none where no bar is drawn."""
+    """The bars, at most MOST lines; hidden if there are none."""
 
     MARGIN = 1
     can_focus = False
@@ -105,7 +105,7 @@ class LiveBars(RowList):
         self._filled = 0.0
 
     def show(self, ranks: Mapping[int, RankView]) -> None:
-        """Draw the bars of these ranks; without ranks the place goes at once."""
+        """Show the bars of these ranks; hide the widget if there are no ranks."""
         rows, now = bar_rows(live_bars(ranks), (self.size.width or 80) - self.MARGIN - 1), monotonic()
         self.show_rows(rows)
         if len(rows) >= self._lines:

@@ -1,4 +1,4 @@
-"""A line of a log as segments: the style that its level has, over it the script's own colours, over both what a search found."""
+"""A log line as segments: the style of its level, then the script's own colours, then the search highlight."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NEAR = 40
 
 
 def painted(runs: Iterable[Run], base: Style, theme: TerminalTheme) -> list[Segment]:
-    """Text in its script's colours, over the style `base`. `theme`: what the first sixteen colours look like."""
+    """Return text in its script's colours on the style `base`. `theme`: the first sixteen colours."""
     return [Segment(text, base + style_of(paint, base.bgcolor, theme)) for text, paint in runs]
 
 
 @lru_cache(maxsize=1024)
 def style_of(paint: Paint, behind: Color | None, theme: TerminalTheme) -> Style:
-    """Return the style on this background. Colours that would hide the text are left out."""
+    """Return the style on this background. Colours that would make the text invisible are left out."""
     colour, ground = _color(paint.colour), _color(paint.ground)
     if colour is not None and _near(colour, ground or behind, theme):
         colour = ground = None
@@ -52,7 +52,7 @@ def _near(colour: Color, behind: Color | None, theme: TerminalTheme) -> bool:
 
 
 def highlighted(segments: Iterable[Segment], spans: Sequence[tuple[int, int]], found: Style) -> list[Segment]:
-    """Return the segments with another style over these places (in characters, ascending)."""
+    """Return the segments with another style at these positions (in characters, ascending)."""
     made, start, next_span = [], 0, 0
     for text, style, _ in segments:
         end, at = start + len(text), start

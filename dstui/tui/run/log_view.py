@@ -1,4 +1,4 @@
-"""The log: lines by number, painted only where they are seen, so that it neither slows down nor grows with the log.
+"""The log widget: lines by number, painted only when visible, so that its cost does not grow with the log.
 
 Textual's own log widgets do not survive training logs (Log freezes at its limit, RichLog saturates at 5,000 lines a second);
 this one shows 100,000 a second at a fifth of a core. Reading is never disturbed: new lines are followed only from the end.
@@ -19,11 +19,13 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from dstui.logs.levels import ALL, ERROR, level_of
-from dstui.logs.log_rows import EmptyLog, LogLine, LogRows
+from dstui.logs.log_blocks import EmptyLog, LogLine
+from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import Search
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
 from dstui.tui.run.line_layout import WHO, Stamps, Wrapping
+from dstui.tui.run.log_marks import LogMarks, marked_bar
 from dstui.tui.run.log_paint import highlighted, painted
 
 AHEAD = 4
@@ -32,7 +34,7 @@ RANK_COLOURS = ("#6ea8dc", "#7fbf8f", "#d7a65f", "#b58fd8", "#5fb7b2", "#d98aa5"
 
 
 class LogView(RowList):
-    """A window on numbered lines. `follow` keeps its end in view until somebody scrolls away from it."""
+    """A window on numbered lines. `follow` keeps the end visible until the user scrolls away from it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "sideways(-16)", "left", show=False),
@@ -52,24 +54,34 @@ class LogView(RowList):
         self._home = False  # the beginning is being looked for
         self._hosts: Mapping[int, str] = {}
         self.host_width = 0
-        self.stamps, self.wrapping = Stamps(), Wrapping(self)
+        self.stamps, self.wrapping, self.marks = Stamps(), Wrapping(self), LogMarks()
+
+    def on_mount(self) -> None:
+        """Draw marks on the scroll bar."""
+        bar = self.vertical_scrollbar
+        bar.thickness = 1  # it is made here, before the styles say so
+        bar.renderer = marked_bar(self._marked_cells, self.style_named)  # type: ignore[misc]
+
+    def _marked_cells(self, height: int) -> dict[int, str]:
+        return self.marks.cells(self.lines.first, self.lines.end, height, self.search)
 
     # What is shown
 
     def show_lines(self, lines: LogRows) -> None:
-        """Another log, from its end."""
+        """Show another log, from its end."""
         self.lines, self.follow, self.at, self._first, self._width, self._home = lines, True, None, lines.first, 0, False
+        self.marks.begin(lines)
         self.sync()
         self.refresh()
 
     def show_hosts(self, names: Mapping[int, str]) -> None:
-        """Rank -> the name of its host, which its lines then say; empty: they do not."""
+        """Set rank -> host name for the prefixes; empty: no host in the prefixes."""
         self._hosts = names
         self.host_width = max(map(cell_len, names.values()), default=-1) + 1
         self.refresh()
 
     def sync(self) -> None:
-        """Take over what arrived, before and after: follow the end, or leave in place what is being read."""
+        """Take over new lines at both ends: follow the end, or keep the visible lines in place."""
         gone, self._first = self.lines.first - self._first, self.lines.first
         below = max(self.size.height - 1, 0) if self.wrapping.on else 0  # any line may be the first in view
         width = self.wrapping.room if self.wrapping.on else max(self._width, self.size.width)
@@ -86,7 +98,7 @@ class LogView(RowList):
             self.refresh()
 
     def _scrolled(self) -> None:
-        """Somebody scrolled: at the end new lines are followed, anywhere else they are only counted."""
+        """Handle scrolling by the user: at the end new lines are followed, elsewhere they are only counted."""
         at_end = self.wrapping.at_end
         if self.follow and not at_end:
             self._end_shown = self.lines.end
@@ -96,39 +108,39 @@ class LogView(RowList):
 
     @property
     def unseen(self) -> int:
-        """Return how many lines arrived since following stopped."""
+        """Return the number of lines that arrived since following stopped."""
         return 0 if self.follow else self.lines.end - self._end_shown
 
     def follow_end(self) -> None:
-        """Back to the newest line."""
+        """Return to the newest line."""
         self.follow, self.at, self._home = True, None, False
         self.scroll_to(y=self.wrapping.end_offset, animate=False, immediate=True)
         self.sync()
 
     def go_to(self, number: int) -> None:
-        """Bring a line into the middle of the view, and stop following."""
+        """Centre a line in the view, and stop following."""
         self.at, self.follow, self._end_shown, self._home = number, False, self.lines.end, False
         self.scroll_to(y=self.wrapping.offset_around(number), animate=False, immediate=True)
         self.refresh()
 
     @property
     def reading(self) -> int:
-        """The line from which a search goes on: the one jumped to, else the last in view."""
+        """Return the line from which a search continues: the one jumped to, else the last visible one."""
         return self.at if self.at is not None else (self.wrapping.in_view or [self.lines.first])[-1]
 
     # Moving
 
     def on_resize(self, _event: events.Resize) -> None:
-        """The end stays the end."""
+        """Keep the end at the bottom."""
         if self.follow:
             self.scroll_to(y=self.wrapping.end_offset, animate=False, immediate=True)
 
     def action_move(self, by: int) -> None:
-        """One line up or down."""
+        """Scroll by a line."""
         self._scroll(by)
 
     def action_page(self, by: int) -> None:
-        """A page up or down."""
+        """Scroll by a page."""
         self._scroll(by * max(len(self.wrapping.in_view) - 1, 1))
 
     def _scroll(self, by: int) -> None:
@@ -137,7 +149,7 @@ class LogView(RowList):
         self._scrolled()
 
     def action_edge(self, to: int) -> None:
-        """The beginning, or the end."""
+        """Scroll to the beginning or the end."""
         if to > 0:
             self.follow_end()
         else:
@@ -145,26 +157,26 @@ class LogView(RowList):
             self._home = True
 
     def stands(self, key: Hashable) -> bool:
-        """Return whether the log has a line of this number; the oldest may have been left out meanwhile."""
+        """Return whether the log still has a line of this number; the oldest may have been dropped."""
         return isinstance(key, int) and self.lines.first <= key < self.lines.end
 
     def action_choose(self) -> None:
-        """Look at a line whole: the one that was jumped to or clicked, else the last in view."""
+        """Show a line in full: the one jumped to or clicked, else the last visible one."""
         if self.lines.end > self.lines.first:
             self.post_message(self.Chosen(self, min(self.reading, self.lines.end - 1)))
 
     def action_sideways(self, by: int) -> None:
-        """Long lines."""
+        """Scroll sideways in long lines."""
         self.scroll_to(x=min(max(self.scroll_offset.x + by, 0), self.max_scroll_x), animate=False, immediate=True)
 
     def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
-        """The wheel and the scroll bar count as scrolling, once they have moved."""
+        """Handle the wheel and the scroll bar as scrolling, once they have moved."""
         self.call_later(self._scrolled)
 
     on_mouse_scroll_down = on_scroll_to = on_scroll_up = on_scroll_down = on_mouse_scroll_up
 
     def on_click(self, event: events.Click) -> None:
-        """A click marks a line; a second one looks at it whole."""
+        """Mark the clicked line; show it in full on the second click."""
         number = self.wrapping.line_at(event.y - self.gutter.top)
         if self.lines.first <= number < self.lines.end:
             if self.at == number:
@@ -175,7 +187,7 @@ class LogView(RowList):
     # Painting
 
     def render_line(self, y: int) -> Strip:
-        """Return one line of what is in view."""
+        """Return one visible line."""
         width, blank = self.size.width, Strip.blank(self.size.width, self.style_named(""))
         number, part, before = self.wrapping.line_at(y), 0, self.scroll_offset.x
         if number >= self.lines.end:
@@ -210,7 +222,7 @@ class LogView(RowList):
         return highlighted(segments, [match.span() for match in self.search.expression.finditer(line.text)], self.style_named("found"))
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the text that the mouse selected, of what is kept."""
+        """Return the text selected with the mouse, as far as it is still kept."""
         height = self.lines.end - self.lines.first
         top = selection.start.y if selection.start else 0
         bottom = min(selection.end.y if selection.end else height - 1, height - 1)

@@ -1,4 +1,4 @@
-"""One rank in a cell of the strip, and many ranks in a sum."""
+"""A rank as a cell of the strip, and totals of many ranks."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Cell(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Return what has become of it: `running`, `187 behind`, `failed (137)`."""
+        """Return its state: `running`, `187 behind`, `failed (137)`."""
         if self.word == "behind":
             return f"{self.behind:,} behind" if self.behind < 1000 else f"{self.behind // 1000:,}k behind"
         return self.word + (f" ({self.exit_code})" if self.exit_code else "")
 
     def words(self, *, usage: bool = True) -> str:
-        """Return what a cell with words says behind the glyph."""
+        """Return the text behind the glyph of a cell with text."""
         lives = self.word in LIVES
         facts = [self.state]
         facts += [f"after rank {self.killed_after} failed"] if self.killed_after is not None else []
@@ -75,7 +75,7 @@ def cells_of(
     usage: Mapping[int, Usage] | None = None,
     unseen: Collection[str] = (),
 ) -> list[Cell]:
-    """Return the cells of a job's ranks; a rank that runs and has not said anything for `silence` seconds is called silent.
+    """Return the cells of a job's ranks; a running rank without a line for `silence` seconds is called silent.
 
     `unseen`: the hosts from which no word of their ranks' ends comes, now or any more: what has become of one that ran nobody knows.
     """
@@ -92,12 +92,12 @@ def cells_of(
 
 
 def as_stopped(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells of a job that somebody has stopped: a rank that was ended by it has not failed."""
+    """Return the cells of a job that was stopped: a rank that the stop ended has not failed."""
     return [cell._replace(word="stopped") if cell.word in ("failed", "lost") and cell.exit_code in BY_STOPPING else cell for cell in cells]
 
 
 def word_of(view: RankView, age: float | None, silence: float) -> str:
-    """Return the state of a rank in one word; killed: by its launcher, after another rank had failed."""
+    """Return the state of a rank in one word; killed means by its launcher, after another rank had failed."""
     if view.killed_after is not None and view.state in ("ended", "lost"):
         return "killed"
     if view.state == "ended":
@@ -108,12 +108,12 @@ def word_of(view: RankView, age: float | None, silence: float) -> str:
 
 
 def stragglers_first(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells as they were, but for those that are behind."""
+    """Return the cells in their order, with those that are behind first."""
     return sorted(cells, key=lambda cell: -cell.behind if cell.word == "behind" else 0)
 
 
 def spans(cell: Cell, width: int, *, usage: bool, chosen: bool) -> list[Span]:
-    """Return a cell of so many cells of the screen, with words where these have room. `usage`: whether they say what the rank uses."""
+    """Return a cell in this many screen cells, with text if there is room. `usage`: include what the rank uses."""
     glyph, style = GLYPH.get(cell.word, ("·", "dim"))
     number = Span(f"{cell.rank:>3} ", "title" if chosen else "")
     room = width - 6
@@ -126,7 +126,7 @@ def spans(cell: Cell, width: int, *, usage: bool, chosen: bool) -> list[Span]:
 
 
 def age_text(seconds: float | None) -> str:
-    """Return how long ago, in a few cells."""
+    """Format how long ago something was, in a few cells."""
     if seconds is None:
         return ""
     return f"{seconds:.0f}s" if seconds < 100 else f"{seconds / 60:.0f}m" if seconds < 6000 else f"{seconds / 3600:.0f}h"
@@ -136,19 +136,19 @@ WORST = ("failed", "lost", "unknown", "silent", "behind", "stopped", "killed", "
 
 
 def worst_first(cells: Sequence[Cell]) -> list[Cell]:
-    """By what has become of them, then by how far behind they are."""
+    """Sort by state, then by how far behind they are."""
     return sorted(cells, key=lambda c: (WORST.index(c.word) if c.word in WORST else 0, c.step if c.step is not None else -1, c.rank))
 
 
 def total_row(cells: Sequence[Cell]) -> Row:
-    """1,024 ranks on 128 hosts, how many of them run, and how far apart their steps are."""
+    """Return totals: ranks and hosts, how many run, and the spread of their steps."""
     hosts = len({c.host for c in cells})
     where = f" on {hosts:,} hosts" if hosts > 1 else ""
     return Row((Span(f" {len(cells):,} ranks{where}  ", "title"), *counts(cells), Span(steps_text(cells), "dim")))
 
 
 def steps_text(cells: Sequence[Cell]) -> str:
-    """Return the step of all, or the first and the last."""
+    """Return the step of all ranks, or the first and the last."""
     steps = [c.step for c in cells if c.step is not None]
     if not steps:
         return ""
@@ -156,7 +156,7 @@ def steps_text(cells: Sequence[Cell]) -> str:
 
 
 def counts(cells: Sequence[Cell]) -> list[Span]:
-    """Return how many are in which state, the worst first."""
+    """Return the number of ranks in each state, the worst first."""
     numbers = Counter(c.word for c in cells)
     return [
         span

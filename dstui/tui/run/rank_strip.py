@@ -1,4 +1,4 @@
-"""The ranks of a job at one glance, and its hosts where there are several: the lines of strip_layout.py, which a click acts on."""
+"""The ranks of a job at a glance, grouped by host if there are several; a click selects one."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ INDENT = 4
 
 
 class Selection(NamedTuple):
-    """The rank or host whose log is shown; neither: all of them."""
+    """The rank or host whose log is shown; neither means all of them."""
 
     rank: int | None = None
     host: str | None = None
 
     def among(self, ranks: Mapping[int, RankView]) -> dict[int, RankView]:
-        """Return those of several ranks whose log is shown; none where it is that of one rank."""
+        """Return the selected ranks if they are several; empty if one rank is selected."""
         return {number: view for number, view in ranks.items() if self.rank is None and self.host in (None, view.host)}
 
 
 class StripLine(NamedTuple):
-    """One line, and what a click on it means: a host, or one of these ranks, each so many cells wide."""
+    """One line, and what a click on it selects: a host, or one of these ranks, each this many cells wide."""
 
     row: Row
     host: str = ""
@@ -49,7 +49,7 @@ class StripLine(NamedTuple):
 
 
 def strip(cells: Sequence[Cell], hosts: Sequence[HostLine], width: int, most: int, at: Selection) -> list[StripLine]:
-    """Return at most so many lines; of the host that is looked at, or whose rank is, the ranks are seen."""
+    """Return at most this many lines; the ranks of the selected host are listed."""
     if len(hosts) < 2:
         return _of_one_host(cells, width, most, at.rank)
     here = next((line for line in hosts if line.name == at.host or any(cell.rank == at.rank for cell in line.ranks)), None)
@@ -77,7 +77,7 @@ def _of_one_host(cells: Sequence[Cell], width: int, most: int, rank: int | None)
 
 
 def _cells(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
-    """Return a cell for each; none where they need more lines."""
+    """Return a cell for each rank; none if they need more lines."""
     for cell in _widths(cells):
         if len(cells) <= most * max((width - indent) // cell, 0):
             return _in_lines(cells, width, cell, rank, indent)
@@ -85,13 +85,13 @@ def _cells(cells: Sequence[Cell], width: int, most: int, rank: int | None, inden
 
 
 def _some(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
-    """Return those that are worst off, as many as there is room for."""
+    """Return the ranks in the worst state, as many as fit."""
     tight = _widths(cells)[-1]
     return _in_lines(worst_first(cells)[: most * max(width // tight, 1)], width, tight, rank, indent)[:most]
 
 
 def _widths(cells: Sequence[Cell]) -> tuple[int, ...]:
-    """Return how wide the cells of a job may be, the most telling first."""
+    """Return the possible widths of a cell, the most informative first."""
     tight = TIGHT + any(cell.rank > 99 for cell in cells)  # a number of three digits takes the blank between two cells
     return (FULL, WIDE, tight) if len(cells) <= MANY else (tight,)
 
@@ -112,7 +112,7 @@ def _line(cells: Sequence[Cell], cell: int, rank: int | None, indent: int) -> St
 
 
 def _more(left: Sequence[HostLine]) -> Row:
-    """Return the hosts for which there is no line: how many, how the worst of them are, and what their ranks do."""
+    """Return a summary of the hosts that have no line: their number, the worst state, and the states of their ranks."""
     ranks = [cell for line in left for cell in line.ranks]
     odd = [f"{n:,} {word}  " for word in HOST_WORST[:7] if (n := sum(line.word == word for line in left))]
     ends = [Span(text, "warning") for text in odd]
@@ -124,7 +124,7 @@ FEW = 36
 
 
 class RankStrip(RowList):
-    """A click on a rank shows its log, one on a host that of its ranks."""
+    """The strip. A click on a rank shows its log, one on a host that of its ranks."""
 
     can_focus = False
     MARGIN = 1
@@ -148,7 +148,7 @@ class RankStrip(RowList):
         self._lines: list[StripLine] = []
 
     def show(self, cells: Sequence[Cell], hosts: Sequence[HostLine], at: Selection) -> None:
-        """Draw the ranks. `at`: whose log is looked at."""
+        """Draw the ranks. `at`: the selection."""
         most = 8 if self.app.size.height >= FEW else 4
         before = len(self._lines)
         self._lines = strip(cells, hosts, self.size.width or 110, most, at)

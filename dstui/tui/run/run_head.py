@@ -1,4 +1,4 @@
-"""The head of a job: its state, how long it has run and will run, where it is, what it uses, and, when it has ended, what it came to."""
+"""The head of a job: state, elapsed and remaining time, step, loss, usage and, when it has ended, the result."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ GAP = 3
 
 
 class Fact(NamedTuple):
-    """One thing that the head says, and how soon it gives way to others where there is no room: the largest number first."""
+    """One fact of the head, and its priority if there is no room: the largest number is dropped first."""
 
     place: int
     spans: tuple[Span, ...]
 
     @property
     def width(self) -> int:
-        """In cells."""
+        """Return its width in cells."""
         return sum(cell_len(span.text) for span in self.spans)
 
 
 class RunHead(RowList):
-    """Two lines, or three where there is more to tell."""
+    """The head: two lines, or three if there is more to show."""
 
     can_focus = False
 
@@ -66,18 +66,18 @@ class RunHead(RowList):
         """The numbers as lines, where there is room for them and no other place."""
 
     def begin(self) -> None:
-        """Another job."""
+        """Start with another job."""
         from dstui.jobs.metrics.buckets import Buckets
 
         self._losses, self._spark = Buckets(), ""
 
     def add_loss(self, step: int, value: float) -> None:
-        """A loss of the first rank."""
+        """Add a loss of the first rank."""
         self._losses.add(step, value)
         self._spark = ""
 
     def show(self, follower: Follower, folder: Path, note: str, sampler: Sampler | None) -> None:
-        """Draw it. `note`: what is going on, which stands in the place of the job's folder."""
+        """Draw the head. `note`: a current activity, shown instead of the job's folder."""
         width = (self.size.width or 110) - self.MARGIN
         if self._losses.last is not None and not self._spark:
             self._spark = spark([point.mean for point in self._losses.points], SPARK)
@@ -95,7 +95,7 @@ def _place(folder: Path, width: int) -> tuple[Span, ...]:
 
 
 def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]:
-    """State, time, step, loss (of several models that of each), what remains, speed."""
+    """Return state, time, step, loss (of each model if there are several), remaining time, speed."""
     from dstui.jobs.watch.summary import duration_text
 
     state = str(follower.state)
@@ -120,13 +120,13 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
 
 
 def source_of(name: str, follower: Follower) -> tuple[Span, ...]:
-    """Return where a number is from, in a job whose engines report others themselves; nothing where it is the engine's too."""
+    """Return where a number is from if the engines report others themselves; empty if it is from the engine too."""
     engines = [view.by_engine for view in follower.ranks.values() if view.by_engine]
     return (Span(" (log)", "dim"),) if engines and not any(name in known for known in engines) else ()
 
 
 def losses_by_model(follower: Follower) -> dict[str, float]:
-    """Return the last loss of each of several models, as a script prints it (`student_loss 2.1`), where it prints none of the whole."""
+    """Return the last loss of each of several models, as a script prints them (`student_loss 2.1`), if it prints no total."""
     from dstui.plan.patterns import METRICS
 
     latest = follower.latest
@@ -135,7 +135,7 @@ def losses_by_model(follower: Follower) -> dict[str, float]:
 
 
 def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
-    """Return what the ranks use, and what their lines tell beside the loss: the Plan's own numbers first."""
+    """Return what the ranks use, and further metrics: the Plan's own first."""
     from dstui.jobs.watch.summary import value_text
     from dstui.jobs.watch.usage import together
     from dstui.plan.patterns import METRICS
@@ -179,7 +179,7 @@ REPORTED = (
 
 
 def fitting(facts: Sequence[Fact], width: int) -> Row:
-    """Return as many of them as fit, in their order."""
+    """Return as many facts as fit, in order."""
     kept = list(facts)
     while len(kept) > 1 and sum(fact.width for fact in kept) + GAP * (len(kept) - 1) > width:
         kept.remove(max(reversed(kept), key=lambda fact: fact.place))
@@ -194,7 +194,7 @@ def _joined(facts: Iterable[Fact]) -> Iterable[Span]:
 
 
 def stop_stage(seconds: float) -> str:
-    """Return where a stop has got to: what was asked, and what comes next, and when."""
+    """Return the progress of a stop: what was sent, and what follows when."""
     from dstui.jobs.supervisor.escalation import STEP
 
     rungs = ("asked the ranks to end", "SIGTERM to every process of the job", "SIGKILL to whatever is left", "looking for what is left")
@@ -204,14 +204,14 @@ def stop_stage(seconds: float) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """0:17, 42:05, 3:02:11."""
+    """Format a duration: 0:17, 42:05, 3:02:11."""
     whole = int(seconds or 0)
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
 def si(value: float) -> str:
-    """Return a rate in three digits: 41.2k."""
+    """Format a rate in three digits: 41.2k."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{value / limit:.3g}{unit}"
@@ -219,7 +219,7 @@ def si(value: float) -> str:
 
 
 def spark(values: Sequence[float], cells: int) -> str:
-    """Values as bars, each cell the mean of its share of them."""
+    """Return values as a sparkline, each cell the mean of its share of them."""
     finite = [v for v in values if isfinite(v)]
     if len(finite) < 2:
         return ""
@@ -231,14 +231,14 @@ def spark(values: Sequence[float], cells: int) -> str:
 
 
 class JobTitle(TitleBar):
-    """About the job, or about the Plan where none is looked at."""
+    """The title bar of the run screen: about the job in view, else about the Plan."""
 
     def __init__(self, job: Callable[[], WatchedJob | None]) -> None:
         super().__init__()
         self._job = job
 
     def show(self, state: State, path: Path | None) -> None:
-        """Draw it."""
+        """Draw the title."""
         job = self._job()
         if job is None:
             super().show(state, path)
@@ -247,7 +247,7 @@ class JobTitle(TitleBar):
 
 
 def job_title(name: str, plan: Plan | None, opened: Plan, width: int) -> Row:
-    """`dstui  quickstart-20261123-184200   the Plan differs   ZeRO-2 · bf16 · AdamW`: the configuration is that of the job's own Plan."""
+    """Return the title of a job with its own Plan's configuration: `dstui  quickstart-20261123-184200   ZeRO-2 · bf16 · AdamW`."""
     differs = plan is not None and bool(changes(plan, opened))
     note = "   the Plan differs" if differs else ""
     right = (Span(f"{configuration(plan)} "),) if plan is not None else ()

@@ -1,4 +1,4 @@
-"""The numbers of a job as they are told while it is looked at: one series for each metric, in bounded memory, for the dashboard."""
+"""The metrics of a job in view: one series for each, in bounded memory, for the dashboard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAST = ("loss_scale", "overflows", "skipped", "epoch", "trainable_parameters")
 
 
 class RunSeries:
-    """Each metric as the first rank that tells it does."""
+    """Each metric as reported by the lowest rank that has it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -23,7 +23,7 @@ class RunSeries:
         self._tellers: dict[str, int] = {}
 
     def add(self, metric: Metric) -> None:
-        """Add one value, where it is of the lowest rank so far."""
+        """Add a value, if it is of the lowest rank so far."""
         teller = self._tellers.setdefault(metric.name, metric.rank)
         if metric.rank < teller:
             self._tellers[metric.name], teller = metric.rank, metric.rank
@@ -33,7 +33,7 @@ class RunSeries:
             self.count += 1
 
     def ordered(self, own: Iterable[str] = ()) -> dict[str, Buckets]:
-        """Return the series, the most wanted first; `own`: what the Plan asks for, which comes after the loss."""
+        """Return the series, the most important first; `own`: the Plan's own metrics, which come after the loss."""
         order = [WANTED[0], *own, *WANTED[1:]]
         names = [name for name in order if name in self._series]
         names += [name for name in self._series if name not in order and name not in LAST]

@@ -1,4 +1,4 @@
-"""What each GPU, or each rank on the CPU, has used in the last minutes: a line of sparks for its load, and the newest numbers in words."""
+"""The usage of each GPU, or of each rank on the CPU, in the last minutes: a sparkline of its load and the newest numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST = 8
 
 
 def usage_rows(history: History, width: int, most: int = MOST) -> list[Row]:
-    """Return the rows: one for each rank, several in a row where there is room; a sentence where nothing is known."""
+    """Return a row for each rank, several in a row if there is room; a sentence if nothing is known."""
     if not history.samples:
         return [Row((Span(f"n/a: {history.note or 'the job has kept no history of what it used'}", "dim"),))]
     cells = [(rank, samples) for rank, samples in sorted(history.samples.items())]
@@ -63,7 +63,7 @@ def _cell(rank: int, samples: Sequence[Sample], since: float) -> list[Span]:
 
 
 def _padded(spans: list[Span], width: int) -> list[Span]:
-    """Return the spans in exactly so many cells."""
+    """Return the spans padded or cut to this many cells."""
     kept, room = [], width - 1
     for span in spans:
         if room > 0:
@@ -74,7 +74,7 @@ def _padded(spans: list[Span], width: int) -> list[Span]:
 
 
 def load_line(samples: Sequence[Sample], since: float, cells: int = SPARK) -> str:
-    """Return the load as bars of 0 to 100 % over the last minutes (of several cores, to the most); a blank where nobody looked."""
+    """Return the load of the last minutes as bars of 0 to 100 % (of several cores, to the maximum); blank for missing samples."""
     loads: list[list[float]] = [[] for _ in range(cells)]
     for sample in samples:
         if sample.load is not None and sample.t >= since:
@@ -94,7 +94,7 @@ class UsagePane(RowList):
         self._drawn: tuple[object, ...] = ()
 
     def show(self, history: History | None) -> None:
-        """Draw the history, where it is another one."""
+        """Draw the history if it has changed."""
         now = (history, self.size.width)
         if history is None or now == self._drawn:
             return

@@ -1,10 +1,11 @@
-"""A job while somebody looks at it: its events, who hangs, what its processes use. No widget; and looking changes nothing of the job."""
+"""A job in view: its events, hangs and usage. It has no widget, and watching changes nothing of the job."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from dstui.logs.log_folder import FINAL
 if TYPE_CHECKING:
     from dstui.jobs.store.events import Event
     from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.store.records import JobStatus
     from dstui.jobs.watch.hangs import Hang
     from dstui.jobs.watch.usage import Usage
     from dstui.jobs.watch.usage_history import History
@@ -22,11 +24,31 @@ BACKLOG = 4 << 20
 """Bytes of each log whose numbers are told; the log itself is shown whole."""
 
 
+class QueuedStatus:
+    """Looks after a job of SLURM's without letting the screen wait: SLURM may take long to answer."""
+
+    def __init__(self) -> None:
+        self._latest: JobStatus | None = None
+        self._thread: Thread | None = None
+
+    def __call__(self, folder: JobFolder) -> JobStatus | None:
+        """Return the newest status, and begin to ask for the next one."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._ask, args=(folder,), daemon=True)
+            self._thread.start()
+        return self._latest or folder.read_status()
+
+    def _ask(self, folder: JobFolder) -> None:
+        from dstui.jobs.control.take_over import take_over
+
+        self._latest = take_over(folder)
+
+
 class WatchedJob:
-    """One job, from the moment that it is looked at until `close`; the job goes on."""
+    """One job, watched from now until `close`; the job itself continues."""
 
     def __init__(self, folder: JobFolder, silence: float) -> None:
-        """`silence`: seconds without a line after which a rank is called silent."""
+        """Watch a job. `silence`: seconds without a line after which a rank is called silent."""
         from dstui.base.files import FileProblem
         from dstui.jobs.control.take_over import take_over
         from dstui.jobs.store.plan_diff import plan_of
@@ -40,7 +62,8 @@ class WatchedJob:
         """What it was started from; None where that cannot be read."""
         with suppress(FileProblem, PlanError):
             self.plan = plan_of(folder)
-        self.follower = Follower(folder, BACKLOG, lines=False, status_of=take_over)
+        known = folder.read_status()
+        self.follower = Follower(folder, BACKLOG, lines=False, status_of=QueuedStatus() if known and known.slurm_job else take_over)
         self._watch = Watch(silence)
         self.history: History | None = None
         """What the ranks used in the last minutes, as the supervisor keeps it; None before that was looked for."""
@@ -48,37 +71,37 @@ class WatchedJob:
         self._stopping: float | None = None
 
     def _look_back(self, *_: object) -> None:
-        """Read what the supervisor has kept, in the sampler's thread."""
+        """Read the usage history that the supervisor has kept, in the sampler's thread."""
         from dstui.jobs.watch.usage_history import read_history
 
         self.history = read_history(self.folder.path)
 
     def close(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         self.follower.close()
         self.sampler.close()
 
     def poll(self) -> list[Event]:
-        """Return what happened since the last look."""
+        """Return the events since the last call."""
         return self.follower.poll()
 
     def news(self) -> str | None:
-        """Return a sentence where ranks have begun to hang, or go on again, since the last call."""
+        """Return a sentence if ranks have started or stopped hanging since the last call."""
         return self._watch.news(self.follower.ranks, time.time())
 
     @property
     def hang(self) -> Hang | None:
-        """Return who waits for whom now."""
+        """Return which ranks wait for which now."""
         return self._watch.hang
 
     @property
     def name(self) -> str:
-        """Return what the job's folder is called."""
+        """Return the name of the job's folder."""
         return self.folder.path.name
 
     @property
     def state(self) -> str:
-        """The job's state in a word."""
+        """Return the job's state in a word."""
         return str(self.follower.state)
 
     @property
@@ -88,29 +111,29 @@ class WatchedJob:
 
     @property
     def stoppable(self) -> bool:
-        """Return whether anything of it may be left: it has not ended, or a host could not be asked."""
+        """Return whether any of its processes may be left: it has not ended, or a host could not be asked."""
         return self.alive or any(host.state != "ended" for host in self.follower.hosts.values())
 
     @property
     def hosts(self) -> list[str]:
-        """Its hosts in the order of their ranks, each once."""
+        """Return its distinct hosts in the order of their ranks."""
         return list(dict.fromkeys(view.host for _, view in sorted(self.follower.ranks.items())))
 
     @property
     def usage(self) -> Mapping[int, Usage]:
-        """Return what each rank uses, as far as that can be seen."""
+        """Return what each rank uses, as far as it is known."""
         return self.sampler.latest
 
     @property
     def latest(self) -> float:
-        """The moment that times are told from, in seconds since the epoch: now, or the end of a job that has ended."""
+        """Return the reference time in seconds since the epoch: now, or the end of a job that has ended."""
         return time.time() if self.alive else (self.follower.started or 0.0) + self.follower.duration
 
     def stop_asked(self) -> None:
-        """The user has asked dstui to stop it."""
+        """Note that the user has asked dstui to stop it."""
         self._stopping = monotonic()
 
     @property
     def stopping(self) -> float | None:
-        """Seconds since it was asked to stop; None where it was not, or has ended."""
+        """Return the seconds since a stop was requested; None if it was not, or the job has ended."""
         return monotonic() - self._stopping if self._stopping is not None and self.alive else None

@@ -1,1 +1,1 @@
-"""The table of runs, and runs beside each other."""
+"""The table of runs, and the comparison of runs."""

@@ -1,4 +1,4 @@
-"""Runs beside each other: what their Plans say differently, what their metrics came to, what they took, how they ended."""
+"""A comparison of runs: differing Plan keys, metrics, resources, and how they ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FRAME = 8
 
 
 class Compared(Over[None]):
-    """Two to eight runs."""
+    """The comparison of two to eight runs."""
 
     CSS = """
     #compared { height: 1fr; }
@@ -40,12 +40,12 @@ class Compared(Over[None]):
         self.comparison: Comparison | None = None
 
     def compose(self) -> ComposeResult:
-        """The table and the keys."""
+        """Compose the table and the footer."""
         yield self.rows
         yield self.footer
 
     def on_mount(self) -> None:
-        """Read the runs; a thread does."""
+        """Read the runs in a thread."""
         self.rows.focus()
         label(self.rows, f"{len(self.runs)} runs")
         self.draw()
@@ -61,7 +61,7 @@ class Compared(Over[None]):
 
     @on(RowList.Resized)
     def draw(self) -> None:
-        """Everything, for the size of the screen."""
+        """Draw everything for the size of the screen."""
         if self.comparison is None:
             self.rows.show_rows([row(("Reading the logs of these runs…", "dim"))])
             return
@@ -75,16 +75,16 @@ class Compared(Over[None]):
             copy(self.app, self.comparison.as_markdown(), "the table as Markdown")
 
     def action_curves(self) -> None:
-        """The curves of these runs over each other."""
+        """Plot the curves of these runs together."""
         show_curves(self.app, self.runs)
 
     def action_escape(self) -> None:
-        """Back to the table of runs."""
+        """Return to the table of runs."""
         self.dismiss(None)
 
 
 def compared_rows(found: Comparison, width: int) -> list[Row]:
-    """Return the comparison as rows; each can be stood on, so that a long one scrolls."""
+    """Return the comparison as rows; each has a key, so that a long comparison scrolls."""
     texts = found.as_texts()
     columns = [plain_column(name) for name in texts[0]]
     titles, *drawn = lines(texts, columns, width)
@@ -99,7 +99,7 @@ def compared_rows(found: Comparison, width: int) -> list[Row]:
 
 
 def show_curves(app: App[object], runs: Sequence[Run]) -> None:
-    """Lay the curves of runs over each other; their logs are closed with the plot. One that tells something is the first."""
+    """Plot the curves of runs together, the first run with metrics as the main one; their logs are closed with the plot."""
     first, *others = (MetricSeries(run.folder) for run in sorted(runs, key=lambda run: not run.told.metrics))
     names = ", ".join(run.name for run in runs)
     app.push_screen(Plot(first, lambda: row((names, "dim")), others=others), lambda _: first.close())

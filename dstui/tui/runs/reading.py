@@ -1,4 +1,4 @@
-"""The runs as they are read for the table: in a thread, again and again, the newest first; what is drawn is made there too."""
+"""Reading of runs for the table, repeatedly, in a thread, the newest first; the rows are made there too."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ CHEAP = frozenset({"state", "name", "age", "took", "ranks", "hosts"})
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How the table is wanted."""
+    """The requested view of the table."""
 
     sort: str = "started"
     reverse: bool = True
     conditions: tuple[Condition, ...] = ()
     text: str = ""
     """The conditions as they were typed."""
+    columns: tuple[str, ...] = ()
+    """The columns, in their order; those that fit where none are named."""
     width: int = 80
 
 
@@ -50,7 +52,7 @@ class Table:
 
 
 class Reading:
-    """Reads in a thread of its owner, and hands over tables."""
+    """The reader; it runs in a thread of its owner and hands over tables."""
 
     def __init__(self, hand_over: Callable[[Table], object]) -> None:
         self._hand_over = hand_over
@@ -59,18 +61,18 @@ class Reading:
         self._read: dict[str, Run] = {}
 
     def want(self, wish: Wish) -> None:
-        """Have the table so from now on."""
+        """Request this view from now on."""
         with self._lock:
             self._wish = wish
         self._wanted.set()
 
     def end(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._over = True
         self._wanted.set()
 
     def work(self) -> None:
-        """Read until the end: for a thread."""
+        """Read until `end` is called; the body of the thread."""
         kept = Kept()
         while not self._over:
             began = time.monotonic()
@@ -87,12 +89,12 @@ class Reading:
                     self._tell(runs, 0)
 
     def _parts(self, runs: list[Run]) -> Iterator[int]:
-        """Read the runs, the newest first; yield how many are not read yet, whenever there is something to draw."""
+        """Read the runs, the newest first; yield the number of unread ones whenever there is something to draw."""
         reported = time.monotonic()
         if any(str(run.folder.path) not in self._read for run in runs):
             yield len(runs)
         for number, run in enumerate(reversed(runs), 1):
-            for name in USUAL:
+            for name in {*USUAL, *self._wish.columns}:
                 column(name).value(run)
             self._read[str(run.folder.path)] = run
             if time.monotonic() - reported > AT_ONCE:
@@ -106,11 +108,11 @@ class Reading:
     def _tell(self, runs: list[Run], unread: int) -> None:
         with self._lock:
             wish = self._wish
-        names = fitting(USUAL, wish.width)
+        names = list(wish.columns) or fitting(USUAL, wish.width)
         known = runs[unread:]  # the newest are read first
         if not known and runs:
             known, names = runs, [name for name in names if name in CHEAP]
-            wish = Wish(width=wish.width)
+            wish = Wish(columns=wish.columns, width=wish.width)
         columns = [column(name) for name in names]
         shown = ordered(chosen(known, wish.conditions), column(wish.sort), reverse=wish.reverse)
         self._hand_over(Table(shown, columns, lines(cells(shown, columns), columns, wish.width), len(runs), unread))

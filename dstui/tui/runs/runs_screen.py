@@ -1,9 +1,10 @@
-"""The table of runs: every run beside every other, sorted, filtered, marked to be compared; live."""
+"""The live table of runs: sorted, filtered, and marked for comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -11,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.runs.columns import USUAL
+from dstui.runs.columns import COLUMNS, USUAL
 from dstui.runs.compare import MOST
 from dstui.runs.conditions import parse, unknown
 from dstui.runs.run import Run
@@ -22,10 +23,15 @@ from dstui.tui.kit.text_row import Row, row
 from dstui.tui.kit.tools import in_thread, label, say
 from dstui.tui.runs.compare_screen import Compared, show_curves
 from dstui.tui.runs.reading import Reading, Table, Wish
+from dstui.tui.session.settings import remember, setting
 
 STYLES = {"succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning", "running": "accent"}
-SORTS = ("started", *(name for name in USUAL if name not in ("age", "changed")))
-"""By what the table can be sorted, in the order of the keys."""
+UNSORTED = ("started", "age", "changed")
+"""Columns by which the keys do not sort: by the start they begin, and a list of changes has no order."""
+COLUMNS_ASKED = (
+    "Names with commas between them, in this order: {names}; also the name of any metric, or of a key of the Plans (stage, lr). "
+    "Nothing: those that fit."
+)
 FRAME = 6
 """Cells of a line that are not the table's: frame, margin, mark, scroll bar."""
 MARKED, UNMARKED = "◉ ", "  "
@@ -33,7 +39,7 @@ ASKED = "Only the runs for which all of these hold: stage=3 loss<2 failed lr>1e-
 
 
 class RunsTable(Over["tuple[JobFolder, bool] | None"]):
-    """The result is the run that is to be looked at, and whether it is started once more; None to go back."""
+    """The table. Result: the run to show and whether to relaunch it; None to return."""
 
     CSS = """
     #runs-head { height: 1; padding: 0 1; }
@@ -45,28 +51,28 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
     def __init__(self) -> None:
         super().__init__()
         self.head, self.rows = RowList(id="runs-head"), RowList(id="runs", classes="pane")
-        self.wish, self.table = Wish(), Table()
+        self.wish, self.table = Wish(columns=_state_first(setting("columns"))), Table()
         self.marked: list[str] = []
         """The folders of the marked runs, in the order in which they were marked."""
         self._known: dict[str, Run] = {}
         self._reading = Reading(lambda table: self.call_later(self._take, table))
 
     def compose(self) -> ComposeResult:
-        """The titles, the runs and the keys."""
+        """Compose the titles, the runs and the footer."""
         self.head.can_focus = False
         yield self.head
         yield self.rows
         yield self.footer
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self.rows.show_rows([row(("Looking for runs…", "dim"))])
         self.rows.focus()
         self._want(width=self._width)
         in_thread(self, self._reading.work)
 
     def on_unmount(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._reading.end()
 
     @property
@@ -91,7 +97,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         self.draw()
 
     def draw(self) -> None:
-        """Everything, from what was read last."""
+        """Draw the table that was read last."""
         titles, *texts = self.table.texts
         self.head.show_rows([row((f"  {titles}", "dim"))])
         rows = [self._row(run, text) for run, text in zip(self.table.runs, texts, strict=True)]
@@ -119,12 +125,12 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         self.dismiss((JobFolder(str(event.key)), False))
 
     def action_start_again(self) -> None:
-        """Look at the run under the cursor, and start it once more."""
+        """Show the run under the cursor, and relaunch it."""
         if self.rows.cursor is not None:
             self.dismiss((JobFolder(str(self.rows.cursor)), True))
 
     def action_mark(self) -> None:
-        """Mark the run under the cursor, or take its mark away; on to the next."""
+        """Toggle the mark of the run under the cursor, and move to the next."""
         path = self.rows.cursor
         if path is None:
             return
@@ -140,15 +146,29 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
 
     def action_order(self, by: int) -> None:
         """Sort by the next column, or by the one before; when things began, the latest first."""
-        sort = SORTS[(SORTS.index(self.wish.sort) + by) % len(SORTS)]
+        sorts = ("started", *(name for name in self.wish.columns or USUAL if name not in UNSORTED))
+        at = sorts.index(self.wish.sort) if self.wish.sort in sorts else -1
+        sort = sorts[(at + by) % len(sorts)]
         self._want(sort=sort, reverse=sort == "started")
 
+    def action_columns(self) -> None:
+        """Ask for the columns, and remember them."""
+        text = COLUMNS_ASKED.format(names=", ".join(COLUMNS))
+        self.app.push_screen(Prompt("Columns", text, ", ".join(self.wish.columns or USUAL)), self._columns_named)
+
+    def _columns_named(self, text: str | None) -> None:
+        if text is not None:
+            names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+            chosen = () if names == USUAL else names
+            in_thread(self, partial(remember, "columns", list(chosen)))
+            self._want(columns=_state_first(chosen))
+
     def action_reverse(self) -> None:
-        """Sort the other way round."""
+        """Reverse the order."""
         self._want(reverse=not self.wish.reverse)
 
     def action_condition(self) -> None:
-        """Ask for conditions; only the runs for which they hold are shown."""
+        """Ask for conditions, and show only the runs that meet them."""
         self.app.push_screen(Prompt("Filter", ASKED, self.wish.text, _wrong), self._filtered)
 
     def _filtered(self, text: str | None) -> None:
@@ -160,12 +180,12 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         self._want(conditions=conditions, text=text.strip())
 
     def action_compare(self) -> None:
-        """The marked runs beside each other."""
+        """Compare the marked runs."""
         if chosen := self._chosen("compared"):
             self.app.push_screen(Compared(chosen))
 
     def action_curves(self) -> None:
-        """The curves of the marked runs over each other."""
+        """Plot the curves of the marked runs together."""
         if chosen := self._chosen("laid over each other"):
             show_curves(self.app, chosen)
 
@@ -177,11 +197,16 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         return chosen
 
     def action_escape(self) -> None:
-        """Show all runs again, then go back to where one was."""
+        """Remove the conditions, then return to the previous screen."""
         if self.wish.conditions:
             self._want(conditions=(), text="")
         else:
             self.dismiss(None)
+
+
+def _state_first(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns with the state first, where a run's glyph and colour stand; none where none are named."""
+    return ("state", *(name for name in names if name != "state")) if names else ()
 
 
 def _wrong(text: str) -> str:

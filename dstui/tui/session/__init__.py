@@ -1,1 +1,1 @@
-"""What a session holds and learns: the Plan with its history, the machine, findings, look-ups, drafts. Nothing here draws."""
+"""The state of a session: the Plan with its history, the machine, findings, look-ups, drafts. Nothing here draws."""

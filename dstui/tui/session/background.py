@@ -1,4 +1,4 @@
-"""Slow work beside the screen. A service knows the Plan that it works on and whom to post to, never a widget or the session."""
+"""Background services. A service knows the Plan that it works on and where to post its result, never a widget or the session."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class Service(Protocol):
     """A background service: started after the first frame, told of every change of the state, closed at the end."""
 
     def start(self, state: State) -> None:
-        """Begin, with the state as it is."""
+        """Start with the current state."""
 
     def changed(self, before: State, now: State) -> None:
-        """The state is another one. Called in the app's thread: hands on what there is to do, and returns at once."""
+        """Handle a new state. Called in the app's thread: queue the work and return at once."""
 
     def close(self) -> None:
-        """Nothing more is wanted. Does not wait for what may never answer."""
+        """Stop. Does not wait for anything that may never answer."""
 
 
 class Readiness:
-    """Starts the services once, and calls who waits for what they find."""
+    """Start the services once, and call waiting functions when their results are there."""
 
     def __init__(self, session: Session, services: Sequence[Service], later: Callable[[Callable[[], object]], object]) -> None:
-        """`later` calls something once the message that is being handled is."""
+        """Create it. `later` calls a function after the current message is handled."""
         self._session, self._services, self._later = session, services, later
         self._waiting: list[Callable[[], object]] = []
         self.began = False
 
     def begin(self) -> None:
-        """Start what works beside the screen, and check from now on; once, whoever asks how often."""
+        """Start the services and the checks; only the first call has an effect."""
         if self.began:
             return
         self.began = True
@@ -51,7 +51,7 @@ class Readiness:
         self._session.subscribe(lambda _before, now: self._call(now))
 
     def once_known(self, act: Callable[[], object]) -> None:
-        """Do something as soon as the machine and what lies around the Plan are known: at once, where they are."""
+        """Call a function as soon as the machine and the files around the Plan are known; at once if they are."""
         self._waiting.append(act)
         self.begin()
         self._call(self._session.state)
@@ -68,7 +68,7 @@ AFTER = 1.0
 
 
 class Lookups:
-    """Looks again after every edit, and whenever it is asked to."""
+    """Look files up after every edit and on request."""
 
     def __init__(self, owner: MessagePump) -> None:
         self._owner = owner
@@ -81,11 +81,11 @@ class Lookups:
         self.refresh(state.plan)
 
     def refresh(self, plan: Plan) -> None:
-        """Look again; what is the same as before changes nothing."""
+        """Look again; unchanged results have no effect."""
         self._waiting.put(plan)
 
     def changed(self, before: State, now: State) -> None:
-        """Another Plan may lie among other files."""
+        """Look around the new Plan, whose files may be others."""
         if now.plan is not before.plan:
             self.refresh(now.plan)
 
@@ -99,17 +99,17 @@ class Lookups:
             self._owner.post_message(LookupsDone(resolve_all(plan)))
 
     def _prepare(self) -> None:
-        """For the Plan that names a model later: nobody waits for it, and the first second has more to do."""
+        """Import the forecast for a Plan that names a model later, after the busy first second."""
         if not self._waiting.closed_within(AFTER):
             _import_forecast()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._waiting.close()
 
 
 def _import_forecast() -> None:
-    """Takes a fifth of a second, and would stop the screen for so long."""
+    """Import the forecast. It takes 0.2 s, in which the UI would not respond."""
     from dstui.tui.session import forecasts  # noqa: F401
 
 
@@ -118,13 +118,13 @@ INTERVAL = 1.0
 
 
 class Probe:
-    """Looks at this machine once, unless the session has a recorded one."""
+    """Probe this machine once, unless the session has a recorded one."""
 
     def __init__(self, owner: MessagePump) -> None:
         self._owner = owner
 
     def start(self, state: State) -> None:
-        """Probe, where no machine is known."""
+        """Probe, unless a machine is known."""
         if state.machine is None:
             in_thread(self._owner, self._probe)
 
@@ -134,21 +134,21 @@ class Probe:
         self._owner.post_message(Probed(probe()))
 
     def changed(self, before: State, now: State) -> None:
-        """Nothing depends on the Plan."""
+        """Do nothing: the machine does not depend on the Plan."""
 
     def close(self) -> None:
-        """A probe that still runs finds nobody to tell."""
+        """Drop the result of a probe that is still running."""
 
 
 class LiveGpus:
-    """The GPUs' load, once a second, while it is followed. A child process keeps NVML open meanwhile."""
+    """The load of the GPUs once a second while it is followed. A child process keeps NVML open."""
 
     def __init__(self, owner: MessagePump) -> None:
         self._owner = owner
         self._over: Event | None = None
 
     def follow(self, wanted: bool) -> None:
-        """From now on, or no longer."""
+        """Start or stop following."""
         if wanted and self._over is None:
             self._over = Event()
             in_thread(self._owner, partial(self._poll, self._over))
@@ -165,11 +165,11 @@ class LiveGpus:
                     self._owner.post_message(GpusRefreshed(states))
 
     def start(self, state: State) -> None:
-        """Only `follow` begins it."""
+        """Do nothing: `follow` starts it."""
 
     def changed(self, before: State, now: State) -> None:
-        """Nothing depends on the Plan."""
+        """Do nothing: the load does not depend on the Plan."""
 
     def close(self) -> None:
-        """No child outlives the app: it ends with this process too."""
+        """End the child process, which must not outlive the app."""
         self.follow(False)

@@ -1,4 +1,4 @@
-"""Unsaved edits on disk while they are made, so that a crash, a kill or a lost connection loses none of them.
+"""Drafts: unsaved edits on disk, so that a crash, a kill or a lost connection loses none of them.
 
 Every session has one file in the user's state folder, which is gone as soon as nothing is unsaved. The document itself is never touched.
 """
@@ -8,20 +8,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
-
-from textual.message_pump import MessagePump
 
 from dstui.base.files import FileProblem, write_atomic
 from dstui.base.regular_files import read_regular
-from dstui.tui.kit.tools import Latest, in_thread
-from dstui.tui.session.messages import DraftFailed
-from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from dstui.plan import Plan
@@ -29,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A document as it was being edited, and who edited it."""
+    """A document with unsaved edits, and the session that edits it."""
 
     document: str
     """What it is a draft of: see `document_of`."""
@@ -47,16 +40,16 @@ class Draft:
 
     @property
     def file(self) -> Path:
-        """Return where this session's draft lies."""
+        """Return the file of this session's draft."""
         return drafts_folder() / f"{self.host}-{self.pid}-{self.ticks}.json"
 
     @property
     def left_behind(self) -> bool:
-        """Return whether the session is over; of another host (a shared home) that cannot be known, and is taken to be so."""
+        """Return whether its session has ended; on another host (a shared home) that is unknown and assumed."""
         return self.host != socket.gethostname() or _ticks(self.pid) != self.ticks
 
     def keep(self) -> None:
-        """Write it; where nothing is unsaved, there is no draft. Raises FileProblem or OSError."""
+        """Write the draft; delete it if nothing is unsaved. Raises FileProblem or OSError."""
         import json
 
         if self.text == self.began:
@@ -66,30 +59,30 @@ class Draft:
             write_atomic(self.file, json.dumps(asdict(self)), replace=True, private=True)
 
     def forget(self) -> None:
-        """Take it away."""
+        """Delete the draft."""
         with suppress(OSError):
             self.file.unlink(missing_ok=True)
 
 
 def drafts_folder() -> Path:
-    """Return where the drafts of all sessions of this user lie."""
+    """Return the folder of all drafts of this user."""
     from platformdirs import user_state_path
 
     return user_state_path("dstui") / "drafts"
 
 
 def document_of(plan: Plan, path: Path | None) -> str:
-    """Return the name of a document over sessions: its file, or, as long as it has none, what it was made from and in which folder."""
+    """Return the identity of a document across sessions: its file or, if it has none yet, its origin and folder."""
     return str(path.absolute()) if path is not None else f"{Path(plan.source).absolute()} in {Path.cwd()}"
 
 
 def unnamed_here(document: str) -> bool:
-    """Return whether a document has no file yet and was begun in this folder."""
+    """Return whether a document has no file yet and was started in this folder."""
     return document.endswith(f" in {Path.cwd()}")
 
 
 def left_behind() -> list[Draft]:
-    """Return the drafts of sessions that are over, the newest first. What cannot be read is passed over."""
+    """Return the drafts of ended sessions, the newest first. Unreadable ones are skipped."""
     import json
 
     found = []
@@ -101,7 +94,7 @@ def left_behind() -> list[Draft]:
 
 
 def take_over(old: Draft, mine: Draft) -> None:
-    """The edits of a session that is over go on in this one: at no moment are they on no disk."""
+    """Continue the edits of an ended session in this one; at every moment they are on disk."""
     with suppress(FileProblem, OSError):
         mine.keep()
         old.forget()
@@ -112,60 +105,3 @@ def _ticks(pid: int) -> int:
 
     process = find(pid)
     return process.ticks if process is not None else 0
-
-
-KEEP_AFTER = 0.3
-"""Seconds from an edit to its draft: what a kill may cost."""
-LAST_WRITE = 2.0
-"""Seconds that the end waits for a disk."""
-
-
-class Autosave:
-    """Writes the newest draft, a moment after each edit; where nothing is unsaved there is none."""
-
-    def __init__(self, owner: MessagePump, draft: Callable[[], Draft]) -> None:
-        """`draft`: what is open, as it is now."""
-        self._owner, self._draft = owner, draft
-        self._waiting: Latest[Draft] = Latest()
-        self._writer: Thread | None = None
-        self._failed = False
-        """It was said already that a draft could not be written."""
-
-    def start(self, state: State) -> None:  # noqa: ARG002  # what is open then is no edit
-        """From now on there is a draft of what is not saved."""
-        self._writer = in_thread(self._owner, self._work)
-
-    def changed(self, before: State, now: State) -> None:
-        """Another text, or another one on disk."""
-        if self._writer is not None and (now.plan is not before.plan or now.saved != before.saved):
-            self._waiting.put(self._draft())
-
-    def _work(self) -> None:
-        while (draft := self._waiting.take()) is not None:
-            self._waiting.closed_within(KEEP_AFTER)
-            self._write(self._waiting.newer(draft))
-
-    def _write(self, draft: Draft) -> None:
-        try:
-            draft.keep()
-        except (FileProblem, OSError) as error:
-            if not self._failed:
-                self._owner.post_message(DraftFailed(str(error)))
-            self._failed = True
-
-    def end(self, *, keep: bool) -> None:
-        """The session is over. `keep`: by a signal or an error; who left by himself was asked about his edits."""
-        if self._writer is not None:
-            draft = self._draft()
-            self._waiting.put(draft if keep else replace(draft, text=draft.began))
-            self.close()
-            self._writer.join(LAST_WRITE)
-
-    def keep_now(self) -> None:
-        """Write what is open, since the app may not come to its end. Any thread may call it."""
-        if self._writer is not None:
-            self._write(self._draft())
-
-    def close(self) -> None:
-        """Write what is waiting, and nothing after it."""
-        self._waiting.close()

@@ -1,4 +1,4 @@
-"""What lies on disk around a Plan: script, model, hostfile and the files that would be written.
+"""The files around a Plan: script, model, hostfile and the files that would be written.
 
 Each look is named by the paths that it depends on; what it saw is remembered under that name. A thread looks, since a disk may be a network
 mount that does not answer; the app goes on with what is known.
@@ -19,18 +19,20 @@ from dstui.jobs.store.op_locks import folder_of, stale_locks
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.render.config_files import config_name
 from dstui.tui.session.host_sources import SurroundingsOf
 from dstui.tui.session.model_lookup import FactsOf, MeasuredOf, ModelConfigsOf
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptOf:
-    """A look into the script, or into the module where it stands under the working folder."""
+    """A look-up of the script, or of the module's file under the working folder."""
 
     folder: str
     script: str | None
@@ -38,72 +40,76 @@ class ScriptOf:
 
     @classmethod
     def of(cls, plan: Plan) -> ScriptOf:
-        """Return the one of this Plan."""
+        """Return the look-up for this Plan."""
         return cls(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
 
     def resolve(self) -> ScriptFacts | NoScript | None:
-        """Return what the script says of itself; None where there is nothing to look into."""
+        """Return the facts of the script; None if there is none to read."""
         from dstui.documents.open import script_facts
 
         return script_facts(self.folder, self.script, self.module)
 
 
 class Lookup(Protocol):
-    """One look. Equal looks see the same, as long as nobody changes it."""
+    """One look-up. Equal look-ups have equal results as long as the files do not change."""
 
     def resolve(self) -> Any:
-        """Return what is there; None where nothing can be said. Blocks as long as the disk does; never raises."""
+        """Return the result; None if nothing is known. Blocks as long as the disk does; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOf:
-    """The hosts of a Plan that stand elsewhere, in its hostfile or in the SLURM allocation: host -> slots."""
+    """A look-up of hosts named elsewhere, in the hostfile or the SLURM allocation: host -> slots."""
 
     path: str
     allocated: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> PoolOf:
-        """Return those of this Plan; an empty path where it names no hostfile."""
+        """Return the look-up for this Plan; with an empty path if it names no hostfile."""
         return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "", tuple((allocation_of(plan) or {}).items()))
 
     def resolve(self) -> dict[str, int] | HostfileProblem | None:
-        """Return the hosts, or why the hostfile gives none; None where there is neither."""
+        """Return the hosts, or what is wrong with the hostfile; None if there is neither."""
         return pool_in(Path(self.path)) if self.path else dict(self.allocated) or None
 
 
 @dataclass(frozen=True, slots=True)
 class EnvFilesOf:
-    """The .deepspeed_env files that DeepSpeed's launcher would read for a Plan."""
+    """A look-up of the .deepspeed_env files that DeepSpeed's launcher would read for a Plan."""
 
     workdir: str
     name: str | None
 
     @classmethod
     def of(cls, plan: Plan) -> EnvFilesOf:
-        """Return those of this Plan."""
+        """Return the look-up for this Plan."""
         return cls(plan.place(plan.job.workdir), plan.cluster.env_file)
 
     def resolve(self) -> EnvFiles:
-        """Return what they hold."""
+        """Return their contents."""
         return env_files_in(self.workdir, self.name)
+
+
+BESIDE = ("accelerate.yaml", "hostfile", ".deepspeed_env", "bind.sh", JOB_SCRIPT)
+"""Files that are written beside the configurations."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenIn:
-    """The files that `write files` would write to the Plan's folder."""
+    """A look-up of the files that `write files` would write to the Plan's folder."""
 
     folder: str
     models: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> WrittenIn:
-        """Return the folder of this Plan."""
+        """Return the look-up for this Plan's folder."""
         return cls(plan.base, tuple(plan.models))
 
     def resolve(self) -> dict[str, str]:
-        """Name -> text of those that are there; "" for one that cannot be read."""
-        names = [config_name(model) for model in ("", *self.models)] + ["accelerate.yaml", "hostfile", ".deepspeed_env", "bind.sh"]
+        """Return name -> text of the files that exist; "" for one that cannot be read."""
+        names = [config_name(model) for model in ("", *self.models)] + list(BESIDE)
         return {name: _text(Path(self.folder) / name) for name in names if Path(self.folder, name).exists()}
 
 
@@ -116,22 +122,42 @@ def _text(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StaleLocksIn:
-    """The locks that killed builds have left where the ranks build ops."""
+    """A look-up of locks that killed builds have left in the folder of built ops."""
 
     folder: str
 
     @classmethod
     def of(cls, plan: Plan) -> StaleLocksIn:
-        """Return the folder of this Plan."""
+        """Return the look-up for this Plan's folder."""
         return cls(str(folder_of(plan)))
 
     def resolve(self) -> tuple[Path, ...]:
-        """Return those that no process here holds."""
+        """Return the locks that no process here holds."""
         return stale_locks(Path(self.folder))
 
 
+@dataclass(frozen=True, slots=True)
+class SlurmOffersOf:
+    """What the SLURM cluster here offers, for a Plan that is to be queued; nothing is asked for any other."""
+
+    queued: bool
+
+    @classmethod
+    def of(cls, plan: Plan) -> SlurmOffersOf:
+        """Return the look for this Plan."""
+        return cls(plan.cluster.submits)
+
+    def resolve(self) -> SlurmOffers | None:
+        """Return the offers; they are asked for at most every five minutes."""
+        if not self.queued:
+            return None
+        from dstui.jobs.queue.offers import slurm_offers
+
+        return slurm_offers()
+
+
 def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
-    """Return what the last looks have found around a Plan, as `dstui.assess` wants it."""
+    """Return the results of the last look-ups as `Facts` for `dstui.assess`."""
     asked = FactsOf.of(plan)
     found = lookups.get(asked) if asked.on_disk or not lookups else asked.resolve()  # a bare number needs no file
     return Facts(
@@ -141,13 +167,14 @@ def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
         pool=lookups.get(PoolOf.of(plan)),
         measured=lookups.get(MeasuredOf.of(plan)) if lookups else None,
         locks=lookups.get(StaleLocksIn.of(plan), ()) if lookups else (),
+        slurm=lookups.get(SlurmOffersOf.of(plan)),
     )
 
 
-LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, EnvFilesOf, WrittenIn, StaleLocksIn, SurroundingsOf)
+LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, EnvFilesOf, WrittenIn, StaleLocksIn, SurroundingsOf, SlurmOffersOf)
 
 
 def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:
-    """Everything around a Plan, by its looks."""
+    """Resolve every look-up of a Plan."""
     lookups: list[Lookup] = [kind.of(plan) for kind in LOOKUPS]
     return {each: each.resolve() for each in lookups}

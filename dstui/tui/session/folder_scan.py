@@ -1,4 +1,4 @@
-"""What lies in the current folder that a session may start from: training scripts, Plans and configurations, drafts."""
+"""Files of the current folder that a session may start from: training scripts, Plans, configurations, drafts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.open import script_named
+from dstui.documents.templates import Template, site_templates
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
+from dstui.tui.session.recent import recent_plans
 
-FILES, SHOWN = 300, 8
-"""How many files are looked into, and how many of a kind are offered."""
+FILES, SHOWN, RECENT = 300, 8, 4
+"""How many files are looked into, how many of a kind are offered, and how many Plans that lie elsewhere."""
 NAMED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
 """Keys of which a ds_config.json has at least one: many other files in a folder are JSON too."""
 QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
@@ -25,17 +27,21 @@ QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """The files to start from, the likeliest first."""
+    """The files to start from, the most likely first."""
 
     scripts: tuple[Script, ...]
     documents: tuple[str, ...]
     configurations: tuple[str, ...]
     """Of these, what is no Plan yet and wants a script: accelerate YAMLs, and ds_config.json that none of them names."""
     drafts: tuple[Draft, ...]
+    templates: tuple[Template, ...] = ()
+    """The site's Plans to begin with."""
+    recent: tuple[str, ...] = ()
+    """Plans elsewhere that were open last."""
 
 
 def scan_folder(script: str = "") -> FolderContents:
-    """Look around in the current folder; `script` is the one that was chosen already. Blocks as long as the disk does; never raises."""
+    """Scan the current folder; `script`: one that the user has named. Blocks as long as the disk does; never raises."""
     import dstui.forecast.largest  # noqa: F401 - which takes a while: here nobody waits for it
 
     scripts = _chosen(script) or sorted(
@@ -44,11 +50,23 @@ def scan_folder(script: str = "") -> FolderContents:
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
     configurations = list(_configurations(documents))
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
-    return FolderContents(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(configurations), tuple(drafts[:1]))
+    return FolderContents(
+        tuple(scripts[:SHOWN]),
+        tuple(documents[:SHOWN]),
+        tuple(configurations),
+        tuple(drafts[:1]),
+        tuple(site_templates())[:SHOWN],
+        tuple(_recent()),
+    )
+
+
+def _recent() -> list[str]:
+    here = Path.cwd()
+    return [str(path) for path in recent_plans() if path.parent != here][:RECENT]
 
 
 def _configurations(documents: list[str]) -> Iterator[str]:
-    """accelerate YAMLs first; a ds_config.json that one of them names comes with it."""
+    """Return the configurations, accelerate YAMLs first; a ds_config.json that one names is listed with it."""
     texts, kinds = dict[str, str](), dict[str, str]()
     for name in documents[:SHOWN]:
         with suppress(FileProblem):
@@ -74,7 +92,7 @@ def _scripts() -> Iterator[Script]:
 
 
 def _chosen(name: str) -> list[Script]:
-    """Return the script that was named, whatever stands in it."""
+    """Return the script that the user named, whatever it contains."""
     with suppress(FileProblem):
         text = read_text(Path(name)) if name else ""
         return [replace(script_named(name, text), model=_model_in(text))] if name else []
@@ -82,14 +100,14 @@ def _chosen(name: str) -> list[Script]:
 
 
 def _model_in(text: str) -> str:
-    """Return the first model that a script names, of those that dstui knows."""
+    """Return the first model that a script names and dstui knows."""
     from dstui.forecast.presets import preset
 
     return next((name for name in QUOTED.findall(text) if preset(name)), "")
 
 
 def is_like_a_plan(path: Path) -> bool:
-    """Return whether a file is a Plan, a ds_config.json or an accelerate YAML, judged by its text."""
+    """Return whether a file looks like a Plan, a ds_config.json or an accelerate YAML."""
     try:
         text = read_text(path)
     except FileProblem:

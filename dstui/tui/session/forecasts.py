@@ -1,4 +1,4 @@
-"""What is forecast of the Plan that is open. Worked out where findings are."""
+"""Forecasts for the open Plan, computed where its findings are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES: tuple[Place, ...] = ("none", "cpu", "nvme")
 
 
 class Outlook:
-    """The forecast of one Plan, and what else would fit."""
+    """The forecast of one Plan, and of its alternatives."""
 
     def __init__(self, target: Target, facts: Facts, found: Forecast) -> None:
         assert facts.models is not None
@@ -30,7 +30,7 @@ class Outlook:
 
     @cached_property
     def choices(self) -> Mapping[Choice, Forecast]:
-        """Return what each stage and offload would need, and each answer of the steps of stage and offload; empty for several models."""
+        """Return the forecasts of each stage and offload, and of each option of steps 3 and 4; empty for several models."""
         setup = self.forecast.setup
         if setup is None or not isinstance(self.facts, ModelFacts):
             return {}
@@ -40,5 +40,5 @@ class Outlook:
         return table(self.plan, self.facts, self.machine, self.pool, measured=self._measured, choices=(*CHOICES, *own))
 
     def recommended(self) -> RankedPlans:
-        """Return the plans that fit, the best first. Takes some tens of milliseconds: for a thread."""
+        """Return the plans that fit, the best first. Takes tens of milliseconds: call it in a thread."""
         return recommend(self.plan, self.facts, self.machine, self.pool, measured=self._measured)

@@ -1,4 +1,4 @@
-"""What there is around a Plan to take hosts from, and what is set where dstui runs that the ranks of other hosts may miss."""
+"""Sources of hosts around a Plan, and variables of this environment that the ranks of other hosts may lack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_INCLUDED = 64
 
 @dataclass(frozen=True, slots=True)
 class HostSource:
-    """One place that names hosts."""
+    """One source of hosts."""
 
     name: str
     hosts: Mapping[str, int | None]
@@ -44,7 +44,7 @@ class HostSource:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The places that name hosts, and the variables that matter."""
+    """The sources of hosts, and the variables that matter."""
 
     sources: tuple[HostSource, ...] = ()
     variables: tuple[str, ...] = ()
@@ -53,17 +53,17 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class SurroundingsOf:
-    """A look around the folder of a Plan."""
+    """A look-up around the folder of a Plan."""
 
     folder: str
 
     @classmethod
     def of(cls, plan: Plan) -> SurroundingsOf:
-        """That of this Plan."""
+        """Return the look-up for this Plan."""
         return cls(plan.base)
 
     def resolve(self) -> Surroundings:
-        """Nothing of it is used before the user chooses it."""
+        """Return the sources; nothing of them is used before the user chooses it."""
         variables = tuple(sorted(name for name in os.environ if name.startswith(MATTERS)))
         return Surroundings((*self._hostfiles(), *_allocation(), *_ssh_config()), variables)
 

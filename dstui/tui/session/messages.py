@@ -1,4 +1,4 @@
-"""What has happened, as messages: one dataclass each. Threads and flows post them; handlers of the app and its screens act."""
+"""Messages: one dataclass per event. Threads and flows post them; the app and its screens handle them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Probed(Message):
-    """This machine was looked at."""
+    """The machine was probed."""
 
     machine: Machine
 
 
 @dataclass(eq=False)
 class GpusRefreshed(Message):
-    """The GPUs as they are this second, by index."""
+    """The current state of the GPUs, by index."""
 
     states: Mapping[int, GpuState]
 
@@ -40,7 +40,7 @@ class LookupsDone(Message):
 
 @dataclass(eq=False)
 class Validated(Message):
-    """DeepSpeed's own parser has judged the Plan of this text."""
+    """DeepSpeed's own parser has judged the Plan with this text."""
 
     text: str
     verdict: ReferenceVerdict
@@ -48,28 +48,28 @@ class Validated(Message):
 
 @dataclass(eq=False)
 class InterpreterNamed(Message):
-    """The Plan names an interpreter of its own, and the user has not said yet whether it may be run for looking."""
+    """The Plan names an interpreter that the user has not allowed dstui to run yet."""
 
     plan: Plan
 
 
 @dataclass(eq=False)
 class DraftFailed(Message):
-    """A draft of unsaved edits could not be written: a sentence."""
+    """A draft could not be written; the reason in a sentence."""
 
     why: str
 
 
 @dataclass(eq=False)
 class JobStateChanged(Message):
-    """The job that is looked at is in another state: running, succeeded, failed…; "" where none is looked at."""
+    """The state of the job in view has changed: running, succeeded, failed…; "" if there is none."""
 
     word: str
 
 
 @dataclass(eq=False)
 class PathChosen(Message):
-    """Something was chosen that stands for a key of the Plan: its dotted path."""
+    """A row was chosen that stands for a key of the Plan: its dotted path."""
 
     path: str
 
@@ -81,7 +81,7 @@ class FilesChanged(Message):
 
 @dataclass(eq=False)
 class Launched(Message):
-    """A job was started, in this folder; or one is chosen to be looked at."""
+    """A job was started in this folder, or chosen to be shown."""
 
     folder: JobFolder
     again: bool = False
@@ -90,6 +90,6 @@ class Launched(Message):
 
 @dataclass(eq=False)
 class FixApplied(Message):
-    """The Plan of a job that failed was repaired: what was done, in a sentence without its full stop."""
+    """The Plan of a failed job was fixed; what was changed, without a full stop."""
 
     text: str

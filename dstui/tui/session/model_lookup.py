@@ -1,4 +1,4 @@
-"""Look-ups of the models that a Plan names: their config.json, and the facts that the forecast needs."""
+"""Look-ups of the models that a Plan names: their config.json, and the facts for the forecast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Named(NamedTuple):
-    """A model as a Plan names it; `name` is empty where there is one alone."""
+    """A model as a Plan names it; `name` is empty if there is only one."""
 
     name: str
     source: str | None
@@ -27,14 +27,14 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FactsOf:
-    """A look into the files of the models that a Plan names."""
+    """A look-up of the files of the models that a Plan names."""
 
     base: str
     models: tuple[Named, ...]
 
     @classmethod
     def of(cls, plan: Plan) -> FactsOf:
-        """Return the one of this Plan; without models where it names none."""
+        """Return the look-up for this Plan; without models if it names none."""
         if not plan.models:
             alone = plan.model
             given = alone is not None and (alone.source is not None or alone.params is not None)
@@ -44,30 +44,30 @@ class FactsOf:
 
     @property
     def on_disk(self) -> bool:
-        """Return whether a file has to be read for it."""
+        """Return whether it reads a file."""
         return any(one.source for one in self.models)
 
     def resolve(self) -> Facts | None:
-        """Return what the files say, or a bare number; None where the Plan names no model."""
+        """Return the facts of the models; None if the Plan names none."""
         found = {one.name: _facts(one, self.base) for one in self.models}
         return found.get("", found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOf:
-    """A look-up of what was measured: runs of a model, and rates of machines."""
+    """A look-up of measurements: runs of a model, and rates of machines."""
 
     model: str
 
     @classmethod
     def of(cls, plan: Plan) -> MeasuredOf:
-        """Return the one of this Plan."""
+        """Return the look-up for this Plan."""
         from dstui.facts.measured import model_key
 
         return cls(model_key(plan))
 
     def resolve(self) -> Measured:
-        """Return what is kept in the user's folders."""
+        """Return the measurements in the user's folders."""
         from dstui.facts.measured import read_measured
 
         return read_measured(self.model)
@@ -82,14 +82,14 @@ def _facts(one: Named, base: str) -> ModelFacts:
 
 @lru_cache(maxsize=16)
 def _remembered(source: str | None, params: float | None, base: str, _changed: int) -> ModelFacts:
-    """Return what was worked out for a model is kept in its facts, so the same files have the same facts."""
+    """Return the cached facts of a model: the same files give the same object, which keeps its derived values."""
     from dstui.facts.model_files import read_model
 
     return read_model(source, params, base)
 
 
 def _stamp(path: Path) -> int | None:
-    """When a file, or a folder and the config.json in it, was changed; None for what is not there."""
+    """Return the modification time of a file, or of a folder and its config.json; None if it does not exist."""
     try:
         changed = path.stat().st_mtime_ns
         return max(changed, (path / "config.json").stat().st_mtime_ns) if (path / "config.json").is_file() else changed
@@ -99,7 +99,7 @@ def _stamp(path: Path) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfigsOf:
-    """A look into the config.json of the model of each configuration."""
+    """A look-up of the config.json of each configuration's model."""
 
     base: str
     sources: tuple[tuple[str, str | None], ...]
@@ -107,12 +107,12 @@ class ModelConfigsOf:
 
     @classmethod
     def of(cls, plan: Plan) -> ModelConfigsOf:
-        """Return the one of this Plan."""
+        """Return the look-up for this Plan."""
         models = {name: plan.focused_on(name).model for name in plan.configurations}
         return cls(plan.base, tuple((name, model.source if model else None) for name, model in models.items()))
 
     def resolve(self) -> dict[str, Mapping[str, Any] | None]:
-        """Return what stands in each; None for a model that is not on this machine."""
+        """Return the contents of each; None for a model that is not on this machine."""
         from dstui.facts.model_files import model_config
 
         return {name: model_config(source, self.base) for name, source in self.sources}

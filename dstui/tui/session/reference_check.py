@@ -1,4 +1,4 @@
-"""DeepSpeed's own verdict on every edit: a child with its parser is kept warm, and asked by a thread."""
+"""DeepSpeed's own verdict on every edit: a child process with its parser is kept warm, and a thread asks it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AFTER = 1.0
 
 
 class ReferenceCheck:
-    """The Plan as it is, judged by the DeepSpeed of its interpreter, where the user lets that look, else by dstui's own."""
+    """Judge the Plan by the DeepSpeed of its interpreter if the user allows running it, else by the one beside dstui."""
 
     def __init__(self, owner: MessagePump) -> None:
         self._owner = owner
@@ -32,7 +32,7 @@ class ReferenceCheck:
         self._started = False
 
     def start(self, state: State) -> None:
-        """Start the child in a moment, and have it judge; once, whoever asks how often."""
+        """Start the child soon, and have it judge the Plan; only the first call has an effect."""
         if self._started:
             return
         self._started = True
@@ -40,11 +40,11 @@ class ReferenceCheck:
         self.ask(state)
 
     def ask(self, state: State) -> None:
-        """Have the Plan judged as it is now."""
+        """Request a verdict on the current Plan."""
         self._waiting.put((state.plan, state.ranks))
 
     def changed(self, before: State, now: State) -> None:
-        """Another text, or another number of ranks, wants another verdict."""
+        """Request another verdict if the text or the number of ranks has changed."""
         if (now.plan.text, now.ranks) != (before.plan.text, before.ranks) and now.validated != now.plan.text:
             self.ask(now)
 
@@ -80,19 +80,19 @@ class ReferenceCheck:
                 self._owner.post_message(InterpreterNamed(plan))
 
     def stop_child(self) -> None:
-        """End the child, in whose answer its thread may wait for a minute. Any thread may call it."""
+        """End the child, on whose answer its thread may wait for a minute. Thread-safe."""
         child, self._child = self._child, None
         if child is not None:
             child.close()
 
     def close(self) -> None:
-        """No child outlives the app."""
+        """End the child: it must not outlive the app."""
         self._waiting.close()
         self.stop_child()
 
 
 def verdict_on(child: ReferenceChecker, plan: Plan, ranks: int | None) -> ReferenceVerdict:
-    """Return the verdict on a Plan: of several models' configurations on the first that is refused, else on the last."""
+    """Return the verdict on a Plan: with several models, on the first configuration that is refused, else on the last."""
     for config in plan.configurations.values():
         verdict = child.validate(plain(config, plan.job.integration != "deepspeed"), ranks)
         if not verdict.ok:
@@ -101,7 +101,7 @@ def verdict_on(child: ReferenceChecker, plan: Plan, ranks: int | None) -> Refere
 
 
 def plain(config: Mapping[str, Any], filled: bool) -> dict[str, Any]:
-    """Return the configuration as DeepSpeed's parser would see it. `filled`: by a reader who replaces every "auto" before."""
+    """Return the configuration as DeepSpeed's parser would receive it. `filled`: the reader replaces every "auto" before."""
     made = {k: plain(v, filled) if isinstance(v, Mapping) else v for k, v in config.items() if not (filled and v == "auto")}
     if filled and any(v == "auto" for v in config.values()) and not {"train_batch_size", "train_micro_batch_size_per_gpu"} & made.keys():
         made |= {"train_micro_batch_size_per_gpu": 1} if "train_micro_batch_size_per_gpu" in config or "train_batch_size" in config else {}

@@ -1,4 +1,4 @@
-"""The one mutable holder of the session: the Plan with its history, the Machine, and what the checks say.
+"""The session: the only mutable holder of the Plan with its history, the Machine, and the findings.
 
 Every edit goes through here, whoever makes it (a form, a fix, the preview, undo); each makes a new immutable `State`, from which
 everything visible is drawn at once: a message would arrive one frame later. Only the app's own thread may call it.
@@ -35,7 +35,7 @@ HERE = "this machine"
 
 
 class Session:
-    """Plan, history, machine and findings. Whoever subscribed is called after every change of the state, in that same call."""
+    """Plan, history, machine and findings. Subscribers are called after every change of the state, within the same call."""
 
     def __init__(self, plan: Plan, path: Path | None, machine: Machine | None) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class Session:
         """The jobs that were looked at."""
 
     def subscribe(self, listener: Listener) -> None:
-        """Call it with the state before and now after every change, in the order of subscription."""
+        """Call a function with the old and the new state after every change, in the order of subscription."""
         self._listeners.append(listener)
 
     def _become(self, state: State) -> None:
@@ -62,19 +62,19 @@ class Session:
             listener(before, state)
 
     def note(self, line: str) -> None:
-        """A line of the receipt, once."""
+        """Add a line to the receipt, once."""
         if line not in self.receipt:
             self.receipt.append(line)
 
     def note_job(self, folder: JobFolder) -> None:
-        """A job for the receipt, once."""
+        """Add a job to the receipt, once."""
         if folder not in self.jobs:
             self.jobs.append(folder)
 
     # Edits
 
     def edit(self, *edits: Edit, live: bool = False) -> bool:
-        """Write values (UNSET takes a key out), all or none. `live`: one of many while typing; `settle` makes them one step of undo.
+        """Write values (UNSET removes a key), all or none. `live`: one of many edits while typing; `settle` makes them one undo step.
 
         False where the Plan refused: the state then says why, and the Plan is as it was.
         """
@@ -104,19 +104,19 @@ class Session:
         return self._take(plan)
 
     def replace(self, text: str) -> None:
-        """Another text of the same document, as one step of undo. PlanError where it is no Plan."""
+        """Replace the text of the document, as one undo step. Raises PlanError."""
         from dstui.documents.layers import load_layered
 
         self._take(load_layered(text, self.state.plan.source, self.state.plan.base))
 
     def open(self, plan: Plan, path: Path | None) -> None:
-        """Another document altogether: its own history begins."""
+        """Open another document, with a history of its own."""
         self.path, self._history, self.on_disk = path, History(plan), plan.text
         self.state = replace(self.state, lines=(), changed=frozenset(), refusal=("", ""))  # compared with nothing, nothing has changed
         self._show(plan)
 
     def settle(self) -> None:
-        """Typing is over: what it changed is one step of undo, and what was refused is forgotten."""
+        """End typing: its edits become one undo step, and a refused value is dropped."""
         if self._typing:
             self._typing = False
             self._history.push(self.state.plan)
@@ -124,30 +124,30 @@ class Session:
             self._become(replace(self.state, refusal=("", "")))
 
     def select_model(self, name: str) -> None:
-        """Of several models, the one whose configuration forms, preview and edits are about from now on. No edit, and no step of undo."""
+        """Select the model that forms, preview and edits are about. Not an edit, and no undo step."""
         self.settle()
         if name != self.state.plan.focus and name in (*self.state.plan.models, ""):
             self._model = name
             self._show(self.state.plan)
 
     def undo(self) -> bool:
-        """Return one step back. False where there is none."""
+        """Undo one step. Returns False if there is none."""
         self.settle()
         return self._step(self._history.undo())
 
     def redo(self) -> bool:
-        """Return one step forward again."""
+        """Redo one step. Returns False if there is none."""
         self.settle()
         return self._step(self._history.redo())
 
     @property
     def can_undo(self) -> bool:
-        """Return whether there is a step to take back."""
+        """Return whether there is a step to undo."""
         return self._typing or self._history.can_undo
 
     @property
     def can_redo(self) -> bool:
-        """Return whether there is a step to make again."""
+        """Return whether there is a step to redo."""
         return self._history.can_redo
 
     def _step(self, plan: Plan | None) -> bool:
@@ -164,14 +164,14 @@ class Session:
         return True
 
     def refuse(self, path: str, why: str) -> bool:
-        """Return what was given for this path is not taken, and the state says why. Always False."""
+        """Record in the state why a value for this path was refused. Always returns False."""
         self._become(replace(self.state, refusal=(path, why)))
         return False
 
     # What follows from the Plan and the Machine
 
     def machine_probed(self, machine: Machine) -> None:
-        """The machine was looked at. What DeepSpeed says of 16-bit floats on the CPUs here belongs to it, where it is this one."""
+        """Take over a probed machine, with what DeepSpeed says of 16-bit floats on the CPUs here."""
         if self._types and machine.source == HERE:
             from dstui.check.reference import add_float_types
 
@@ -180,12 +180,12 @@ class Session:
             self._show(self.state.plan, machine=machine)
 
     def lookups_resolved(self, lookups: Mapping[Lookup, Any]) -> None:
-        """Take over what was looked up around the Plan."""
+        """Take over the results of look-ups."""
         if any(lookup not in self.state.lookups or self.state.lookups[lookup] != what for lookup, what in lookups.items()):
             self._show(self.state.plan, lookups=lookups)
 
     def validated(self, text: str, verdict: ReferenceVerdict) -> None:
-        """DeepSpeed's own parser has judged the Plan of this text. What it refuses and no rule explains becomes a finding."""
+        """Take over DeepSpeed's own verdict on the Plan with this text. A refusal that no rule explains becomes a finding."""
         self._types = verdict.types
         if self.state.machine is not None:
             self.machine_probed(self.state.machine)
@@ -196,16 +196,16 @@ class Session:
         self._become(state if verdict.ok or explained else replace(state, findings=(refused(verdict), *state.findings)))
 
     def begin_checks(self) -> None:
-        """From now on the consequences are worked out too; the first frame does without."""
+        """Compute findings from now on; the first frame does without."""
         self._show(self.state.plan)
 
     def job_changed(self, word: str) -> None:
-        """The job's state changed: running, succeeded, failed…; "" where none is looked at."""
+        """Take over the state of the job in view: running, succeeded, failed…; "" if there is none."""
         if word != self.state.run:
             self._become(replace(self.state, run=word))
 
     def _show(self, plan: Plan, *, machine: Machine | None = None, lookups: Mapping[Lookup, Any] | None = None) -> None:
-        """The state of this Plan, with everything that follows from it; `machine`, `lookups`: others than before."""
+        """Make the state of this Plan with everything that follows from it; `machine`, `lookups`: replacements."""
         from dstui.assess import assess
         from dstui.plan.env_file import EnvFiles
         from dstui.render.jsontext import json_lines
@@ -243,7 +243,7 @@ class Session:
     # The file
 
     def moved_on_disk(self) -> str:
-        """Return what became of the Plan's file since it was read or saved, in a sentence; "" where it is as it was, or gone."""
+        """Return how the Plan's file has changed since it was read or saved, in a sentence; "" if it has not, or is gone."""
         from dstui.base.files import FileProblem, is_there, read_text
 
         if self.path is None or not is_there(self.path):
@@ -254,16 +254,23 @@ class Session:
             return f"{problem}. It was a Plan when it was read here."
         return f"{self.path} was changed by something else since it was read here." if moved else ""
 
-    def save(self, path: Path, *, replace_other: bool) -> None:
-        """Write the Plan. FileProblem says what stands in the way."""
-        from dstui.base.files import write_atomic
+    def saved_as(self, path: Path, text: str) -> None:
+        """Note that this text of the Plan was written to its file; the Plan may have been edited meanwhile."""
+        self.path, self.on_disk = path, text
+        self._become(replace(self.state, saved=self.state.plan.text == text))
 
-        write_atomic(path, self.state.plan.text, replace=replace_other)
-        self.path, self.on_disk = path, self.state.plan.text
-        self._become(replace(self.state, saved=True))
+    def origin(self, of: object) -> str:
+        """Return where the value of a field comes from, in words: "" for anything else."""
+        from dstui.plan.layered import origin_of
+
+        path = getattr(of, "path", "")
+        found = origin_of(self.state.plan, path) if path and path != "name" else None
+        if found is None:
+            return ""
+        return f"{found.layer}, line {found.line}" if found.line else found.layer
 
     def draft(self) -> Draft:
-        """Return what is open, as it is now, with who edits it."""
+        """Return the open document as a draft."""
         from dstui.tui.session.drafts import Draft, document_of
 
         plan = self.state.plan
@@ -271,26 +278,26 @@ class Session:
 
 
 def _with_section(plan: Plan, path: str) -> Plan:
-    """Return a switch (zero_optimization: true) as the section that it stands for, where a key in that is to be written."""
+    """Replace a boolean (zero_optimization: true) by the section that it stands for, if a key in it is written."""
     switch = plan.get(ZERO, None)
     return plan.set(ZERO, {"stage": int(switch)}) if path.startswith(f"{ZERO}.") and isinstance(switch, bool) else plan
 
 
 def _changed(before: State, plan: Plan, lines: Sequence[Any]) -> frozenset[int]:
-    """Return the lines of the preview that the last edit changed; none where another model's configuration was shown before."""
+    """Return the preview lines that the last edit changed; empty if another model's configuration was shown before."""
     if plan.focus != before.plan.focus:
         return frozenset()
     return changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed
 
 
 def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:
-    """Return the numbers of the lines that were not there before; a comma more or less is no change."""
+    """Return the numbers of the lines that are new; a comma more or less is no change."""
     known = {(line.path, line.text.rstrip(",")) for line in before}
     return frozenset(n for n, line in enumerate(now) if (line.path, line.text.rstrip(",")) not in known)
 
 
 def refused(verdict: ReferenceVerdict) -> Finding:
-    """DeepSpeed's refusal in its own words."""
+    """Return DeepSpeed's refusal in its own words."""
     from dstui.plan.finding import Finding
 
     words = " ".join(verdict.message.split()) or verdict.kind
@@ -298,7 +305,7 @@ def refused(verdict: ReferenceVerdict) -> Finding:
 
 
 def _outlook(target: Target, facts: Facts, assessment: Assessment) -> Outlook | None:
-    """Return the outlook on a Plan; None before the first look, and of a Plan without a model."""
+    """Return the outlook on a Plan; None before the first look-up, and for a Plan without a model."""
     if assessment.forecast is None:
         return None
     from dstui.tui.session.forecasts import Outlook

@@ -1,4 +1,4 @@
-"""One moment of the session, from which everything visible is drawn: the Plan, the Machine, and what follows from both."""
+"""The immutable state of a session, from which everything visible is drawn: the Plan, the Machine, and what follows from both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Edit = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One moment of the session. `changed` are the numbers of the preview's lines that the last edit changed."""
+    """One state of the session. `changed`: the numbers of the preview lines that the last edit changed."""
 
     plan: Plan
     machine: Machine | None = None
@@ -61,34 +61,34 @@ class State:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs as far as they are known."""
+        """Return the GPUs that are known."""
         return self.machine.gpus if self.machine is not None else ()
 
     @property
     def known_machine(self) -> Machine:
-        """The machine, or one of which nothing is known."""
+        """Return the machine, or one whose facts are all unknown."""
         from dstui.machine.snapshot import Machine
 
         return self.machine or Machine.unprobed()
 
     def launch_target(self) -> Target:
-        """Return the target; where nothing was checked yet, without what the hostfile holds."""
+        """Return the target; without the hostfile's hosts before the first check."""
         from dstui.render.target import Target
 
         return self.target or Target(self.plan.unfocused, self.known_machine)
 
     def counted(self, severity: str) -> int:
-        """Return how many findings have this severity."""
+        """Return the number of findings of this severity."""
         return sum(f.severity == severity for f in self.findings)
 
     def deepspeeds_word(self) -> str:
-        """DeepSpeed's verdict in a few cells: its release, and a glyph that is · while it has not spoken on this text yet."""
+        """Return DeepSpeed's verdict in a few cells: its release and a glyph, · before it has judged this text."""
         if self.verdict is None:
             return ""
         glyph = GLYPHS["unknown" if self.validated != self.plan.text else "ok" if self.verdict.ok else "error"]
         return f"{self.verdict.name} {glyph}"
 
     def finding_at(self, path: str) -> Finding | None:
-        """Return the gravest finding on exactly this path."""
+        """Return the most severe finding on exactly this path."""
         absolute = self.plan.absolute(path)
         return next((f for f in self.findings if f.path == absolute and f.severity != "info"), None)

@@ -1,4 +1,4 @@
-"""The steps of the checklist, in order, as data: what each asks, what it shows of itself, and which keys of the Plan are its own."""
+"""The steps of the checklist as data: the question, the summary and the keys of the Plan of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS: tuple[Step, ...] = (MACHINE, JOB, ZERO, OFFLOAD, PRECISION, BATCH, CLUSTE
 
 
 def step_of(path: str) -> Step:
-    """Return the step whose keys hold this path: the one that owns the longest beginning of it; Machine for no path, else Review."""
+    """Return the step that edits this path: the one that owns its longest prefix; Machine for no path, else Review."""
     if not path:
         return MACHINE
     _, path = of_model(path)
@@ -29,7 +29,7 @@ def step_of(path: str) -> Step:
 
 
 def field_of(path: str, state: State) -> tuple[Step, Field] | None:
-    """Return the form field that edits this path, or the nearest parent of it; None where no form has it."""
+    """Return the form field of this path or of its nearest parent; None if no form has one."""
     found = [
         ((len(own), own == field.path), step, field)
         for step in STEPS
@@ -41,7 +41,7 @@ def field_of(path: str, state: State) -> tuple[Step, Field] | None:
 
 
 def badge(step: Step, state: State) -> str:
-    """ok, warning, error, or unknown where nobody looked yet."""
+    """Return the badge of a step: ok, warning, error, or unknown before the first check."""
     if step.badge:
         return step.badge(state)
     if not state.checked:

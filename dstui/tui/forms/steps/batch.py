@@ -1,4 +1,4 @@
-"""Step 6: how many samples make a step, and what the step does with the gradients."""
+"""Step 6: the batch size, and the optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step 7: on which hosts the ranks run, and what starts them."""
+"""Step 7: the hosts, and the launcher that starts the ranks on them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _value(state: State) -> str:
 
 
 def _sources(state: State) -> tuple[Field, ...]:
-    """Return a row to take hosts from somewhere, where there is anything."""
+    """Return a row that offers hosts found elsewhere, if there are any."""
     from dstui.tui.forms.steps.cluster_view import source_options
 
     options = source_options(state) if state.lookups else ()
@@ -78,7 +78,7 @@ def _below(state: State, _findings: Sequence[Finding], width: int) -> list[Row]:
 
 
 def _meeting_place(state: State) -> str:
-    """Return who is rank 0's host, where the Plan names no address."""
+    """Return the host of rank 0, if the Plan names no address."""
     used = next(iter(slot_grid.used_of(state)), None)
     return f"{used}, rank 0's host" if used and state.plan.cluster.master_addr is None else ""
 
@@ -88,8 +88,11 @@ def _port(state: State) -> str:
 
 
 def _fields(state: State) -> tuple[Field, ...]:
+    from dstui.tui.forms.steps.slurm_fields import slurm_fields
+
     hosts, rest = FIELDS[:2], FIELDS[2:]
-    return (*hosts, *_sources(state), *rest)
+    place = next(number for number, field in enumerate(rest) if field.path == f"{C}cpu_binding")
+    return (*hosts, *_sources(state), *rest[:place], *slurm_fields(state), *rest[place:])
 
 
 FIELDS = (
@@ -111,7 +114,7 @@ FIELDS = (
 
 
 def _badge(state: State) -> str:
-    """Of findings about the filters too, which belong to the machine's step as long as no hosts are given."""
+    """Return the badge, counting findings about filters too if hosts are given; else those belong to step 1."""
     if not state.checked:
         return "unknown"
     here = () if state.plan.cluster.hosts or state.plan.cluster.hostfile else (slot_grid.INCLUDE, slot_grid.EXCLUDE, "cluster.cpu_ranks")

@@ -1,4 +1,4 @@
-"""What step 7 says beside its fields: what a launcher needs, and its traps; where hosts can be taken from; what reaches the ranks."""
+"""What step 7 shows beside its fields: requirements and pitfalls of the launcher, sources of hosts, variables that reach the ranks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAME = 26
 
 
 def surroundings(state: State) -> Surroundings:
-    """Return what was found around the Plan; nothing before the first look."""
+    """Return what was found around the Plan; empty before the first look."""
     from dstui.tui.session.host_sources import Surroundings, SurroundingsOf
 
     found = state.lookups.get(SurroundingsOf.of(state.plan)) if state.lookups else None
@@ -34,7 +34,7 @@ def surroundings(state: State) -> Surroundings:
 
 
 def source_options(state: State) -> tuple[Option, ...]:
-    """Return every place from which hosts can be taken, each as the edits that do it."""
+    """Return the places from which hosts can be taken, each as the edits that do it."""
     return tuple(option for source in surroundings(state).sources for option in _options(source, state))
 
 
@@ -54,7 +54,7 @@ def _options(source: HostSource, state: State) -> Iterator[Option]:
 
 
 def hosts_in_words(hosts: Mapping[str, int]) -> str:
-    """`2 hosts x 8: h1, h2`."""
+    """Format hosts: `2 hosts x 8: h1, h2`."""
     counts = sorted(set(hosts.values()))
     slots = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
     named = ", ".join(list(hosts)[:4]) + (", …" if len(hosts) > 4 else "")
@@ -62,7 +62,7 @@ def hosts_in_words(hosts: Mapping[str, int]) -> str:
 
 
 def launcher_of(state: State) -> Launcher | None:
-    """Return what starts the ranks: the Plan's word, or what follows from its hosts; None where it cannot be told."""
+    """Return the launcher: the Plan's, or what follows from its hosts; None if that is unknown."""
     from dstui.render.launch import RenderError
 
     if state.plan.cluster.launcher:
@@ -74,7 +74,7 @@ def launcher_of(state: State) -> Launcher | None:
 
 
 def launcher_rows(state: State, width: int) -> list[Row]:
-    """Return what the launcher needs, what happens when a rank dies or Ctrl-C is pressed, and its traps: a line each."""
+    """Return what the launcher needs, what happens when a rank dies or on Ctrl-C, and its pitfalls: a line each."""
     launcher = launcher_of(state)
     if launcher is None or launcher.name == "local":
         return []
@@ -89,12 +89,12 @@ def launcher_rows(state: State, width: int) -> list[Row]:
 
 
 def several(state: State) -> bool:
-    """Return whether ranks run elsewhere than here."""
+    """Return whether ranks run on other hosts."""
     return any(host not in ("localhost", "127.0.0.1", "::1") for host in pool_of(state))
 
 
 def environment_rows(state: State, width: int) -> list[Row]:
-    """Variable by variable whether it reaches the ranks of other hosts, and why."""
+    """Return, variable by variable, whether it reaches the ranks of other hosts, and why."""
     launcher = launcher_of(state)
     if launcher is None or not several(state):
         return []

@@ -1,4 +1,4 @@
-"""What a ZeRO stage or an offload would cost here, beside the answer that chooses it: words where nothing is known of the model.
+"""The cost of a ZeRO stage or an offload, beside the option that chooses it; words if the model is unknown.
 
 Everything is asked of the outlook, which works it out when somebody looks at it first.
 """
@@ -22,18 +22,18 @@ Way = tuple[int, str, str]
 
 
 def own_offload(state: State) -> tuple[str, str]:
-    """Return where the Plan as it is puts the optimizer states and the weights."""
+    """Return where the current Plan puts the optimizer states and the parameters."""
     setup = state.outlook.forecast.setup if state.outlook else None
     return (setup.optimizer_offload, setup.param_offload) if setup else ("none", "none")
 
 
 def forecast_of(state: State, way: Way) -> Forecast | None:
-    """Return the forecast of a way, with everything else as in the Plan; None where there is none, or the way is not possible."""
+    """Return the forecast of a stage and offload, with everything else as in the Plan; None if it is unknown or impossible."""
     return state.outlook.choices.get(cast("Choice", way)) if state.outlook is not None else None  # a Choice is such a tuple
 
 
 def with_figures(field: Field, state: State, way_of: Callable[[State, Any], Way]) -> Field:
-    """Return a choice whose options say what they need and how fast they are. `way_of`: the way that a value stands for."""
+    """Return a choice whose options show memory and speed. `way_of`: the stage and offload of a value."""
     if field.disabled and field.disabled(state):
         return field
     estimates = {option.value: forecast_of(state, way_of(state, option.value)) for option in field.options}
@@ -49,19 +49,19 @@ def _with_figure(option: Option, estimate: Forecast | None) -> Option:
 
 
 def headings(estimate: Forecast) -> str:
-    """Return what stands over figures."""
+    """Return the column titles of the figures."""
     return f"{'GPU' if estimate.gpu.bytes else 'RAM':>9}  left tok/s"
 
 
 def severity(estimate: Forecast) -> str:
-    """Return how grave its verdict is."""
+    """Return the severity of a forecast's verdict."""
     from dstui.tui.forms.memory_rows import SEVERITY
 
     return SEVERITY[estimate.verdict]
 
 
 def figure(estimate: Forecast) -> str:
-    """Return `✔ 41.3 GB   48% 17.3k`: the place that decides, what is left of it, tokens per second; no speed where it does not fit.
+    """Return `✔ 41.3 GB   48% 17.3k`: the tightest place, the share left, tokens per second; no speed if it does not fit.
 
     Where RAM or NVMe decide, the GPU's figure stands before theirs, so that stages differ also where all need too much RAM.
     """
@@ -85,7 +85,7 @@ def _gib(amount: int | None) -> str:
 
 
 def other_ways(state: State, listed: Iterable[Way]) -> list[Row]:
-    """Return a row for each stage and offload that is possible here and is not listed yet."""
+    """Return a row for each further stage and offload that is possible here."""
     from_options = set(listed)
     if state.outlook is None:
         return []

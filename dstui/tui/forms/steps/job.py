@@ -1,4 +1,4 @@
-"""Step 2: what is trained, and how the configuration reaches the script."""
+"""Step 2: the script, and how the configuration reaches it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STORED = (
 
 
 def lora_fields(state: State) -> tuple[Field, ...]:
-    """Return the fields of LoRA: its numbers only where it is on."""
+    """Return the fields of LoRA; its numbers only if it is on."""
     on = state.plan.get(f"{M}lora", None) is not None
     switch = Field(
         path=f"{M}lora",

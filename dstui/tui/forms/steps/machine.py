@@ -1,4 +1,4 @@
-"""Step 1: what is there, and which of it is used."""
+"""Step 1: the hardware, and which GPUs are used."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ INCLUDE, CPU_RANKS = "cluster.include", "cluster.cpu_ranks"
 
 
 def in_slots(state: State) -> frozenset[int]:
-    """Return the GPUs of this machine that the Plan has slots for: {localhost: 2} are the first two."""
+    """Return the GPUs of this machine that the Plan has slots for: {localhost: 2} means the first two."""
     slots = (state.plan.cluster.hosts or {}).get(LOCAL)
     return frozenset(g.index for g in state.gpus if slots is None or g.index < slots)
 
 
 def picked(state: State) -> frozenset[int]:
-    """Return the GPUs of this machine that the Plan's include leaves in; all where it says nothing of this machine."""
+    """Return the GPUs of this machine that the Plan's include selects; all if it does not mention this machine."""
     everything = in_slots(state)
     include = state.plan.get(INCLUDE, None)
     if not isinstance(include, str):

@@ -1,4 +1,4 @@
-"""What is known of a machine, as rows: the GPU lines, the link matrix with its islands, host and software, and what it all means.
+"""A machine as rows: GPUs, the link matrix with its islands, host and software, and the findings.
 
 Apart from the step itself, since the snapshot's module is needed only once there is a snapshot.
 """
@@ -31,7 +31,7 @@ def bar(part: float, cells: int = 8) -> str:
 
 
 def gpu_line(gpu: Gpu) -> str:
-    """Memory as a bar and in numbers, how busy and how hot it is, and who uses it: the most important first."""
+    """Return memory, load, temperature and users of a GPU, the most important first."""
     total, used = known(gpu.memory_total, 0), known(gpu.memory_used, 0)
     memory = f"{bar(used / total)} {used / GIB:4.1f} / {total / GIB:.1f} GB" if total else "memory unknown"
     facts = [memory, _unit(gpu.utilization, "%", 3), _unit(gpu.temperature, "C", 2), _unit(gpu.power, "W", 3)]
@@ -46,7 +46,7 @@ def _unit(value: Maybe[int] | Maybe[float], unit: str, width: int) -> str:
 
 
 def gpu_help(gpu: Gpu) -> str:
-    """Return what the row of a GPU has no room for."""
+    """Return the facts of a GPU for which its row has no room."""
     facts = [str(known(gpu.name, "a GPU")), f"bus {gpu.bus_id}" if gpu.bus_id else ""]
     facts += [f"PCIe {gpu.pcie_generation_max} x{gpu.pcie_width_max}" if gpu.pcie_width_max else ""]
     facts += [f"NUMA node {gpu.numa_node}, CPUs {gpu.cpus}" if gpu.cpus else "", f"compute capability {gpu.compute_capability}"]
@@ -55,7 +55,7 @@ def gpu_help(gpu: Gpu) -> str:
 
 
 def machine_rows(machine: Machine, findings: Sequence[Finding], width: int) -> list[Row]:
-    """Links and host, and what they mean, under the GPUs."""
+    """Return links, host and findings, below the GPUs."""
     links, host = _links(machine), _host(machine)
     if links and width >= BESIDE:
         left = max(_width(r) for r in links) + 4
@@ -71,7 +71,7 @@ def _width(shown: Row) -> int:
 
 
 def _links(machine: Machine) -> list[Row]:
-    """Return the matrix, cell for cell as nvidia-smi names it, with the island of each GPU at its end."""
+    """Return the link matrix with nvidia-smi's names, and the island of each GPU in the last column."""
     if len(machine.gpus) < 2 or not machine.links:
         return []
     cells = max(len(cell) for line in machine.links for cell in line) + 1
@@ -84,7 +84,7 @@ def _links(machine: Machine) -> list[Row]:
 
 
 def _island_letter(machine: Machine, gpu: int) -> str:
-    """Return a, B, … for GPUs that NVLink joins; nothing for one that stands alone."""
+    """Return a, B, … for GPUs that NVLink connects; empty for a single one."""
     joined = [island for island in machine.islands if len(island.gpus) > 1]
     return next((chr(ord("A") + n) for n, island in enumerate(joined) if gpu in island.gpus), "")
 
@@ -114,7 +114,7 @@ def _torch(machine: Machine) -> str:
 
 
 def _meaning(machine: Machine, findings: Sequence[Finding], width: int) -> list[Row]:
-    """Return every finding about the machine with its fix; the islands in words where no finding names them."""
+    """Return every finding about the machine with its fix; the islands in words if no finding names them."""
     rows = [row(("What it means", "accent"))]
     words = describe_islands(machine.islands)
     rows += [row(f"{words[0].upper()}{words[1:]}.")] if words and not any(words in f.message for f in findings) else []

@@ -1,4 +1,4 @@
-"""Step 4: what waits in host memory or on NVMe instead of on the GPU."""
+"""Step 4: what is kept in host memory or on NVMe instead of on the GPU."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ BF16, FP16, ACTIVATIONS = "deepspeed.bf16", "deepspeed.fp16", "deepspeed.activat
 
 
 def precision_of(plan: Plan) -> str:
-    """bf16, fp16 or fp32, as the Plan's two sections say; auto where the reader fills them."""
+    """Return bf16, fp16 or fp32 from the Plan's two sections; auto if the reader fills them."""
     written = {name: plan.get(f"{path}.enabled", False) for name, path in (("bf16", BF16), ("fp16", FP16))}
     chosen = next((name for name, enabled in written.items() if enabled is True), None)
     filled = AUTO in written.values() and plan.job.integration != "deepspeed"
@@ -21,7 +21,7 @@ def precision_of(plan: Plan) -> str:
 
 
 def _written(state: State) -> str:
-    """Return the answer that is given now: "auto" also where nobody fills it."""
+    """Return the value that is set now; "auto" also if nobody fills it."""
     found = precision_of(state.plan)
     return AUTO if found == "fp32" and AUTO in (state.plan.get(f"{BF16}.enabled", None), state.plan.get(f"{FP16}.enabled", None)) else found
 

@@ -1,4 +1,4 @@
-"""Steps 8 and 9: what will be written and run, and the run itself. They have panes of their own, not forms."""
+"""Steps 8 and 9: review and run. They have panes of their own, not forms."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def _ready(state: State) -> str:
 
 
 def nameless(state: State) -> bool:
-    """Return whether the hosts have no names, and no SLURM allocation gives them: then only another program can start the ranks."""
+    """Return whether the hosts have no names and no SLURM allocation gives them: then only another program can start the ranks."""
     from dstui.render.launch import RenderError
 
     try:
-        return "SLURM_JOB_ID" not in os.environ and not state.launch_target().launch.named
+        return "SLURM_JOB_ID" not in os.environ and not state.plan.cluster.submits and not state.launch_target().launch.named
     except RenderError:
         return False
 

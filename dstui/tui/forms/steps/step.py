@@ -1,4 +1,4 @@
-"""What a step of the checklist is, and the fields that several steps have: the choice of the model, and "auto" as an answer."""
+"""The type of a step, and fields that several steps share: the choice of the model, and "auto" as an option."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dstui.tui.session.state import Edit, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step: its question, its fields, and the value that the list of steps shows for it."""
+    """One step: its question, its fields, and the value that the checklist shows for it."""
 
     id: str
     title: str
@@ -34,7 +34,7 @@ class Step:
 
 
 def always(*fields: Field) -> Callable[[State], tuple[Field, ...]]:
-    """Return the same fields whatever the state."""
+    """Return a function that returns these fields for every state."""
     return lambda _state: fields
 
 
@@ -45,7 +45,7 @@ ROLES = (
 
 
 def which_model(state: State) -> tuple[Field, ...]:
-    """Return the choice of the model; nothing where the run has one alone."""
+    """Return the choice of the model; empty if the run has one only."""
     plan = state.plan
     if not plan.models:
         return ()
@@ -69,14 +69,14 @@ def which_model(state: State) -> tuple[Field, ...]:
 
 
 def role(state: State) -> tuple[Field, ...]:
-    """Return what the model in focus does."""
+    """Return the role of the model in focus."""
     if not state.plan.focus:
         return ()
     return (Field(path=f"models.{state.plan.focus}.role", label="Its role", kind="choice", options=ROLES, default="train"),)
 
 
 def of_model(path: str) -> tuple[str, str]:
-    """Return a path of the Plan as the model that it is about, and the path as the forms of that model have it: `models.a.deepspeed.x`."""
+    """Return the model and the path in its forms that a path of the Plan stands for: `models.a.deepspeed.x`."""
     parts = path.split(".", 2)
     if len(parts) == 3 and parts[0] == "models" and parts[2].partition(".")[0] in ("deepspeed", "model"):
         return parts[1], parts[2]
@@ -88,7 +88,7 @@ DROPPED = "DeepSpeed passes over it"
 
 
 def with_auto(field: Field, state: State, edits: tuple[Edit, ...] | None = None) -> Field:
-    """Return a choice with "auto" as its last answer, where that is one."""
+    """Return a choice with "auto" as its last option, if it is allowed."""
     words = FILLED[state.plan.job.integration].get(field.path.removeprefix("deepspeed."))
     if words is None and field.value(state) != AUTO:
         return field

@@ -24,18 +24,18 @@ def stage_of(state: State) -> int | None:
 
 
 def stage_text(state: State) -> str:
-    """Return the stage in a word."""
+    """Return the stage as text."""
     stage = stage_of(state)
     return AUTO if stage is None else str(stage)
 
 
 def may_be(state: State, *stages: int) -> bool:
-    """Return whether it is one of these stages, or may become one."""
+    """Return whether the stage is one of these, or an "auto" that may become one."""
     return stage_of(state) in (None, *stages)
 
 
 def at_least(state: State, least: int) -> bool:
-    """Return whether it is this stage or a higher one, or may become one."""
+    """Return whether the stage is this one or higher, or an "auto" that may become so."""
     return may_be(state, *range(least, 4))
 
 
@@ -54,12 +54,12 @@ def _one_node(state: State) -> str:
 
 
 def _written_stage(state: State) -> Any:
-    """Return the answer that is given now; a switch stands for its stage."""
+    """Return the value that is set now; a boolean stands for its stage."""
     return int(zero) if isinstance(zero := state.plan.get(ZERO_PATH, None), bool) else state.plan.get(f"{ZERO_PATH}.stage", UNSET)
 
 
 def _stage_choice(state: State, stage: int) -> tuple[int, str, str]:
-    """Return a stage with the Plan's own offload."""
+    """Return a stage together with the Plan's own offload."""
     return stage, *own_offload(state)
 
 
