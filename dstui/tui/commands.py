@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -24,11 +24,33 @@ from dstui.tui.kit.keys import ANYWHERE, CHOOSING, WHY_NOT, KeyHint, table
 from dstui.tui.session.messages import Launched
 
 if TYPE_CHECKING:
-    from dstui.tui.app import DstuiApp
+    from dstui.tui.flows.opening import Opening
+    from dstui.tui.flows.preferences import Preferences
+    from dstui.tui.flows.saving import Saving
+    from dstui.tui.forms.steps import Step
+    from dstui.tui.main_screen import MainScreen
+    from dstui.tui.session.session import Session
 
 LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward")
 RUNS, PLANS, FINDINGS = 30, 10, 40
 """How many of the newest runs, of the Plans that were open last, and of the findings are offered."""
+
+
+class Performer(Protocol):
+    """The interface of the app that the palette calls."""
+
+    session: Session
+    opening: Opening
+    preferences: Preferences
+    saving: Saving
+
+    @property
+    def main(self) -> MainScreen: ...
+    @property
+    def step(self) -> Step: ...
+    def show_step(self, step: Step) -> None: ...
+    async def perform(self, key: KeyHint) -> None: ...
+    def show_code(self) -> None: ...
 
 
 class Command(NamedTuple):
@@ -116,11 +138,11 @@ class Commands(Provider):
                 await ended
 
     @property
-    def _app(self) -> DstuiApp:
-        return cast("DstuiApp", self.app)
+    def _performer(self) -> Performer:
+        return cast(Performer, self.app)
 
     def _commands(self) -> Iterator[Command]:
-        app, over = self._app, self.screen
+        app, over = self._performer, self.screen
         if isinstance(over, Over):
             yield from actions(over.PANE, [key for key in table() if over.PANE in key.where], app.perform)
         else:
@@ -136,12 +158,12 @@ class Commands(Provider):
                 yield Command(f"Finding {finding.code}: {finding.path.removeprefix('deepspeed.')}", finding.message, about)
         doctor = partial(examine_plan, self.app, app.session.state.plan)
         yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
-        yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, app))
+        yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         for one in choosable():
             yield Command(f"Setting: {one.name} ({shown_value(one)})", one.help, partial(app.preferences.choose, one))
         yield Command("Settings…", "The file of settings in your own editor.", app.preferences.edit)
         picture = "Write what is on the screen to a picture (SVG) in the current folder."
-        yield Command("Screenshot", picture, partial(take_screenshot, app, app.session))
+        yield Command("Screenshot", picture, partial(take_screenshot, self.app, app.session))
 
     def _themes(self) -> Iterator[Command]:
         for name in self.app.available_themes:
@@ -160,7 +182,7 @@ class Commands(Provider):
                 look = partial(self.app.post_message, Launched(JobFolder(folder.path)))
                 yield Command(one_line(f"Run: {folder.name} ({status.state})"), one_line(str(folder.path)), look)
         for path in recent_plans(PLANS):
-            yield Command(one_line(f"Plan: {path.name}"), one_line(str(path)), partial(self._app.opening.open_file, Path(path)))
+            yield Command(one_line(f"Plan: {path.name}"), one_line(str(path)), partial(self._performer.opening.open_file, Path(path)))
 
 
 def actions(
