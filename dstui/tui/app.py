@@ -21,7 +21,7 @@ from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import OF_THE_APP, KeyHint, app_bindings
+from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings
 from dstui.tui.kit.tools import say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
@@ -111,11 +111,11 @@ class DstuiApp(TerminalApp):
         self.services += (self.reference,) if self.reference is not None else ()
         self.readiness = Readiness(self.session, self.services, self.call_later)
         self.launching = Launching(self, self.session, self.readiness.once_known, lambda: self.show_step(REVIEW))
-        self.checkpoints = Checkpoints(self, self.session)
+        self.checkpoints = Checkpoints(self, self.session, lambda: self.show_step(REVIEW))
         self.preferences = Preferences(self, partial(_show_settings, self))
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
-        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script)
+        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script, lambda: self.show_step(STEPS[0]))
         self._run_screen: RunScreen | None = None
 
     # The screens
@@ -216,8 +216,8 @@ class DstuiApp(TerminalApp):
             self.readiness.begin()
 
     def on_unmount(self) -> None:
-        """End all child processes; keep unsaved edits if a signal or an error ends the session."""
-        self.autosave.end(keep=self.return_code != 0)
+        """No child outlives the app; edits are kept where a signal or an error ends the session."""
+        self.autosave.end(keep=self.return_code != 0 or self.saving.keeps_edits)
         self.checkpoints.close()
         for service in self.services:
             service.close()
@@ -230,8 +230,8 @@ class DstuiApp(TerminalApp):
             self.reference.stop_child()
 
     def receipt(self) -> list[str]:
-        """Return what was done in the session, to print when the app has left the terminal."""
-        kept = self.return_code != 0 and not self.session.state.saved
+        """Return what was done, for the terminal that is left behind."""
+        kept = (self.return_code != 0 or self.saving.keeps_edits) and not self.session.state.saved
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 
@@ -302,7 +302,8 @@ class DstuiApp(TerminalApp):
                 if await self.run_action(key.action, node):
                     return
         elif self.step.pane in key.where:
-            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now.", "warning")
+            why = WHY_NOT.get(key.name, "no job is looked at")
+            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now: {why}.", "warning")
         else:
             self.show_step(REVIEW if "review" in key.where else RUN if "run" in key.where else STEPS[0])
             say(self, f"{key.shown} does it here: {key.help}")
@@ -337,7 +338,7 @@ class DstuiApp(TerminalApp):
         elif isinstance(top, Over):
             self.push_screen(Help(top.PANE, None))
         else:
-            self.push_screen(Help(self.step.pane, self.main.here))
+            self.push_screen(Help(self.step.pane, self.main.here, self.session.origin(self.main.here)))
 
     def action_command_palette(self) -> None:
         """Open the palette."""

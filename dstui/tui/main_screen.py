@@ -24,6 +24,7 @@ from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
+    from dstui.plan.finding import Finding
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "pane")
@@ -119,8 +120,8 @@ class MainScreen(Screen[None]):
         self.show_keys()
 
     @property
-    def here(self) -> Field | None:
-        """Return the field under the cursor, for the help."""
+    def here(self) -> Field | Finding | None:
+        """The field or the finding under the cursor, for the help."""
         return None
 
     # Actions of keys

@@ -31,6 +31,7 @@ from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
+    from dstui.plan.finding import Finding
     from dstui.tui.forms.review import Review
 
 
@@ -119,8 +120,10 @@ class PlanScreen(MainScreen):
         self.side.styles.width = side_width(self.app.size.width)
 
     @property
-    def here(self) -> Field | None:
-        """Return the field under the form's cursor."""
+    def here(self) -> Field | Finding | None:
+        """The field under the form's cursor; the finding under that of the checks, while they have the focus."""
+        if self.checks.has_focus and (finding := self.checks.finding(self.checks.cursor)) is not None:
+            return finding
         return self.form.here if self.step.pane == "form" else None
 
     # Steps and panes

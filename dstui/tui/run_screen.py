@@ -95,6 +95,10 @@ class RunScreen(MainScreen):
         else:
             self.enter()
 
+    def on_unmount(self) -> None:
+        """Let go of the files of the plot that was seen last."""
+        self.plotting.close()
+
     def draw(self) -> None:
         """Draw everything visible from the state."""
         super().draw()

@@ -59,13 +59,13 @@ class MetricSeries:
         self._tellers: dict[str, set[int]] = {}
         self._kept: set[int] = set()
         self._scanned = float("-inf")
-        self._flushed = False
+        self._flushed = self._closed = False
         self._reading, self._lock = Lock(), Lock()
 
     def advance(self, seconds: float) -> bool:
         """Read on for about `seconds`. Return False if there was nothing new."""
         with self._reading:
-            return self._advance(seconds)
+            return not self._closed and self._advance(seconds)
 
     def _advance(self, seconds: float) -> bool:
         deadline, found = time.monotonic() + seconds, False
@@ -122,6 +122,7 @@ class MetricSeries:
     def close(self) -> None:
         """Close the files. Nothing can be read afterwards."""
         with self._reading:
+            self._closed = True
             for log in self._logs.values():
                 log.close()
 

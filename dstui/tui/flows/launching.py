@@ -14,6 +14,7 @@ from dstui.tui.flows.consent import question
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
+from dstui.tui.session.settings import setting
 from dstui.tui.session.trust import reasons
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Launching:
         then()
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
-        if beside is not None and beside.alive:
+        if beside is not None and beside.alive and setting("confirm_beside"):
             answers = [Answer("n", "no", False), Answer("y", "launch another one beside it", True)]
             self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
         else:
@@ -184,6 +185,9 @@ class Launching:
         """Stop the job, after a question."""
         if not job.stoppable:
             say(self._app, "No job is running here.")
+            return
+        if not setting("confirm_stop"):
+            self._stop(job, True)
             return
         text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
         text += "and after 5 s more SIGKILL ends what is left."

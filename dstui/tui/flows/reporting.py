@@ -73,10 +73,14 @@ class Plotting:
         from dstui.tui.plot.plot_screen import Plot
 
         if self._series is None or self._series.folder != job.folder:
-            if self._series is not None:
-                self._series.close()
+            self.close()
             self._series = MetricSeries(job.folder)
         self._view.app.push_screen(Plot(self._series, lambda: self._view.head.rows[0], name))
+
+    def close(self) -> None:
+        """Let go of the files that were read for it."""
+        if self._series is not None:
+            self._series.close()
 
 
 class Reporting:

@@ -194,6 +194,7 @@ KEYS: Final = (
     KeyHint("less_than_sign", "order(-1)", "sort before", "Sort by the column before.", frozenset({RUNS}), display="<"),
     KeyHint("r", "reverse", "reverse", "Sort the other way round.", frozenset({RUNS}), 8),
     KeyHint("slash", "condition", "filter", "Only the runs that are meant: stage=3 loss<2 failed.", frozenset({RUNS}), 6, "/"),
+    KeyHint("c", "columns", "columns", "Which columns there are, in which order; remembered.", frozenset({RUNS}), 9),
     KeyHint("l", "start_again", "again", "Start the run under the cursor once more, with its Plan as it is now.", frozenset({RUNS}), 7),
     KeyHint("y,c", "copy_markdown", "copy", "Copy the table as Markdown.", frozenset({COMPARE}), 1),
     KeyHint("C", "checkpoints", "checkpoints", "What is in a checkpoint, whether this Plan can go on from it, whole weights from it."),
@@ -210,7 +211,7 @@ KEYS: Final = (
         hint=PINNED,
         display="F1",
     ),
-    KeyHint("colon", "command_palette", "commands", "Every action by name.", ANYWHERE | {PLOT}, display=":"),
+    KeyHint("colon", "command_palette", "commands", "Every action by name.", ANYWHERE | OVER, display=":"),
     KeyHint("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | OVER, hint=11, display="ctrl+p"),
     KeyHint("", "leave", "quit", "Leave dstui from here too.", DIALOGS, 99, "ctrl+q"),
     KeyHint(
@@ -238,6 +239,16 @@ OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "chec
 """Actions that are the same in both modes and in screens on top of them."""
 
 
+WHY_NOT: Final[Mapping[str, str]] = {
+    "undo": "nothing was edited",
+    "redo": "nothing was taken back",
+    "fix": "nothing that can be fixed was found",
+    "other_model": "the Plan has one model",
+    "stop": "no job runs here",
+    "stacks": "no rank runs",
+    "reason": "there is no diagnosis",
+}
+"""Why an action has nothing to act on; those that are not here need a job that is looked at."""
 OF_THE_LOG: Final = frozenset(
     {"all_ranks", "level", "dedup", "match", "filter", "problem", "warning", "follow", "dashboard", "wrap", "timestamps", "copy_all"}
 )

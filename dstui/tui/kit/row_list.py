@@ -218,8 +218,8 @@ class RowList(ScrollView, can_focus=True):
         if shown.right:
             right = [Segment(s.text, self.style_named(s.style) + back) for s in shown.right]
             room = width - self.MARGIN - Segment.get_line_length(right) - 1
-            left = list(Strip(left).crop_extend(0, max(room, 0), self.style_named("") + back))
-            left += [*right, Segment(" ", self.style_named("") + back)]
+            plain = self.style_named("") + back
+            left = [*_with_space(Strip(left).crop_extend(0, max(room, 0), plain), plain), *right, Segment(" ", plain)]
         return [first, *left] if self.MARGIN else left
 
     def _selected(self, strip: Strip, y: int) -> Strip:
@@ -239,3 +239,11 @@ class RowList(ScrollView, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
         """Repaint after the selection has changed."""
         self.refresh()
+
+
+def _with_space(left: Strip, plain: Style) -> Strip:
+    """Return the left part of a row with a space before what stands at the right; where there is no room for one, cut it short."""
+    room = left.cell_length
+    if room < 2 or left.text.endswith(" "):
+        return left
+    return Strip([*left.crop(0, room - 2), Segment("… ", plain)])

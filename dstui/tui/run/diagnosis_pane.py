@@ -202,10 +202,11 @@ class DiagnosisPane(RowList):
     def _diagnose(self, folder: JobFolder, moment: Moment) -> None:
         from dstui.base.files import FileProblem
         from dstui.diagnosis import diagnose_job
+        from dstui.diagnosis.recurrence import with_history
 
         try:
-            self.post_message(self.Diagnosed(folder, moment, diagnose_job(folder)))
-        except FileProblem:  # its logs are gone
+            self.post_message(self.Diagnosed(folder, moment, with_history(diagnose_job(folder), folder)))
+        except FileProblem:  # its logs are gone: there is nothing to say
             return
 
     @on(Diagnosed)

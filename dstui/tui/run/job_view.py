@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Collection, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +18,7 @@ from textual.timer import Timer
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
 from dstui.logs.line_query import LineQuery, as_word
+from dstui.logs.log_folder import FINAL
 from dstui.logs.log_search import WARNING
 from dstui.tui.kit.breakpoints import DASHBOARD, ROOMY, WIDE
 from dstui.tui.kit.keys import log_bindings
@@ -47,7 +49,9 @@ POLL = 1 / 12
 RANKS_EVERY = 1 / 4
 """Seconds between two drawings of more than MANY ranks. Changes by the user are drawn at once."""
 CHARTS_EVERY = 1.0
-"""Seconds between two drawings of plots and GPU use."""
+"""Seconds between two drawings of plots and of what the GPUs use."""
+QUIET: Mapping[str, Collection[str]] = {"off": FINAL, "failed": ("succeeded", "stopped"), "on": ()}
+"""Ends for which the bell does not ring."""
 NOTICE_SECONDS = 30.0
 """Seconds for which a notice is in the head, unless it is about a lasting state. It stays in the log."""
 
@@ -148,7 +152,11 @@ class JobView(Vertical):
             self.job_log.attach(None)
         self._timer = self.job = None
 
-    # Events
+    def on_unmount(self) -> None:
+        """Let go of the job's files."""
+        self.detach()
+
+    # What happens
 
     def tick(self) -> None:
         """Take over what happened since the last tick, and draw it."""
@@ -160,6 +168,8 @@ class JobView(Vertical):
             self._notice, self._noticed = news, monotonic()
             self.job_log.add_notice(time.time(), news)
         if self.job.state != self._reported:
+            if self._reported and self.job.state in FINAL and self.job.state not in QUIET[setting("bell")]:
+                self.app.bell()
             self._reported = self.job.state
             self.post_message(JobStateChanged(self._reported))
         self.why.update(self.job.follower, self.job.hang)

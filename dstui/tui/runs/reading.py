@@ -32,7 +32,9 @@ class Wish:
     reverse: bool = True
     conditions: tuple[Condition, ...] = ()
     text: str = ""
-    """The conditions as typed."""
+    """The conditions as they were typed."""
+    columns: tuple[str, ...] = ()
+    """The columns, in their order; those that fit where none are named."""
     width: int = 80
 
 
@@ -92,7 +94,7 @@ class Reading:
         if any(str(run.folder.path) not in self._read for run in runs):
             yield len(runs)
         for number, run in enumerate(reversed(runs), 1):
-            for name in USUAL:
+            for name in {*USUAL, *self._wish.columns}:
                 column(name).value(run)
             self._read[str(run.folder.path)] = run
             if time.monotonic() - reported > AT_ONCE:
@@ -106,11 +108,11 @@ class Reading:
     def _tell(self, runs: list[Run], unread: int) -> None:
         with self._lock:
             wish = self._wish
-        names = fitting(USUAL, wish.width)
+        names = list(wish.columns) or fitting(USUAL, wish.width)
         known = runs[unread:]  # the newest are read first
         if not known and runs:
             known, names = runs, [name for name in names if name in CHEAP]
-            wish = Wish(width=wish.width)
+            wish = Wish(columns=wish.columns, width=wish.width)
         columns = [column(name) for name in names]
         shown = ordered(chosen(known, wish.conditions), column(wish.sort), reverse=wish.reverse)
         self._hand_over(Table(shown, columns, lines(cells(shown, columns), columns, wish.width), len(runs), unread))

@@ -91,6 +91,10 @@ class EnvFilesOf:
         return env_files_in(self.workdir, self.name)
 
 
+BESIDE = ("accelerate.yaml", "hostfile", ".deepspeed_env", "bind.sh", JOB_SCRIPT)
+"""Files that are written beside the configurations."""
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenIn:
     """A look-up of the files that `write files` would write to the Plan's folder."""
@@ -104,14 +108,8 @@ class WrittenIn:
         return cls(plan.base, tuple(plan.models))
 
     def resolve(self) -> dict[str, str]:
-        """Name -> text of those that are there; "" for one that cannot be read."""
-        names = [config_name(model) for model in ("", *self.models)] + [
-            "accelerate.yaml",
-            "hostfile",
-            ".deepspeed_env",
-            "bind.sh",
-            JOB_SCRIPT,
-        ]
+        """Return name -> text of the files that exist; "" for one that cannot be read."""
+        names = [config_name(model) for model in ("", *self.models)] + list(BESIDE)
         return {name: _text(Path(self.folder) / name) for name in names if Path(self.folder, name).exists()}
 
 

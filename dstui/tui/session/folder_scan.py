@@ -15,9 +15,10 @@ from dstui.base.files import FileProblem, read_text
 from dstui.documents.open import script_named
 from dstui.documents.templates import Template, site_templates
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
+from dstui.tui.session.recent import recent_plans
 
-FILES, SHOWN = 300, 8
-"""Files that are inspected, and files of each kind that are offered."""
+FILES, SHOWN, RECENT = 300, 8, 4
+"""How many files are looked into, how many of a kind are offered, and how many Plans that lie elsewhere."""
 NAMED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
 """Keys of which a ds_config.json has at least one: a folder may have many other JSON files."""
 QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
@@ -35,6 +36,8 @@ class FolderContents:
     drafts: tuple[Draft, ...]
     templates: tuple[Template, ...] = ()
     """The site's Plans to begin with."""
+    recent: tuple[str, ...] = ()
+    """Plans elsewhere that were open last."""
 
 
 def scan_folder(script: str = "") -> FolderContents:
@@ -48,8 +51,18 @@ def scan_folder(script: str = "") -> FolderContents:
     configurations = list(_configurations(documents))
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
     return FolderContents(
-        tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(configurations), tuple(drafts[:1]), tuple(site_templates())[:SHOWN]
+        tuple(scripts[:SHOWN]),
+        tuple(documents[:SHOWN]),
+        tuple(configurations),
+        tuple(drafts[:1]),
+        tuple(site_templates())[:SHOWN],
+        tuple(_recent()),
     )
+
+
+def _recent() -> list[str]:
+    here = Path.cwd()
+    return [str(path) for path in recent_plans() if path.parent != here][:RECENT]
 
 
 def _configurations(documents: list[str]) -> Iterator[str]:

@@ -255,13 +255,20 @@ class Session:
             return f"{problem}. It was a Plan when it was read here."
         return f"{self.path} was changed by something else since it was read here." if moved else ""
 
-    def save(self, path: Path, *, replace_other: bool) -> None:
-        """Write the Plan. Raises FileProblem."""
-        from dstui.base.files import write_atomic
+    def saved_as(self, path: Path, text: str) -> None:
+        """Note that this text of the Plan was written to its file; the Plan may have been edited meanwhile."""
+        self.path, self.on_disk = path, text
+        self._become(replace(self.state, saved=self.state.plan.text == text))
 
-        write_atomic(path, self.state.plan.text, replace=replace_other)
-        self.path, self.on_disk = path, self.state.plan.text
-        self._become(replace(self.state, saved=True))
+    def origin(self, of: object) -> str:
+        """Return where the value of a field comes from, in words: "" for anything else."""
+        from dstui.plan.layered import origin_of
+
+        path = getattr(of, "path", "")
+        found = origin_of(self.state.plan, path) if path and path != "name" else None
+        if found is None:
+            return ""
+        return f"{found.layer}, line {found.line}" if found.line else found.layer
 
     def draft(self) -> Draft:
         """Return the open document as a draft."""
