@@ -143,11 +143,11 @@ def _chosen(options: tuple[Option, ...], answer: str, state: State) -> Any:
 
 def ask_setting(console: Console, session: Session, setting: str) -> None:
     """Write PATH=VALUE, any key of the Plan, as --set does."""
-    from dstui.documents.plan_files import overridden
+    from dstui.documents.plan_files import apply_overrides
     from dstui.plan import PlanError
 
     try:
-        session.replace(overridden(session.state.plan.unfocused, [setting]).text)
+        session.replace(apply_overrides(session.state.plan.unfocused, [setting]).text)
     except PlanError as error:
         console.say(str(error))
     else:
