@@ -137,12 +137,12 @@ def losses_by_model(follower: Follower) -> dict[str, float]:
 def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
     """Return what the ranks use, and further metrics: the Plan's own first."""
     from dstui.jobs.watch.summary import value_text
-    from dstui.jobs.watch.usage import together
+    from dstui.jobs.watch.usage import summarise_usage
     from dstui.plan.patterns import METRICS
 
     facts = []
     if sampler is not None:
-        used = together(sampler.latest.values())
+        used = summarise_usage(sampler.latest.values())
         facts += [Fact(0, (Span(used, "title"),))] if used else []
         facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
     latest = follower.latest
