@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from dstui.assess import Facts
+from dstui.base.files import FileProblem, read_text
+from dstui.documents.layers import load_layered
 from dstui.documents.open import allocation_of, script_facts_of
 from dstui.documents.plan_files import env_files_of, hostfile_of
+from dstui.documents.templates import Template
 from dstui.machine.snapshot import Machine
-from dstui.plan import Plan
+from dstui.plan import Plan, PlanError
+from dstui.plan.locks import broken_locks
 from dstui.render.target import Target
 
 
@@ -42,3 +47,16 @@ def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Tar
     from dstui.facts.measured import model_key, read_measured
 
     return target, replace(facts, models=read_models(plan), measured=read_measured(model_key(plan)))
+
+
+def judge_template(template: Template, machine: Machine) -> str:
+    """Return whether a template fits on a machine, in a word; a refusal of the site comes first."""
+    from dstui.assess import assess
+
+    with suppress(FileProblem, PlanError):
+        plan = load_layered(read_text(template.path), str(template.path), str(template.path.absolute().parent))
+        if broken_locks(plan):
+            return "not allowed"
+        forecast = assess(*gather(plan, machine)).forecast
+        return str(forecast.verdict) if forecast is not None else "fits"
+    return "broken"

@@ -25,7 +25,7 @@ SWITCHES: Mapping[str, frozenset[str]] = {
             *("standalone", "use_mps_device"),
         )
     ),
-    "torchrun": frozenset(("standalone", "m", "module", "no_python", "run_path", "use_env", "virtual_local_rank")),
+    "torchrun": frozenset(("standalone", "m", "module", "no_python", "run_path", "use_env", "virtual_local_rank", "pass_local_rank")),
 }
 """Launcher -> its options that take no value. Every other option takes one."""
 SHORT = {"H": "hostfile", "i": "include", "e": "exclude", "m": "module", "num_accelerators": "num_gpus"}

@@ -81,7 +81,7 @@ def _chosen(shell: ShellText, number: int) -> Launch:
     if not shell.launches:
         raise ConfigError(
             "no command that starts training: deepspeed …, accelerate launch …, torchrun … or python train.py"
-            + (f" ({shell.notes[0]})" if shell.notes else "")
+            + (f" ({'; '.join(about)})" if (about := (*shell.unseen[:2], *shell.notes[:1])) else "")
         )
     if number > len(shell.launches):
         raise ConfigError(f"--launch {number}: the text has {len(shell.launches)}")

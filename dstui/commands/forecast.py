@@ -126,7 +126,8 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
         yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
         s = found.speed
-        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s, {_seconds(s.step)} a step; bound by {s.bound_by}"
+        low, high = (f"{float(f'{end:.2g}'):,.0f}" for end in s.range)
+        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s ({low} to {high}), {_seconds(s.step)} a step; bound by {s.bound_by}"
     if found.corrected:
         yield found.corrected
     for name, need in (("GPU", found.gpu), ("RAM", found.host)):

@@ -1,4 +1,4 @@
-"""Stacks that somebody printed into a log (py-spy dump, faulthandler): in which collective each process waits. Pure."""
+"""Read stacks that were printed into a log (py-spy dump, faulthandler): in which collective each process waits. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLLECTIVE = re.compile(
 
 
 class Dumps:
-    """The stacks of all files, line by line."""
+    """Collects the stacks of all files, line by line."""
 
     def __init__(self, found: Findings) -> None:
         self.found = found
@@ -30,7 +30,7 @@ class Dumps:
         self._count = 0
 
     def feed(self, label: Label, place: Place) -> None:
-        """One line."""
+        """Process one line."""
         text = label.text
         if process := PROCESS.match(text):
             self._rank = int(process[1]) if process[1] else None

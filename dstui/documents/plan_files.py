@@ -31,7 +31,17 @@ SHIPPED = {
     "moe": "a mixture of experts",
     "pretrain": "many hosts, restarts by itself",
 }
-"""Plans that come with dstui (configs/NAME.yaml), available from any folder, each with its purpose."""
+"""Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
+BLANK_PLAN = """\
+version: 1
+name: training
+job:
+  script: train.py
+deepspeed:
+  train_micro_batch_size_per_gpu: 1
+  gradient_accumulation_steps: 1
+"""
+"""A Plan with nothing but a script, to begin with."""
 SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] / "configs")
 """The folders of shipped Plans: in an installed dstui, in a checkout."""
 

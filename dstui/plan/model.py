@@ -118,11 +118,13 @@ class Model:
     )
     attention: str | None = opt(
         None,
-        "The attention of the script; null is the library's default. eager holds a matrix of sequence length squared.",
+        "The attention of the script; null is the library's default. eager holds a matrix of sequence length squared; flash2 and flash3 "
+        "name the release of FlashAttention, which matters for the speed of long sequences.",
         kind="str",
-        choices=("eager", "sdpa", "flash"),
+        choices=("eager", "sdpa", "flash", "flash2", "flash3"),
     )
     fused_loss: bool = opt(False, "The logits are never held whole (Liger, cut cross entropy and their like).", kind="bool")
+    compiled: bool = opt(False, "The layers run under torch.compile, which fuses their small kernels.", kind="bool")
     tiled_mlp: bool = opt(False, "The MLP runs over parts of the sequence (DeepSpeed's TiledMLP, as in ALST).", kind="bool")
     activation_offload: bool = opt(False, "The inputs of recomputed layers wait in RAM (ALST, activation offload of TRL).", kind="bool")
     recompute: str = opt(

@@ -108,6 +108,7 @@ OPTIMIZER, PARAM = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
 BF16 = Beneath(locks=(Lock("deepspeed.bf16.enabled", "site.yaml", 3, exact=(True,)),))
 STAGE_1 = Beneath(locks=(Lock("deepspeed.zero_optimization.stage", "site.yaml", 3, maximum=1, reason="no more"),))
 TYPE, PARAMS = "optimizer.type", "optimizer.params"
+NOTED = "# made by dstui from run.sh\n# --nnodes ${N} is left open: write the number under cluster.num_nodes\n# ${N} is open: $N\n"
 SCHEDULER = "scheduler"
 
 
@@ -878,6 +879,7 @@ PLANS = [
     Case("PL080", {STAGE: 2}, {STAGE: 1}, plan=SCRIPT, beneath=STAGE_1, beneath_passes=STAGE_1),
     Case("PL082", {}, {}, plan=SCRIPT, beneath=Beneath(problems=("the site file is not used: …",))),
     Case("PL070", {}, {}, plan=cluster('env: {A: "${B}"}'), plan_passes=cluster('env: {A: "$${B}"}')),
+    Case("PL072", {}, {}, plan=f"{NOTED}\ncluster: {{}}\n{SCRIPT}", plan_passes=f"{NOTED}\ncluster: {{num_nodes: 2}}\n{SCRIPT}"),
     Case("PL071", {}, {}, plan=cluster('env: {A: "$B"}'), plan_passes=cluster('env: {A: "<|im_end|> 5$ $$"}')),
 ]
 CASES = [

@@ -87,12 +87,13 @@ def _unset(_reading: FolderReader, words: list[str], state: ShellState, _given: 
 
 def _set(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     if "--" in words:
-        state.positional = words[words.index("--") + 1 :]
+        state.positional, state.arguments_given = words[words.index("--") + 1 :], True
     return True
 
 
 def _shift(_reading: FolderReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     count = int(words[0]) if words and words[0].isdigit() else 1
+    state.shifted += 0 if state.arguments_given else count
     state.positional = state.positional[count:]
     return True
 

@@ -1,4 +1,4 @@
-"""ZenFlow: important gradients on the GPU, the rest on the CPU meanwhile."""
+"""Rules about ZenFlow: it updates important gradients on the GPU, and the rest meanwhile on the CPU."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def strategy_and_interval(c: Context) -> Problems:
     since="0.18.2",
 )
 def update_longer_than_select(c: Context) -> Problems:
-    """Updates are further apart than selections."""
+    """Updates are farther apart than selections."""
     select, update = c.number(f"{ZENFLOW}.select_interval"), c.number(f"{ZENFLOW}.update_interval")
     if (
         asked_for(c)
@@ -157,6 +157,6 @@ def offload_and_overlap(c: Context) -> Problems:
 
 @rule("DS161", "info", source=f"{ENGINE}:69", since="0.18.2")
 def accumulation_is_replaced(c: Context) -> Problems:
-    """ZenFlow takes update_interval for the accumulation steps."""
+    """ZenFlow uses update_interval as the accumulation steps."""
     if asked_for(c) and c.stage and c.number(f"{ZENFLOW}.update_interval") is not None and c.has("gradient_accumulation_steps"):
         yield c.problem("gradient_accumulation_steps", "zenflow replaces gradient_accumulation_steps by its update_interval")

@@ -1,6 +1,6 @@
-"""The forms of the records in a job folder: what their readers may rely on. Another program, or another version, may have written them.
+"""Checks on the records in a job folder, which another program or another version may have written.
 
-A form is a table: key -> whether its value will do. A key that is missing is None, which always does; other keys may be there.
+A form is a table: key -> a check of its value. A missing key counts as None, which is always valid; other keys are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_ATTEMPTS = 1 << 16
 """Attempts that a job may have."""
 LARGEST_PID = (1 << 31) - 1
 LATEST = 253402300799.0
-"""The last second of the year 9999: what a calendar knows."""
+"""The last second of the year 9999, the limit of datetime."""
 LONGEST_TEXT = 1 << 20
 
 
@@ -35,22 +35,22 @@ def sound(record: Mapping[str, Any], form: Mapping[str, Form]) -> bool:
 
 
 def rank_number(text: str) -> int | None:
-    """Return the rank, or attempt, that these digits name; None where they name none."""
+    """Return the rank, or attempt, with these digits; None if they are invalid."""
     return int(text) if re.fullmatch(r"[0-9]{1,5}", text) and int(text) < MAX_RANKS else None
 
 
 def whole(least: int, most: int) -> Form:
-    """Return a whole number in these bounds; true and false are none."""
+    """Return a check for integers within these bounds; booleans are not integers."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def is_number(value: Any) -> bool:
-    """Return a number that a clock may show."""
+    """Return whether a value is a number that a clock can show."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LATEST and isfinite(value)
 
 
 def is_text(value: Any) -> bool:
-    """Return a text of bearable length, which a system call takes."""
+    """Return whether a value is a text of limited length that a system call accepts."""
     return isinstance(value, str) and len(value) <= LONGEST_TEXT and "\0" not in value
 
 
@@ -63,7 +63,7 @@ def is_named_texts(value: Any) -> bool:
 
 
 def is_slurm_job(value: Any) -> bool:
-    """Return whether this is SLURM's number of a job: it stands on command lines."""
+    """Return whether a value is a SLURM job number: it appears on command lines."""
     return isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value) is not None
 
 
@@ -77,7 +77,7 @@ is_tick = whole(0, 1 << 62)
 
 
 def record(**form: Form) -> Form:
-    """Return an object of this form."""
+    """Return a check for objects of this form."""
     return lambda value: isinstance(value, dict) and sound(value, form)
 
 
@@ -98,7 +98,7 @@ def _is_host_launches(value: Any) -> bool:
 
 
 def _is_master(value: Any) -> bool:
-    """MASTER_ADDR and MASTER_PORT, both None where the rank has none: names of files are made of them."""
+    """Check MASTER_ADDR and MASTER_PORT, both None if the rank has none: file names are made of them."""
     return isinstance(value, list) and len(value) == 2 and all(part is None or (is_text(part) and "/" not in part) for part in value)
 
 

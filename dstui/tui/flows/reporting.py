@@ -61,7 +61,7 @@ class Explaining:
 
 
 class Plotting:
-    """Open the plot. The metrics of the job plotted last are kept, so that reopening continues from there."""
+    """Open the plot. The metrics of the last plotted job are kept, so that reopening continues from there."""
 
     def __init__(self, view: JobView) -> None:
         self._view = view
@@ -73,10 +73,14 @@ class Plotting:
         from dstui.tui.plot.plot_screen import Plot
 
         if self._series is None or self._series.folder != job.folder:
-            if self._series is not None:
-                self._series.close()
+            self.close()
             self._series = MetricSeries(job.folder)
         self._view.app.push_screen(Plot(self._series, lambda: self._view.head.rows[0], name))
+
+    def close(self) -> None:
+        """Let go of the files that were read for it."""
+        if self._series is not None:
+            self._series.close()
 
 
 class Reporting:
@@ -107,7 +111,7 @@ class Reporting:
             self._explaining.show_stacks(stacks)
 
     def show_resolved(self, job: WatchedJob) -> None:
-        """Show what the engines of the run resolved, and what the checks say of it."""
+        """Show what the engines of the run resolved, and the related findings."""
         in_thread(self._app, partial(self._read_resolved, job.folder))
 
     def _read_resolved(self, folder: JobFolder) -> None:
