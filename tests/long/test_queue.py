@@ -230,10 +230,8 @@ def test_a_node_that_fails_ends_the_job_and_is_named(far: Far, slurm: slurming.S
     assert ends_as(slurm, job) == "NODE_FAIL"
     wait_for(lambda: slurm.run("sinfo", "-h", "-o", "%T %D").split() == ["idle", "2"], otherwise=lambda: slurm.run("sinfo"))
     wait_for(lambda: not far.pids("h1") and not far.pids("h2"))
-    stopped = far.run("stop", str(far.folder.path))
-    assert (far.status["state"], far.status["exit_code"]) == ("failed", 1), "\n".join(
-        [stopped.stdout, stopped.stderr, *(far.farm.run(name, "ps", "-eo", "pid,ppid,etimes,args").stdout for name in far.farm.hosts)]
-    )
+    wait_for(lambda: far.run("stop", str(far.folder.path)) and far.status["state"] == "failed", otherwise=far.words)
+    assert far.status["exit_code"] == 1, "who acts next writes the end that SLURM made, once the supervisor that was cut off is gone"
 
 
 def test_what_slurm_refuses_is_told_and_leaves_nothing(far: Far, slurm: slurming.Slurm) -> None:
