@@ -25,8 +25,12 @@ STAMP = re.compile(
 """A moment before whatever a program says (ts, kubectl logs, the runners of GitHub), not as a part of a logger's head."""
 HOST = re.compile(r"([A-Za-z][\w.-]*): ")
 """What pdsh and its like put before each line."""
-COLLECTED = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: |\[pod/[\w.-]+/[\w.-]+\] |[\w.-]*\w[-_]\d+ +\| ")
-"""What journald (and syslog), kubectl logs --prefix and docker compose put before every line; no program begins its own so."""
+COLLECTED = re.compile(
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: |\[pod/[\w.-]+/[\w.-]+\] "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |[\w.-]*\w[-_]\d+ +\| "
+)
+"""What journald (and syslog), kubectl logs --prefix, containers and the runners of GitHub (parts of a second to the seventh and the ninth
+place) and docker compose put before every line; no program begins its own so."""
 ENOUGH, MOSTLY = 6, 0.8
 """Lines at the beginning of a file of which so many begin alike that all do."""
 BARE = 0.4

@@ -8,7 +8,7 @@ from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.exceptions import points_elsewhere
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.labels import HANDLED, WARNED
+from dstui.diagnosis.labels import HANDLED, REMARKED, WARNED
 from dstui.diagnosis.last_run import OF_PARSERS
 from dstui.diagnosis.rules.uncaught import MISSING, uncaught
 from dstui.diagnosis.signature import Signature
@@ -128,6 +128,8 @@ def _counts(context: FailureContext, hit: Hit) -> bool:
     """Return whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
     if hit.raised is not None:
         return not hit.raised.ignored and (context.failed or context.may_be_the_end(hit))
+    if REMARKED.match(hit.text) and hit.noticed is None:
+        return False
     return hit.signature.alone or (context.failed and not HANDLED.search(hit.text))
 
 
