@@ -17,7 +17,7 @@ from dstui.tui.flows.log_prompts import LogPrompts, no_rank
 from dstui.tui.flows.reporting import Explaining, Plotting, Reporting
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.keys import RUN as ON_RUN
-from dstui.tui.kit.keys import bindings
+from dstui.tui.kit.keys import bindings, key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.tools import copy, say
 from dstui.tui.main_screen import Go, MainScreen
@@ -211,7 +211,7 @@ class RunScreen(MainScreen):
         else:
             self.launching.led_to_review()
             self.go(REVIEW)
-            say(self.app, "l once more launches this.")
+            say(self.app, f"{key_of('launch')} once more launches this.")
 
     def action_again(self) -> None:
         """Relaunch the job in view with its Plan as it is now."""
