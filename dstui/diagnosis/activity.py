@@ -19,8 +19,8 @@ MOVED = 3
 """Distinct states of a bar: one that only shows its final position is printed once or twice."""
 LEFT_OUT = re.compile(r"(?i)^\W*(?:[\w ]{0,30}\b(?:truncated|snip(?:ped)?|omitted|cut off))\W*$|^\W*(?:\.{3,}|…)\W*$")
 """Marks that people and web pages put in place of omitted lines: `...`, `[output truncated]`, `<snip>`."""
-ALIKE = 4
-"""This many lines that differ only in numbers show a loop at work."""
+ALIKE, FEW = 4, 2
+"""This many lines that differ only in numbers show a loop at work; FEW of them do so only with further evidence."""
 LEAST_NUMBERS = 2
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 MOMENT = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?")
@@ -78,21 +78,21 @@ def at_work(lines: Iterable[str]) -> bool:
     return max([*shapes.values(), *counts], default=0) >= ALIKE
 
 
-def goes_on(before: Iterable[str], after: Iterable[str]) -> bool:
+def goes_on(before: Iterable[str], after: Iterable[str], least: int = ALIKE) -> bool:
     """Return whether the loop whose lines (as `shape`s) precede an exception continues after it.
 
     A program that has ended may still print: its buffered output reaches a file after the exception. But a buffer ends in the middle of a
     line, so whole lines of one kind on both sides were written one by one.
     """
     after = list(after)
-    return comes_again(before, after) or comes_again(map(shape, filter(FLUSHED.search, after)), after)
+    return comes_again(before, after, least) or comes_again(map(shape, filter(FLUSHED.search, after)), after, least)
 
 
-def comes_again(before: Iterable[str], after: Iterable[str]) -> bool:
-    """Return whether enough of these lines have one of these shapes to come from a loop."""
-    differing = {MOMENT.sub("", line): line for line in after}  # equal consecutive lines are not a loop
+def comes_again(before: Iterable[str], after: Iterable[str], least: int = ALIKE) -> bool:
+    """Return whether so many of these lines are of one of these shapes that a loop wrote them."""
+    differing = {MOMENT.sub("", line): line for line in after}  # what is said twice in a row is no loop
     shapes = Counter(shape(line) for bare, line in differing.items() if NUMBER.search(bare))
-    return any(shapes[one] >= ALIKE for one in before)
+    return any(shapes[one] >= least for one in before)
 
 
 def lasts(lines: Iterable[str]) -> bool:

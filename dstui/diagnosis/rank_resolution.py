@@ -35,7 +35,8 @@ def resolve(found: Findings) -> None:
             local = hit.local if process is None else process
             if hit.rank is None and local is not None:
                 hit.rank = first + local
-                found.spoke |= {hit.rank} if hit.signature.role in SPEAKS and process is None else set()
+                agents = hit.raised is not None and hit.raised.in_launcher
+                found.spoke |= {hit.rank} if hit.signature.role in SPEAKS and process is None and not agents else set()
         for end in found.ends:
             if end.exit.local and (end.exit.code < 0 or end.exit.spawned) and end.rank is None and end.exit.rank is not None:
                 end.rank = first + end.exit.rank

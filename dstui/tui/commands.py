@@ -54,7 +54,7 @@ class Performer(Protocol):
 
 
 class Command(NamedTuple):
-    """A name, what it does in a sentence, how, and why not now where it cannot."""
+    """A name, a description, and the function that runs it."""
 
     name: str
     help: str
@@ -68,7 +68,7 @@ class Command(NamedTuple):
 
     @property
     def about(self) -> str:
-        """What it does, or why not now."""
+        """Return what it does, or why it cannot now."""
         return f"Not now: {self.why_not}." if self.why_not else self.help
 
 
@@ -100,7 +100,7 @@ class Palette(CommandPalette, Over[None]):
         if self not in self.app.screen_stack:
             return None
         worker = super()._gather_commands(search_value)
-        worker.exit_on_error = False  # its list may be taken away before it has filled it
+        worker.exit_on_error = False  # its list may be removed before it was filled
         return worker
 
     def _action_command_list(self, action: str) -> None:
@@ -110,7 +110,7 @@ class Palette(CommandPalette, Over[None]):
 
 
 class Commands(Provider):
-    """The provider of commands. Each palette runs one command only: Enter may arrive twice in one read."""
+    """The provider of commands. Each palette runs only one command: Enter may arrive twice in one read."""
 
     _done = False
     _on_disk: tuple[Command, ...] | None = None

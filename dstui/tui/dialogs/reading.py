@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 READERS = {"trainer": "the Trainer", "accelerate": "accelerate"}
 """Who fills "auto", as people call them."""
 WIDTH = 108
-"""Cells of text at most."""
+"""The largest width of the text in cells."""
 
 
 class TextViewer(ToRead):
@@ -153,9 +153,9 @@ def json_lines(line: str) -> list[str]:
 
 
 BEFORE, AFTER = 8, 40
-"""Lines of the rank around it."""
+"""Lines of the same rank before and after it."""
 REACH = 2000
-"""Rows in which they are looked for."""
+"""Rows that are searched for them."""
 
 
 class WholeLine(ToRead):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ELSEWHERE = ""
 WHAT = {"fp32": "Whole 32-bit weights", "universal": "A universal checkpoint"}
 PATIENCE = 5.0
-"""Seconds for a conversion to end once it is cancelled; its child is killed, and what it wrote is removed."""
+"""Seconds for a cancelled conversion to end. Its child is then killed, and its output is removed."""
 
 
 class CancelledByUser(Exception):
@@ -178,7 +178,7 @@ class Checkpoints:
 
 
 def _short(path: Path) -> str:
-    """Return a path relative to the current or home folder, where it lies there."""
+    """Return a path relative to the current or home folder, if it is in one of these."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LINES = 3
-"""Lines of one fact at most."""
+"""The most lines of one fact."""
 
 
 def question(why: list[str], target: Target) -> Ask:
@@ -39,7 +39,7 @@ def _details(target: Target) -> list[Row]:
     plan = target.plan
     try:
         hosts = ", ".join(target.launch.hosts)
-    except RenderError:  # the launch says it
+    except RenderError:  # the launch reports it
         hosts = "unknown"
     workdir = plan.place(plan.job.workdir)
     script = plan.job.script or f"-m {plan.job.module}"
@@ -55,14 +55,14 @@ def _fact(name: str, value: str) -> list[Row]:
 
 
 AGAIN = 1.0
-"""Seconds after which it is tried again to ask, where something else is asked or typed."""
+"""Seconds between two attempts to ask, while another question is open or text is typed."""
 
 
 class Trusting:
-    """Ask once per session about each interpreter."""
+    """Asks once per session about each interpreter."""
 
     def __init__(self, app: App[int], reference: ReferenceCheck | None, session: Session) -> None:
-        """Create it. `reference` is asked for its verdict again when the user has said yes."""
+        """Create it. After a yes, `reference` is asked for its verdict again."""
         self._app, self._reference, self._session = app, reference, session
         self._asked_about: frozenset[str] = frozenset()
 

@@ -90,7 +90,7 @@ class FillingHoles:
 
 
 PLACES = 3
-"""So many places of a hole are named."""
+"""Places of a hole that are named."""
 TITLE = "Add a model"
 ROLES = [
     Answer("t", "train it: it has an optimizer of its own", "train"),
@@ -181,14 +181,14 @@ def _no_machine(text: str) -> str:
 
 
 class Forecasting:
-    """Shows it in dialogs; where there is no forecast, says why."""
+    """Shows the forecast in dialogs, or why there is none."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
         self._here: Machine | None = None
-        """This machine, while another one is planned for."""
+        """This machine, while the Plan is made for another one."""
         self._elsewhere: set[str] = set()
-        """The sources of machines that were named."""
+        """The sources of machines that were given by name."""
 
     def recommend(self) -> None:
         """Show the plans that fit, the best first. The chosen one becomes the Plan in one undo step."""
@@ -213,7 +213,7 @@ class Forecasting:
             self._app.push_screen(breakdown(outlook, self._app.size.width))
 
     def plan_elsewhere(self) -> None:
-        """Ask for hardware by name, and plan for it as if it were here; it is never launched on. An empty line returns to this machine."""
+        """Ask for hardware by name and plan for it as if it were here. Nothing is launched on it. An empty line returns to this machine."""
         text = "How many GPUs of a node and which, with the network: 8xH100-80 ib-400. Nothing: this machine."
         self._app.push_screen(Prompt("Plan for another machine", text, "", _no_machine), self._plan_on)
 

@@ -61,7 +61,7 @@ class Explaining:
 
 
 class Plotting:
-    """Open the plot. The metrics of the job plotted last are kept, so that reopening continues from there."""
+    """Open the plot. The metrics of the last plotted job are kept, so that reopening continues from there."""
 
     def __init__(self, view: JobView) -> None:
         self._view = view
@@ -111,7 +111,7 @@ class Reporting:
             self._explaining.show_stacks(stacks)
 
     def show_resolved(self, job: WatchedJob) -> None:
-        """Show what the engines of the run resolved, and what the checks say of it."""
+        """Show what the engines of the run resolved, and the related findings."""
         in_thread(self._app, partial(self._read_resolved, job.folder))
 
     def _read_resolved(self, folder: JobFolder) -> None:

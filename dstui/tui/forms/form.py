@@ -34,11 +34,11 @@ class Form(Container):
         self.session = session
         self.step: Step = STEPS[0]
         self.opened = ""
-        """The path of the choice that is spread out, or of the field being typed in."""
+        """The path of the expanded choice, or of the field being typed in."""
         self._placed = (0, 0, 0)
         self.rows = FormRows()
         self._editor = Editor(self._typed)
-        """Mounted when the first row is opened, and hidden in between: one that is removed may still be there when the next one comes."""
+        """Mounted when the first row is opened, and then only hidden: a removed one may still exist when the next one is mounted."""
 
     def compose(self) -> ComposeResult:
         """Compose the rows."""
@@ -49,7 +49,7 @@ class Form(Container):
         """Return the Input while something is being typed, else None."""
         return self._editor if self._editor.display and self._editor.is_attached else None
 
-    # Showing
+    # Drawing
 
     def show(self, state: State) -> None:
         """Draw the form of the current step."""
@@ -206,7 +206,7 @@ class Form(Container):
     # Typing
 
     def _type_into(self, field: Field) -> None:
-        if not self.is_attached:  # the session ends, and this key came just before
+        if not self.is_attached:  # the session ends, and this key arrived just before
             return
         self.opened = field.path
         self.show(self.session.state)

@@ -37,7 +37,7 @@ class FormRows(RowList):
     def __init__(self) -> None:
         super().__init__(id="form-rows")
         self.column = 0
-        """In a grid, the mark that the cursor is on."""
+        """In a grid, the mark at the cursor."""
 
     def tip_at(self, x: int, y: int) -> str:  # noqa: ARG002
         """Return the help of the field under the mouse."""
@@ -109,7 +109,7 @@ class Editor(Input):
         """Typing has ended; the text is kept."""
 
     def __init__(self, typed: Callable[[Editor, str], None]) -> None:
-        self._typed = typed  # before the value, which is watched
+        self._typed = typed  # set before the value, which is watched
         super().__init__(compact=True, select_on_focus=False, id="editor")
         self.cursor_blink = False
 

@@ -27,7 +27,7 @@ def next_row(step: Step) -> Row:
 LABEL = 25
 """Cells for the label of a field."""
 LONG_KINDS = ("text", "words", "pairs", "patterns")
-"""What may be longer than the place behind its label."""
+"""Kinds whose value may be longer than the space behind the label."""
 
 
 class FieldKey(NamedTuple):
@@ -46,7 +46,7 @@ class OptionKey(NamedTuple):
 def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: bool = True) -> list[Row]:
     """Return the form of a step for a width in cells; `opened` is the path of the choice whose options are shown.
 
-    `roomy`: what only informs stands where it belongs, else under all fields.
+    `roomy`: informative rows are in their proper places, else below all fields.
     """
     rows, later = [*paragraph(step.question, width - 1, "title"), next_row(step), BLANK], list[Row]()
     for number, field in enumerate(step.fields(state)):

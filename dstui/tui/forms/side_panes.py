@@ -109,7 +109,7 @@ class Checks(RowList):
         """Return the finding under the cursor if the list has the focus; else the first with a fix, those of this step first."""
         if self.has_focus and (here := self.finding(self.cursor)) is not None:
             return here
-        shown = [f for f in self.findings if step.pane == "form" or f.severity != "info"]  # the review tells no mere notes
+        shown = [f for f in self.findings if step.pane == "form" or f.severity != "info"]  # the review shows no mere notes
         fixable = [f for f in shown if f.fix is not None and f.fix.by_key]
         return next((f for f in fixable if step_of(f.path) is step), None) or next(iter(fixable), None)
 

@@ -1,6 +1,6 @@
-"""The last filter of every line: control characters are removed, and glyphs are replaced on an ASCII terminal.
+"""The last filter of every line: remove control characters, and replace glyphs on an ASCII terminal.
 
-Names, keys, messages, titles, hints, notifications and what is typed may all hold what somebody else wrote.
+Names, keys, messages, titles, hints, notifications and typed text may all come from outside.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ LIKE: Final[dict[str, str]] = dict(
         strict=True,
     )
 )
-"""One cell for one cell, or frames would break."""
+"""Replacements of one cell for one cell, so that frames stay intact."""
 ROWS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""The bits of a braille pattern's dots, line by line."""
+"""The bits of a braille pattern's dots, row by row."""
 
 
 def _like_braille(dots: int) -> str:

@@ -1,4 +1,4 @@
-"""DeepSpeed's own verdict on every edit: a child process with its parser is kept warm, and a thread asks it."""
+"""DeepSpeed's own verdict on every edit: a thread asks a child process that has its parser loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 AFTER = 1.0
-"""Seconds from the start to the child's: importing DeepSpeed takes two of a whole core."""
+"""Seconds from the start to the child's: importing DeepSpeed takes two seconds of a whole core."""
 
 
 class ReferenceCheck:
@@ -55,7 +55,7 @@ class ReferenceCheck:
             return
         try:
             self._validate_all()
-        except ReferenceFailure:  # no DeepSpeed there: the checks stand alone
+        except ReferenceFailure:  # DeepSpeed is not available there: only the rules judge
             self._waiting.close()
         finally:
             self.stop_child()

@@ -1,4 +1,4 @@
-"""Why a launch of a Plan wants a yes first: a job folder of somebody else, an interpreter that nobody has agreed to."""
+"""Why a launch of a Plan needs the user's consent: another user's job folder, or an unknown interpreter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reasons(plan: Plan) -> list[str]:
 
 
 def foreign_folder(plan: Plan) -> str:
-    """Return why the job folder that a Plan was read from is not the user's own; "" where it is, or where it was read from elsewhere."""
+    """Return why the job folder that a Plan was read from is not the user's own; "" if it is, or the Plan is from elsewhere."""
     from dstui.jobs.store.folder import JobFolder
     from dstui.jobs.store.index import is_job
     from dstui.jobs.store.ownership import NotOwn, own_tag

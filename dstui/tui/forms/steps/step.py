@@ -22,14 +22,14 @@ class Step:
     question: str = ""
     fields: Callable[[State], tuple[Field, ...]]
     owns: tuple[str, ...] = ()
-    """Dotted paths whose findings count for this step's badge, with everything under them."""
+    """Dotted paths whose findings count for this step's badge, including everything below them."""
     value: Callable[[State], str]
     badge: Callable[[State], str] | None = None
-    """Where the badge is not simply the gravest finding: a function to ok, warning, error or unknown."""
+    """Returns ok, warning, error or unknown, if the badge is not simply the most severe finding."""
     below: Callable[[State, Sequence[Finding], int], list[Row]] | None = None
-    """Rows under the fields that only inform: from the findings of this step, so many cells wide."""
+    """Returns informative rows below the fields, from the findings of this step and a width in cells."""
     wide: bool = False
-    """Wants the place of preview and checks too."""
+    """Whether it also takes the space of preview and checks."""
     pane: Literal["form", "review", "run"] = "form"
 
 

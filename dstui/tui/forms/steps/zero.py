@@ -13,10 +13,10 @@ ZERO_PATH = "deepspeed.zero_optimization"
 
 
 def stage_of(state: State) -> int | None:
-    """Return the ZeRO stage as DeepSpeed reads it, 0 where none is valid; None for an "auto" that the reader fills."""
+    """Return the ZeRO stage as DeepSpeed reads it, 0 if none is valid; None for an "auto" that the reader fills in."""
     zero = state.plan.get(ZERO_PATH, None)
     if isinstance(zero, bool):
-        return int(zero)  # DeepSpeed's old switch: true is stage 1
+        return int(zero)  # an old form: true is stage 1
     stage = state.plan.get(f"{ZERO_PATH}.stage", 0)
     if stage == AUTO and state.plan.job.integration != "deepspeed":
         return None
