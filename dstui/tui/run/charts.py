@@ -88,10 +88,11 @@ def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[R
     return rows, lines
 
 
-def pinned_first(series: Mapping[str, Buckets], pinned: Sequence[str]) -> dict[str, Buckets]:
-    """Return the series with the pinned ones first; `gpu util` pins that of each rank."""
-    first = [name for pin in pinned for name in series if name == pin or (pin in USED and name.startswith(f"{pin} r"))]
-    return {name: series[name] for name in dict.fromkeys([*first, *series])}
+def pinned_first(series: Mapping[str, Buckets], used: Mapping[str, Buckets], pinned: Sequence[str]) -> dict[str, Buckets]:
+    """Return the pinned series, then the others; `gpu util` pins that of each rank, and of what ranks used nothing else is shown."""
+    every = {**series, **used}
+    first = [name for pin in pinned for name in every if name == pin or (pin in USED and name.startswith(f"{pin} r"))]
+    return {name: every[name] for name in dict.fromkeys([*first, *series])}
 
 
 def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> list[Row]:
@@ -125,12 +126,12 @@ class Charts(RowList):
         self._names: list[list[str]] = []
 
     def show(self, series: RunSeries, own: tuple[str, ...], history: History | None = None) -> None:
-        """Draw what is new: the metrics, then what the ranks used; those that are pinned before all others."""
+        """Draw what is new. What the ranks used has a plot where it is pinned: it stands above the log already."""
         pinned = tuple(setting("pinned"))
         now = (series, series.count, self.size, own, history, pinned)
         if now != self._drawn and self.size.width:
             self._drawn = now
-            shown = pinned_first(series.ordered(own) | usage_series(history), pinned)
+            shown = pinned_first(series.ordered(own), usage_series(history), pinned)
             rows, self._names = grid(shown, self.size.width, self.size.height)
             self.show_rows(rows)
 
