@@ -12,7 +12,7 @@ from typing import Any
 
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import ON_CPUS, Choice
-from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host, rates_for
+from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, gpu_need, host_need, models_of, rates_for
 from dstui.forecast.memory import BUILD, needs
 from dstui.forecast.model import ModelFacts, counts
 from dstui.forecast.patch import Patch, patch_of
@@ -242,6 +242,9 @@ def frugal_setup(one: Modelled) -> Setup:
     return one.setup._replace(micro_batch=1, checkpointing=True, stage=3, overlap=True, **small, **here)
 
 
+LOSS = "a fused loss (use_liger_kernel), which never holds the logits whole ({:.0f} GiB now), with ZeRO-3, {}and activation checkpointing"
+
+
 def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
     """Yield what would make it fit: more GPUs, a shorter sequence, LoRA, more RAM; each only if it is enough."""
     frugal = frugal_setup(one)
@@ -252,6 +255,10 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
             whole = f"every rank loads it whole now: {(loading.host.bytes or 0) / 2**30:.0f} GiB of RAM"
             yield f"the model built under deepspeed.zero.Init at ZeRO-3, with activation checkpointing ({whole})"
     least = Choice(3, "cpu", "cpu").of(frugal) if frugal.optimizer in ON_CPUS else frugal
+    places = {"": frugal, "everything in RAM, ": least}
+    where = next((words for words, setup in places.items() if enough(one, setup._replace(fused_loss=True), room)), None)
+    if where is not None:
+        yield LOSS.format(loading.gpu.parts.get("logits_and_loss", 0) / 2**30, where)
     per_node = room.ranks_per_node
     for nodes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128):
         ranks = room.ranks * nodes
@@ -285,7 +292,7 @@ def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False)
     mine = replace(one, setup=setup)
     found = needs(setup, n, states(setup, n), batch_of(mine, n))
     there = replace(room, ranks=setup.ranks, nodes=setup.nodes)
-    gpu, host = of_gpu(found.gpu, setup, there), of_host(found, setup, there)
+    gpu, host = gpu_need(found.gpu, setup, there), host_need(found, setup, there)
     disk = sum(found.nvme.values()) * there.ranks_per_node
     held = sum(found.host.parts.values()) * there.ranks_per_node
     good = ("fits",) if surely else ("fits", "tight")

@@ -37,7 +37,7 @@ BARS = "▁▂▃▄▅▆▇█"
 SPARK = 16
 """Cells for the loss of the whole run."""
 NOTE_LINES = 3
-"""Lines that a note may take: one that says what to do is read whole."""
+"""The most lines of a note, enough for one with instructions."""
 GAP = 3
 """Cells between two facts."""
 
@@ -64,7 +64,7 @@ class RunHead(RowList):
         self._losses: Buckets
         self._spark = ""
         self.sparks: list[Row] = []
-        """The numbers as lines, where there is room for them and no other place."""
+        """Sparklines of the metrics, if there is room for them and no other place."""
 
     def begin(self) -> None:
         """Start with another job."""
@@ -157,13 +157,13 @@ def losses_by_model(follower: Follower) -> dict[str, float]:
 def more_facts(follower: Follower, sampler: Sampler | None, expected: Forecast | None = None) -> list[Fact]:
     """Return what the ranks use beside what was forecast, and further metrics: the Plan's own first."""
     from dstui.jobs.watch.summary import value_text
-    from dstui.jobs.watch.usage import together
+    from dstui.jobs.watch.usage import summarise_usage
     from dstui.machine.report import format_size
     from dstui.plan.patterns import METRICS
 
     facts = []
     if sampler is not None:
-        used = together(sampler.latest.values())
+        used = summarise_usage(sampler.latest.values())
         bytes_ = (expected.gpu.bytes or expected.host.bytes) if expected is not None else None
         facts += [Fact(0, (Span(used, "title"), *_foreseen(format_size(bytes_) if bytes_ else "")))] if used else []
         facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
@@ -197,7 +197,7 @@ REPORTED = (
     "mfu",
     "trainable_parameters",
 )
-"""What the second line says of dstui's own metrics, the most telling first; all others are in the plot."""
+"""The metrics in the second line, the most important first. All others are in the plot."""
 
 
 def fitting(facts: Sequence[Fact], width: int) -> Row:
