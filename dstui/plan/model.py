@@ -260,7 +260,7 @@ SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "ru
 
 
 def help_of(path: str) -> str:
-    """Return the help text of a field of the Plan by dotted path (`cluster.hosts`); "" where there is none."""
+    """Return the help text of a field of the Plan by dotted path (`cluster.hosts`), or "" if there is none."""
     section, *names = path.split(".")
     cls, found = SECTIONS.get(section), None
     if section == "models":

@@ -41,7 +41,7 @@ PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from dstui.cli impor
 FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """The variables that srun gives to its first task."""
 LAUNCHED_BY = {"deepspeed": ("deepspeed",), "torchrun": ("torchrun",), "accelerate": ("accelerate", "launch"), "python": ("python",)}
-"""Launcher -> the words that its command begins with."""
+"""Launcher -> the first words of its command."""
 OF_THE_CONFIGURATION = "PL001"
 """The finding about who reads the Plan's configuration. It is ignored here: the script's own arguments stay as they are."""
 WITHOUT_DEEPSPEED = "PL027"
@@ -87,7 +87,7 @@ class NotStarted(Exception):
 
 
 def _run_unobserved(program: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Become the launcher itself; where that cannot be started, the message and status of a shell."""
+    """Replace this process by the real launcher. If that cannot be started, print the message and return the status of a shell."""
     try:
         os.execve(program, [*words], {**environment})
     except OSError as problem:
@@ -96,7 +96,7 @@ def _run_unobserved(program: str, words: Sequence[str], environment: Mapping[str
 
 
 def _existing(interpreter: str) -> str:
-    """Return the interpreter of a launcher. Raises NotStarted where it is gone, as after its virtual environment was deleted."""
+    """Return the interpreter of a launcher. Raises NotStarted if it does not exist, for example because its environment was deleted."""
     if not Path(interpreter).exists():
         raise NotStarted(f"its interpreter {interpreter} does not exist")
     return interpreter

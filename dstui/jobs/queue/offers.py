@@ -1,4 +1,4 @@
-"""What the SLURM cluster here offers the user, asked at most every five minutes."""
+"""The offers of this host's SLURM cluster to the user, requested at most every five minutes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dstui.jobs.queue.answers import cached_answer, run_slurm
 from dstui.machine.slurm_offers import ASSOCIATIONS, SINFO, SlurmOffers, read_offers
 
 PAUSE = 300.0
-"""Seconds between two questions: partitions change seldom."""
+"""The number of seconds for which an answer is used: partitions seldom change."""
 
 
 def slurm_offers() -> SlurmOffers | None:
-    """Return what the cluster offers; None where there is no SLURM here, or where it does not answer."""
+    """Return the offers of the cluster, or None if this host has no SLURM or SLURM does not answer."""
     if shutil.which("sinfo") is None:
         return None
     found = cached_answer("offers", PAUSE, _ask)

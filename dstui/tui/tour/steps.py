@@ -29,7 +29,7 @@ class TourStep(NamedTuple):
     title: str
     key: str
     at: frozenset[str]
-    """The places where the key works, or the form: elsewhere the panel says first how to get there."""
+    """The places where the key works, or the form that it needs. Elsewhere the panel first says how to get there."""
     text: str
     done: Seen
     needs: Seen = lambda _app: True
