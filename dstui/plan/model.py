@@ -178,7 +178,7 @@ class Slurm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kubernetes:
-    """What the rendered manifest for Kubernetes says beside nodes and GPUs."""
+    """The settings of the rendered Kubernetes manifest, besides nodes and GPUs."""
 
     trainer: str = opt(
         "2.2",

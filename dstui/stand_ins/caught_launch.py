@@ -53,7 +53,7 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     """Stand in for the launcher `name` and return the exit status."""
     session = RunSession(Path(folder))
     environment = session.without(os.environ)
-    own = os.environ.get(INTERPRETER)  # of the framework that starts this launch
+    own = os.environ.get(INTERPRETER)  # the interpreter of the framework that starts this launch
     real = own if own and name in PYTHONS else shutil.which(name, path=environment["PATH"])
     if name in LET_THROUGH and session.options().hold:
         _follow_held(name, words)
@@ -100,7 +100,7 @@ def _run_unobserved(program: str, words: Sequence[str], environment: Mapping[str
 
 
 def _run_framework(name: str, real: str, words: Sequence[str], session: RunSession) -> int:
-    """Become the command of a framework, with the stand-ins before what it starts itself."""
+    """Replace this process by the command of a framework, so that the framework starts the stand-ins."""
     interpreter = real if name in PYTHONS else _interpreter(real)
     program = [] if name in PYTHONS else [real]
     return _run_unobserved(interpreter, [interpreter, str(INSIDE), str(session.programs), *program, *words], os.environ)

@@ -35,7 +35,7 @@ def _ask() -> dict[str, Any]:
 
 
 def nodes_of_partition(name: str) -> list[str]:
-    """Return the nodes of a partition of the cluster here; none where there is no SLURM, or no partition of this name."""
+    """Return the nodes of a partition of this host's cluster; empty if there is no SLURM or no such partition."""
     if shutil.which("sinfo") is None or not PARTITION.fullmatch(name):
         return []
     return sorted(set((run_slurm(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"]) or "").split()))
