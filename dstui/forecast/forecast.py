@@ -180,7 +180,7 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
 
 
 def with_range(found: Forecast, models: Sequence[Modelled], rates: Rates) -> Forecast:
-    """Return a forecast whose speed has its range: by what ran here, or with the slowest and fastest of what the Plan leaves open."""
+    """Return the forecast with a range for its speed: from runs on this machine, else from the options that the Plan does not decide."""
     if found.speed is None:
         return found
     done, settings = rates.correction, models[0].setup.settings
@@ -328,7 +328,7 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
 
 
 def speed_ends(one: Modelled, rates: Rates) -> tuple[float, float]:
-    """Return the tokens in a second with slow CPUs and with the newest kernels, where these are open; 0 where they are not."""
+    """Return the tokens per second with slow CPUs and with the newest kernels; 0 for each that the Plan decides."""
     low = high = 0.0
     n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
     assert n is not None
@@ -344,7 +344,7 @@ SLOW_CPUS = 5
 
 
 def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:
-    """Return the measured speed of the same settings on this machine, if none can be forecast: for CPU ranks."""
+    """Return the measured speed of the same settings on this machine, for CPU ranks, whose speed cannot be computed."""
     seconds = rates.correction.seconds.get(setup.settings)
     return Speed(seconds, setup.samples * setup.sequence / seconds, "what runs took here") if seconds else None
 

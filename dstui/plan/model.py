@@ -178,7 +178,7 @@ class Slurm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kubernetes:
-    """What the rendered manifest for Kubernetes says beside nodes and GPUs."""
+    """The settings of the rendered Kubernetes manifest, besides nodes and GPUs."""
 
     trainer: str = opt(
         "2.2",
@@ -290,7 +290,7 @@ SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "ru
 
 
 def help_of(path: str) -> str:
-    """Return the help text of a field of the Plan by dotted path (`cluster.hosts`); "" where there is none."""
+    """Return the help text of a field of the Plan by dotted path (`cluster.hosts`), or "" if there is none."""
     section, *names = path.split(".")
     cls, found = SECTIONS.get(section), None
     if section == "models":
