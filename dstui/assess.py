@@ -37,9 +37,9 @@ class Facts:
     measured: Measured | None = None
     """Measurements of earlier runs of these models on this machine."""
     locks: Sequence[Path] = ()
-    """Locks that killed builds have left where the ranks build ops."""
+    """Lock files that killed builds have left where the ranks build ops."""
     slurm: SlurmOffers | None = None
-    """What the SLURM cluster here offers, for a job that is to be queued."""
+    """Offers of the SLURM cluster here, for a job that is to be queued."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from dstui.render.target import Target
 def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Target, Facts]:
     """Return the Target of a Plan and the facts around it.
 
-    `launches`: the Plan is to start from here, so that the SLURM allocation, the locks of killed builds and what SLURM offers a queued job
-    count.
+    `launches`: the Plan is to start from here, so that the SLURM allocation, the locks of killed builds and what
+    SLURM offers a queued job count.
     """
     pool = hostfile_of(plan) or (allocation_of(plan) if launches else None)
     target = Target(plan, machine, pool if isinstance(pool, dict) else None, env_files_of(plan))
@@ -38,7 +38,7 @@ def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Tar
         offers = slurm_offers()
     if plan.model is None and not plan.models:
         return target, Facts(script=script_facts_of(plan), pool=pool, locks=stale, slurm=offers)
-    from dstui.facts.model_files import read_model_configs, read_models  # which a Plan that names no model needs none of
+    from dstui.facts.model_files import read_model_configs, read_models  # not needed for a Plan that names no model
 
     facts = Facts(script=script_facts_of(plan), configs=read_model_configs(plan), pool=pool, locks=stale, slurm=offers)
     named = any((one := plan.focused_on(name).model) is not None and (one.source or one.params) for name in plan.models or ("",))

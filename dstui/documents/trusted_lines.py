@@ -42,7 +42,7 @@ class Borrowed(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """What is remembered of them: their content, whichever file they stand in."""
+        """Return the hash of their content, whichever file they are in."""
         return hashlib.sha256(json.dumps([self.path, self.lines]).encode()).hexdigest()
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dstui.base.files import FileProblem, is_file, is_there, typed_path
+from dstui.base.files import FileProblem, is_file, is_there, typed_path, write_atomic
 from dstui.plan import PlanError
 from dstui.tui.session.drafts import document_of, left_behind
 
@@ -54,10 +54,11 @@ def save(console: Console, session: Session) -> bool:
         if not replaces:
             return False
     try:
-        session.save(path, replace_other=replaces)
+        write_atomic(path, session.state.plan.text, replace=replaces)
     except FileProblem as problem:
         console.say(str(problem))
         return False
+    session.saved_as(path, session.state.plan.text)
     keep_draft(session)
     console.say(f"Saved {path}")
     return True

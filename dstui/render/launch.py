@@ -83,7 +83,7 @@ def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, 
 
 
 def open_holes(plan: Plan) -> list[Hole]:
-    """Return the holes with which the Plan cannot be launched: those that SLURM fills may be open until the allocation is there."""
+    """Return the holes that prevent a launch: those that SLURM fills may be open until the allocation exists."""
     return [hole for hole in find_holes(plan) if not (plan.cluster.submits and hole.name.startswith("SLURM_"))]
 
 

@@ -40,7 +40,7 @@ class Target:
 
     @cached_property
     def hosts_machine(self) -> Machine | None:
-        """The machine that describes the hosts of the ranks: `machine`, where they run on it or it is recorded; else None."""
+        """The machine that describes the hosts of the ranks: `machine` if they run on it or it is recorded; else None."""
         if self.plan.cluster.submits and not self.machine.recorded:
             return None
         try:

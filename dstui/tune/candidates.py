@@ -34,6 +34,8 @@ LARGEST = 10
 """Doublings of the Plan's micro-batch that are tried at most."""
 HOPELESS = 0.75
 """A candidate whose forecast, corrected by what was measured, is below this share of the best is not tried."""
+SAME = 0.02
+"""Rates that differ by less are the same."""
 CLEARLY = 0.1
 """What is slower than the best by this share is so in truth; less may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
@@ -116,6 +118,19 @@ def best_of(results: Sequence[Result]) -> Result | None:
     return max((one for one in results if one.state == "measured" and one.rate), key=lambda one: one.rate or 0.0, default=None)
 
 
+def preferred(results: Sequence[Result]) -> Result | None:
+    """Return the first that is as fast as the fastest but for noise: what is tried first is the Plan, then what mostly is the fastest."""
+    best = best_of(results)
+    if best is None:
+        return None
+
+    def noise(one: Result) -> float:
+        return min(max(SAME, (best.spread or 0.0) + (one.spread or 0.0)), CLEARLY)
+
+    measured = (one for one in results if one.state == "measured" and one.rate)
+    return next((one for one in measured if (best.rate or 0.0) < (one.rate or 0.0) * (1 + noise(one))), best)
+
+
 def regret_of(problem: Problem, results: Sequence[Result]) -> float | None:
     """Return by what share the choice of the forecast alone, without what was measured, is slower than the best; None without one."""
     alone = replace(problem, measured={})
@@ -156,8 +171,8 @@ def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Ite
 
 def _by_steps(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
     """Yield what differs from the best so far by a step, where no forecast tells what is fast; first what mostly is the fastest."""
-    best = best_of(results)
-    setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was), *_around(problem, best, results)]
+    best = preferred(results)
+    setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was, results[0]), *_around(problem, best, results)]
     for setup in setups:
         made = candidate_of(problem.plan, setup, was)
         if made is not None and problem.expected(made).fits is not False:
@@ -174,15 +189,25 @@ def _smaller(problem: Problem, last: Result) -> list[Setup]:
     return [choice.of(setup) for choice in more if choice.possible(setup, room)] + ([half] if half else [])
 
 
-def _leap(problem: Problem, was: Setup) -> list[Setup]:
+def _leap(problem: Problem, was: Setup, own: Result) -> list[Setup]:
     """Return the lowest stage with the largest micro-batch that surely fit: mostly the fastest, and far from a careful Plan."""
     micros = [_scaled(problem.plan, was, 2.0**n) for n in range(LARGEST, -1, -1)]
     for stage, micro in product(range(4), micros):
         setup = Choice(stage).of(micro) if micro else None
         made = candidate_of(problem.plan, setup, was) if setup else None
-        if setup and made and problem.expected(made).fits:
+        if setup and made and _surely_fits(problem, made, was, own):
             return [setup]
     return []
+
+
+def _surely_fits(problem: Problem, made: Candidate, was: Setup, own: Result) -> bool:
+    """Return whether the forecast says so; of an unknown model, whether all that the Plan took may grow as much as a part of it can."""
+    fits = problem.expected(made).fits
+    if fits is not None or own.memory is None:
+        return fits is True
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    free = room.host if room.on_cpu else room.gpu
+    return free is not None and own.memory * room.ranks * made.setup.micro_batch / was.micro_batch < free
 
 
 def _around(problem: Problem, best: Result, results: Sequence[Result]) -> Iterator[Setup]:

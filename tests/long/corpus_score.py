@@ -14,6 +14,7 @@ from dstui.diagnosis import Diagnosis, diagnose
 from dstui.diagnosis.signatures import BY_ID
 
 INDEX = Path(__file__).parent / "corpus" / "index.csv"
+MADE = Path(__file__).parent / "corpus" / "made.csv"
 SILENT = frozenset({"CUT", "UNKNOWN", "GOOD"})
 """Labels of texts that do not tell a cause."""
 
@@ -92,6 +93,14 @@ def cases() -> list[Case]:
             )
             for row in csv.DictReader(file)
         ]
+
+
+def made() -> Iterator[Result]:
+    """The diagnosis of each text that was made: failures on this project's own scripts, dressed as people paste them."""
+    with MADE.open(newline="") as file:
+        for row in csv.DictReader(file):
+            case = Case(row["name"], row["label"], tuple(row["also"].split()), row["first_failing_rank"], row["kind"], row["name"], 0)
+            yield Result(case, diagnose([MADE.parent / "made" / f"{row['name']}.txt"]))
 
 
 def diagnosed(texts: Path, wanted: Iterable[Case]) -> Iterator[Result]:

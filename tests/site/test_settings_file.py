@@ -98,7 +98,7 @@ def test_an_editor_is_given_the_file_and_what_it_leaves_is_checked(config: Path,
     editor.chmod(0o755)
     terminal = Terminal([sys.executable, "-m", "dstui", "settings"], cwd=str(tmp_path), env={"VISUAL": str(editor)})
     try:
-        terminal.wait("the rest is used")
+        terminal.wait("1 wrong")
         assert terminal.exit_code() == 1
     finally:
         terminal.close()

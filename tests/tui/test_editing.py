@@ -237,6 +237,7 @@ async def test_slots_of_this_machine_are_no_other_hosts(open_app: Open) -> None:
 async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter", "f2")
+        await until(pilot, lambda: store(pilot).state.saved)
         assert (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3")
         (tmp_path / "plan.yaml").write_text("# somebody else\n")
         await pilot.press("3", "up", "enter", "f2")
@@ -281,8 +282,10 @@ async def test_a_plan_that_became_something_else_on_disk_is_said_and_the_edits_a
         assert "stage: 3" in (tmp_path / "mine.yaml").read_text()
         if can_be_replaced:
             pilot.app.session.path = tmp_path / "plan.yaml"
-            await pilot.press("f2", "r")
-            assert "stage: 3" in (tmp_path / "plan.yaml").read_text()
+            await pilot.press("f2")
+            await until(pilot, lambda: "Changed on disk" in screen(pilot))
+            await pilot.press("r")
+            await until(pilot, lambda: "stage: 3" in (tmp_path / "plan.yaml").read_text())
 
 
 async def test_leaving_asks_only_where_edits_would_be_lost(open_app: Open) -> None:

@@ -127,7 +127,7 @@ def test_the_best_is_found_from_a_careful_plan_in_a_third_of_all_candidates(monk
     name = "{}, micro-batch {} ".format
     zero = ("no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3")
     for stage, micro in product((0, 1), (4, 8)):
-        rates = {name(zero[stage], micro): 10.0} | {name(zero[s], m): 9.0 - s - 4 / m for s in range(4) for m in (1, 2, 4, 8)}
+        rates = {name(zero[s], m): 9.0 - s - 4 / m for s in range(4) for m in (1, 2, 4, 8)} | {name(zero[stage], micro): 10.0}
         tried = measured(careful, rates)
         best = chosen(careful, [result for _, result in tried])
         assert best is not None and name(zero[stage], micro) in best.label, [made.label for made, _ in tried]

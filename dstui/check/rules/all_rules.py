@@ -1,4 +1,4 @@
-"""All rules: importing this registers them. A new module is named here and nowhere else."""
+"""Import all rules, which registers them. A new module is added here and nowhere else."""
 
 from __future__ import annotations
 

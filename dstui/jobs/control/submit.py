@@ -1,4 +1,4 @@
-"""Queueing a job with SLURM: its folder and the script that starts dstui's supervisor in the allocation, handed to sbatch."""
+"""Queue a job with SLURM: write its folder and the script that starts dstui's supervisor in the allocation, and call sbatch."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
 SUBMITTED = 60.0
-"""Seconds that sbatch gets: it waits for the controller."""
+"""Seconds for sbatch, which waits for the controller."""
 LOCAL = ("tmpfs", "ramfs", "devtmpfs")
-"""File systems that no other node sees."""
+"""File systems that other nodes cannot see."""
 NODES_OWN = ("/tmp", "/var/tmp", "/dev/shm")
 """Folders that each node has for itself."""
 WAITS = "(queued)"
@@ -34,7 +34,7 @@ WAITS = "(queued)"
 
 
 def spec_of_nodes(target: Target) -> LaunchSpec:
-    """Return how the nodes of the allocation will start the ranks. Raises LaunchError where nothing can be submitted from here."""
+    """Return how the nodes of the allocation will start the ranks. Raises LaunchError if nothing can be submitted from here."""
     if shutil.which("sbatch") is None:
         raise LaunchError("cluster.launcher: sbatch is not on the PATH of this machine: start dstui on a login node of the cluster")
     try:
@@ -44,7 +44,7 @@ def spec_of_nodes(target: Target) -> LaunchSpec:
 
 
 def not_shared(path: Path) -> str:
-    """Return why the nodes cannot see a folder, as a sentence; "" where they may."""
+    """Return why the nodes cannot see a folder, as a sentence; "" if they may."""
     path = Path(os.path.realpath(path))
     kind, mount = _file_system(path)
     own = next((folder for folder in NODES_OWN if path.is_relative_to(folder)), "")
@@ -55,7 +55,7 @@ def not_shared(path: Path) -> str:
 
 
 def _file_system(path: Path) -> tuple[str, str]:
-    """Return the type and the mount point of the file system that a path lies on, as this process sees it."""
+    """Return the type and the mount point of a path's file system, as this process sees it."""
     found = ("", "")
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
@@ -70,7 +70,7 @@ def _file_system(path: Path) -> tuple[str, str]:
 
 
 def submit(folder: JobFolder, spec: LaunchSpec, name: str, tag: str) -> None:
-    """Submit the script in the folder. Raises LaunchError; nothing is in the queue then.
+    """Submit the script in the folder. Raises LaunchError; the queue is then unchanged.
 
     The lock is held until status.json has the job's number: the allocation waits for it.
     """
@@ -99,7 +99,7 @@ def _sbatch(folder: JobFolder) -> str:
 
 
 def describe(folder: JobFolder) -> str:
-    """Return the number of a queued job, and what to do with it, in a line."""
+    """Return one line with the number of a queued job and the next commands."""
     status = folder.read_status()
     number = status.slurm_job if status else None
     return f"SLURM job {number}: dstui attach {shlex.quote(folder.name)} follows it" if number else ""

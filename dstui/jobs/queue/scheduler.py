@@ -19,12 +19,12 @@ ACCOUNTED, REMEMBERED = 60.0, 30
 COLUMNS = "%A|%T|%S|%N|%r"
 """Number, state, (estimated) start, nodes, reason."""
 FORGOTTEN = "FORGOTTEN"
-"""The state of a job that SLURM knows no more: it ended minutes ago, and no accounting is kept."""
+"""The state of a job that SLURM does not know any more: it ended minutes ago, and there is no accounting."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """What SLURM says of one job."""
+    """SLURM's facts about one job."""
 
     state: str
     start: str = ""
@@ -35,12 +35,12 @@ class QueuedJob:
 
     @property
     def meaning(self) -> SlurmState:
-        """What its state means."""
+        """The meaning of its state."""
         return state_of(self.state)
 
     @property
     def words(self) -> str:
-        """Where it is in the queue, in words."""
+        """Its position in the queue, in words."""
         if self.meaning.says or self.meaning.means != "queued":
             return self.meaning.says
         estimate = f"; estimated start {self.start.replace('T', ' ')}" if self.start[:1].isdigit() else ""
@@ -98,13 +98,13 @@ def _accounted() -> dict[str, Any]:
 
 
 def controller_facts(job: str) -> dict[str, str]:
-    """Return what `scontrol show job` says: JobState, Reason, Restarts, …; empty where it does not answer."""
+    """Return the output of `scontrol show job`: JobState, Reason, Restarts, …; empty if it does not answer."""
     words = (run_slurm(["scontrol", "--oneliner", "show", "job", job]) or "").split()
     return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
 
 
 def cancel(job: str) -> str:
-    """Cancel a job; why that was not possible, "" where it was."""
+    """Cancel a job. Return why that failed; "" if it did not."""
     try:
         ran = subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.adopt.recipes import Recipe, billions, recipes
-from dstui.base.text import sanitise
+from dstui.base.text import one_line, sanitise
 from dstui.documents.templates import Template
 from dstui.machine.descriptions import summarise
 from dstui.tui.dialogs.dialog import Answer, Ask
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Weighed(NamedTuple):
-    """The last recipes with their forecasts: the screen is drawn often, while machine and folder stay the same."""
+    """The last recipes with their forecasts, cached because the screen is drawn often while machine and folder stay the same."""
 
     recipes: Sequence[Recipe] = ()
     machine: Machine | None = None
@@ -77,20 +78,20 @@ def _of_any(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:
 
 
 QUICKSTART, BLANK_PLAN = "quickstart", ""
-"""Beside a Recipe, a Draft, the name of a file or Both: what an answer may be."""
+"""Further answers besides a Recipe, a Draft, the name of a file or Both."""
 
 
 class Both(NamedTuple):
-    """A ds_config.json or an accelerate YAML together with the script beside it: one choice."""
+    """A ds_config.json or an accelerate YAML together with the script beside it, as one choice."""
 
     config: str
     script: str
 
 
 NOTHING = "no training script, no Plan, no ds_config.json, no accelerate YAML"
-LABEL = 25
+LABEL, PATH = 25, 52
 CONFIGS = 3
-"""So many configurations are offered with the script; the others can be opened by themselves."""
+"""Configurations that are offered together with the script. Others can be opened alone."""
 
 
 class Start(Ask):
@@ -177,6 +178,7 @@ def start_sections(
         (f"A Plan for {script.name if script else ''} on this machine (estimates)", made),
         ("Open what is here", there),
         ("Templates of this site", of_site),
+        ("Open what was open last, elsewhere", [Answer("", _near_end(name), name) for name in found.recent]),
         ("Or begin with", anyway),
     ]
     return [(title, answers) for title, answers in sections if answers]
@@ -185,6 +187,13 @@ def start_sections(
 def _of_template(template: Template, judgement: str, width: int) -> str:
     """Return a template in one line: its name, whether it fits here, what it is for."""
     return fit(f"{fit(sanitise(template.name), 15)} {fit(judgement, 12)}{sanitise(template.purpose)}", width - 4).rstrip()
+
+
+def _near_end(path: str) -> str:
+    """Return a path as it fits: of a long one the end, where its name is."""
+    home = f"{Path.home()}/"
+    short = f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+    return one_line(short if len(short) <= PATH else f"…{short[1 - PATH :]}")
 
 
 def _labelled(recipe: Recipe, number: int) -> Answer:
