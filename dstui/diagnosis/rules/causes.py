@@ -60,8 +60,10 @@ def cause(context: FailureContext) -> Verdict | None:
 
 
 def _followed(context: FailureContext, same: list[Hit]) -> bool:
-    """Return whether below the last line that shows the cause stands what it does not explain: another exception, of a later run it may
-    be, or, where nobody tells an exit status, a line of the loop that stands above it, so that the program may have gone on.
+    """Return whether the text below the cause's last line contains something that the cause does not explain.
+
+    That is another exception, perhaps of a later run, or, if no exit status is known, a line of the loop above it: the program may have
+    continued.
     """
     if len(context.found.files) != 1:
         return False
@@ -70,7 +72,7 @@ def _followed(context: FailureContext, same: list[Hit]) -> bool:
     if any(hit.signature.role == "root" and hit.signature is not same[0].signature and hit.signature.id not in explains for hit in raised):
         return True
     below = (text for number, text in context.found.ending.get(last[0], []) if number > last[1])
-    return not context.bad_ends and activity.comes_again(context.found.loops, below, 1)
+    return not context.bad_ends and activity.shape_recurs(context.found.loops, below, 1)
 
 
 def _raised_by_launcher(hits: list[Hit]) -> bool:
