@@ -196,8 +196,8 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say which it is "
-    "(model.attention: flash2 or flash3), or measure it (--calibrate)"
+    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say so where it runs "
+    "(model.attention: flash3), or measure it (--calibrate)"
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "

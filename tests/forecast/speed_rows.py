@@ -45,7 +45,7 @@ deepspeed:
 """
 
 
-KERNELS = {"FlashAttention-2": "flash2", "FlashAttention-3": "flash3", "eager": "eager"}
+KERNELS = {"FlashAttention-3": "flash3", "eager": "eager"}
 """As the note of a row names it -> as a Plan does."""
 
 

@@ -51,7 +51,7 @@ load_in_4bit: true
         ("--model_name_or_path a/b --finetuning_type lora --lora_rank 4 --lora_target all --quantization_bit 4", {"lora": {"r": 4}, "quantization": "nf4"}),
         ("--model_name_or_path a/b --lora_enable True --lora_r 64 --bits 8", {"lora": {"r": 64}, "quantization": "int8"}),
         ("--model_name_or_path a/b --finetuning_type full --lora_rank 4", {}),
-        ("--model a/b --attn_implementation flash_attention_2 --use_liger_kernel True", {"attention": "flash2", "fused_loss": True}),
+        ("--model a/b --attn_implementation flash_attention_2 --use_liger_kernel True", {"attention": "flash", "fused_loss": True}),
         ("--model_name_or_path a/b --max_seq_length ${LENGTH} --cutoff_len 512", {"sequence_length": 512}),
         ("--model_name_or_path a/b --max_prompt_length 512 --max_completion_length 256", {"sequence_length": 768}),
     ],
