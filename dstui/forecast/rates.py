@@ -33,7 +33,7 @@ REACH: Mapping[str, PeakShares] = {
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
 marked for it; the others are those of the nearest generation."""
 NEWEST_ATTENTION: Mapping[str, float] = {"hopper": 0.55}
-"""The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes), and 447 TFLOPS of
+"""The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes); 447 TFLOPS of
 6 operations in a step of 8k tokens on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
 BY_CAPABILITY: Mapping[int, str] = {10: "B200", 9: "H100-PCIe", 8: "A40", 7: "V100-16"}
 """The stand-in for a chip that is missing in the catalogue, by compute capability; the forecast mentions it."""
