@@ -11,15 +11,33 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-MODEL = ("model_name_or_path", "base_model", "model_id", "model_name", "pretrained_model_name_or_path", "llm_model_name_or_path", "model")
+MODEL = (
+    "model_name_or_path",
+    "base_model",
+    "model_id",
+    "model_name",
+    "pretrained_model_name_or_path",
+    "llm_model_name_or_path",
+    "actor_model_name_or_path",
+    "pretrain",
+    "model",
+)
 """Options that name the model, the most reliable first."""
-PREFIXES = ("", "model.", "actor.")
+PREFIXES = ("", "model.", "actor.", "data.")
 """Prefixes of nested option parsers: --model.model_name_or_path."""
 SEQUENCE = (
     *("model_max_length", "max_seq_length", "max_sequence_length", "sequence_len", "cutoff_len", "max_seq_len", "block_size"),
-    *("max_length", "seq_length", "tokenizer_model_max_length"),
+    *("max_length", "seq_length", "tokenizer_model_max_length", "max_len"),
 )
-CHECKPOINTING = ("gradient_checkpointing", "gradient_checkpointing_enable", "grad_checkpoint", "use_gradient_checkpointing")
+TWO_PARTS = (
+    *(("max_prompt_length", "max_completion_length"), ("max_source_length", "max_target_length")),
+    *(("prompt_max_len", "generate_max_len"), ("max_prompt_seq_len", "max_answer_seq_len")),
+)
+"""Options that say a sequence in two parts: TRL's online methods, ChatGLM, OpenRLHF, DeepSpeed-Chat."""
+CHECKPOINTING = (
+    *("gradient_checkpointing", "gradient_checkpointing_enable", "grad_checkpoint", "use_gradient_checkpointing"),
+    *("actor_gradient_checkpointing", "checkpoint_activations"),
+)
 LORA_SWITCHES = ("use_lora", "lora_enable", "use_peft", "use_peft_lora", "lora")
 LORA_KINDS = ("finetuning_type", "adapter", "train_type", "sft_type", "tuner_type")
 """Options whose value is lora, qlora, full, freeze, …"""
@@ -90,10 +108,10 @@ def _source(options: Mapping[str, str], folder: str) -> str | None:
 
 def _sequence(options: Mapping[str, str]) -> int | None:
     length = _whole(_first(options, SEQUENCE))
-    if length is None:  # TRL's online methods have two
-        both = [_whole(_first(options, (name,))) for name in ("max_prompt_length", "max_completion_length")]
-        length = sum(part for part in both if part) if all(both) else None
-    return length
+    if length is not None:
+        return length
+    parts = ([_whole(_first(options, (name,))) or 0 for name in both] for both in TWO_PARTS)
+    return next((sum(both) for both in parts if all(both)), None)
 
 
 def _switch(options: Mapping[str, str], names: tuple[str, ...]) -> bool | None:

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import time
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +13,9 @@ from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
 from dstui.base.text import sanitise
 from dstui.diagnosis import Diagnosis, diagnose, report
+from dstui.diagnosis.recurrence import latest_failures, repeated, with_history
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.index import find, is_job, known, runs
+from dstui.jobs.store.index import find, known_runs, runs
 from dstui.jobs.store.records import JobStatus
 from dstui.logs.time_parsing import parse_iso, parse_moment
 
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         diagnosis = diagnose(paths)
     except (FileProblem, LookupError) as error:
         return refuse(str(error))
-    diagnosis = _with_history(diagnosis, paths)
+    if len(paths) == 1:
+        diagnosis = with_history(diagnosis, JobFolder(paths[0]))
     tell(_dumped(diagnosis.as_json()) if args.format == "json" else report(diagnosis, markdown=args.format == "markdown"))
     return 0 if diagnosis.found else 1
 
@@ -66,25 +67,13 @@ def _path(name: str) -> str:
         return name  # the reader reports the missing file
 
 
-def _with_history(diagnosis: Diagnosis, paths: list[str]) -> Diagnosis:
-    """Add to the diagnosis of a failed run of the user's own which host or rank was first in earlier failures."""
-    from dstui.diagnosis.recurrence import latest_failures, repeated
-
-    if diagnosis.kind != "failure" or len(paths) != 1 or not is_job(JobFolder(paths[0])):
-        return diagnosis
-    sentence = repeated(latest_failures((one.folder, one.folder.read_status()) for one in known() if one.is_here))
-    return replace(diagnosis, notes=(*diagnosis.notes, sentence)) if sentence else diagnosis
-
-
 def _since(text: str, form: str) -> int:
     """Print why each run of this folder that started since then ended. Return 1 if there is none."""
-    from dstui.diagnosis.recurrence import latest_failures, repeated
-
     moment = parse_moment(text, time.time())
     moment = parse_iso(text) if moment is None else moment
     if moment is None:
         return refuse(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h, 1d and 2026-03-01 are")
-    here = {one.folder.path for one in known() if one.is_here}
+    here = {one.folder.path for one in known_runs() if one.is_here}
     found = [(folder, status) for folder, status in runs() if folder.path in here and (status.started or 0) >= moment]
     if not found:
         say(f"No run was started in this folder since {datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}")

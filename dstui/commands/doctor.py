@@ -14,7 +14,7 @@ from dstui.commands.plan_argument import plan_of
 from dstui.doctor.deep import all_reduce
 from dstui.doctor.examine import Result, examine, is_ready
 from dstui.doctor.gather import gather_cases
-from dstui.documents.trusted_python import HELP, OPTION, own, remember
+from dstui.documents.trusted_python import HELP, OPTION, is_own_interpreter, remember
 from dstui.plan import PlanError
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         plan = plan_of(args.plan) if args.plan else None
     except (FileProblem, PlanError) as problem:
         return refuse(str(problem))
-    if plan and args.trust_python and not own(plan):
+    if plan and args.trust_python and not is_own_interpreter(plan):
         remember(plan, True)
     job, found = gather_cases(plan)
     if args.deep:

@@ -159,7 +159,7 @@ def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
         listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
         notes.append(f"Not one of those that reported it: rank {listed}. Look first at what {'it' if len(missing) == 1 else 'they'} did.")
     if verdict.signature is not None and (remark := context.found.remarks.get(verdict.signature.id)):
-        notes.append(remark)
+        notes += [remark] if all(hit.text != remark for hit in verdict.hits) else []
     slow = {hit.signature.title for hit in context.found.hits if hit.signature.role == "performance"}
     return (*notes, *sorted(f"{title}." for title in slow))
 

@@ -110,7 +110,9 @@ class Findings:
     passed: list[Hit] = field(default_factory=list)
     """What ended earlier runs, if one file holds several."""
     several_runs: bool = False
-    """Whether one file holds more than one run, so that the relevant one is uncertain."""
+    """Whether one file holds more than one run: then nobody is sure which of them is meant."""
+    end_untold: bool = False
+    """Whether the program may have gone on after its last exception, so that nothing shows how it ended."""
     launcher_broke: bool = False
     """Whether the last file ends within a traceback of the launcher itself."""
     closing: int = 0

@@ -18,6 +18,7 @@ from typing import Protocol, cast
 from dstui.base.files import FileProblem, reason
 from dstui.base.regular_files import open_within
 from dstui.diagnosis.findings import Findings
+from dstui.diagnosis.flight_recorder import LARGEST, NAMED, Dump, add_dumps, is_dump, read_dump
 from dstui.diagnosis.labels import rank_of_file
 from dstui.diagnosis.packed import GZIP, Expanding, Transcoded, is_utf16
 from dstui.diagnosis.scan import Scanner
@@ -50,7 +51,7 @@ def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, 
     `names`: the ranks of files by path, if their names do not tell. `within`: the folder that contains all files, named without links;
     links that lead out of it are skipped.
     """
-    scanner = Scanner()
+    scanner, dumps = Scanner(), list[Dump]()
     for path in log_files(paths):
         rank = (names or {}).get(path, rank_of_file(path))
         scanner.begin(path, rank)
@@ -59,10 +60,22 @@ def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, 
                 _read(cast("BufferedReader", sys.stdin.buffer), scanner, path)
             else:
                 with _opened(path, within) as file:
-                    _read(file, scanner, path)
+                    if is_dump(path, file.peek(HEAD_SHOWN)[:HEAD_SHOWN]):
+                        dumps += _dump(file, scanner.found, path)
+                    else:
+                        _read(file, scanner, path)
         except OSError as error:
             raise FileProblem(f"{path}: {error.strerror or error}") from None
+    add_dumps(scanner.found, dumps)
     return scanner.found
+
+
+def _dump(file: BufferedReader, found: Findings, path: str) -> list[Dump]:
+    """Read what the flight recorder of a rank wrote; add a note if it cannot be used."""
+    dump = read_dump(path, len(found.files) - 1, file.read(LARGEST))
+    if dump is None:
+        found.cut.append(f"{path} is not a whole dump of PyTorch's flight recorder.")
+    return [dump] if dump else []
 
 
 def _opened(path: str, within: Path | None) -> BufferedReader:
@@ -96,7 +109,8 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
 def _is_log(path: Path) -> bool:
     """Return whether a file of a folder looks like a log. Other files of `dstui bundle` do not."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
-    return (name.suffix in SUFFIXES or rank_of_file(name.suffix) is not None) and path.name not in NO_LOGS and path.is_file()
+    named = name.suffix in SUFFIXES or rank_of_file(name.suffix) is not None or NAMED.match(path.name) is not None
+    return named and path.name not in NO_LOGS and path.is_file()
 
 
 def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:

@@ -24,7 +24,9 @@ STAMP = re.compile(
 )
 """A time stamp before arbitrary output (ts, kubectl logs, the runners of GitHub), not as part of a logger's header."""
 HOST = re.compile(r"([A-Za-z][\w.-]*): ")
-"""A host name, as pdsh and similar programs put it before each line."""
+"""What pdsh and its like put before each line."""
+COLLECTED = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: |\[pod/[\w.-]+/[\w.-]+\] |[\w.-]*\w[-_]\d+ +\| ")
+"""What journald (and syslog), kubectl logs --prefix and docker compose put before every line; no program begins its own so."""
 ENOUGH, MOSTLY = 6, 0.8
 """The number of lines at the beginning of a file, and the share of them with a common beginning, from which all lines are assumed to have
 it."""
@@ -64,6 +66,7 @@ class Prefixes:
         return line[found.end() :], found[1]
 
     def _unstamped(self, line: str) -> str:
+        line = COLLECTED.sub("", line, count=1) if COLLECTED.match(line) else line
         return STAMP.sub("", line, count=1) if self._stamped and STAMP.match(line) else line
 
     def without(self, text: str) -> str:

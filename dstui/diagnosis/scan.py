@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dstui.diagnosis import activity
-from dstui.diagnosis.activity import advances, breaks_off, finished
+from dstui.diagnosis.activity import bar_advances, breaks_off, finished_bar
 from dstui.diagnosis.dumps import Dumps
 from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
@@ -27,7 +27,9 @@ KEPT = 40
 NAMED = 10
 """Exceptions without a traceback that are kept."""
 WENT_ON = 20
-"""Lines after a logged exception that show that it ended nothing, if nothing else says how the run ended."""
+"""Lines after an exception that was logged that show that it ended nothing, where nothing else says how the run ended."""
+DONE = frozenset({"LAST-WORDS", "LAST-WORD"})
+"""By which a program says that it came to its end."""
 OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
 """The label of one of Ray's workers: the run ends with the driver's exception."""
 LONG = 1000
@@ -143,13 +145,24 @@ class Scanner:
         after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
         ended = any(end.exit.code != 0 for end in self.found.ends)
         if raised and (
-            (logged and went_on) or advances(after) or (self._alone and not ended and activity.goes_on(self.found.loops, after))
+            (logged and went_on) or bar_advances(after) or (self._alone and not ended and activity.loop_continues(self.found.loops, after))
         ):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
-        elif of := finished(tail[-1][1]):
+        elif raised and self._alone and not ended and self._says_it_is_done(place, max(lines), after):
+            self._survived(raised)
+            self.found.tracebacks, self.found.end_untold = self._tracebacks, True
+        elif of := finished_bar(tail[-1][1]):
             self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
+
+    def _says_it_is_done(self, place: int, line: int, after: list[str]) -> bool:
+        """Whether the program goes on below its last exception, and says at its end that it is done.
+
+        It is no proof of a success: what a buffer held reaches a file below the traceback of an exception that ended the program.
+        """
+        done = any(hit.at[0] == place and hit.at[1] > line and hit.signature.id in DONE for hit in self.found.hits)
+        return done and activity.loop_continues(self.found.loops, after, activity.FEW)
 
     @property
     def _alone(self) -> bool:
@@ -271,7 +284,11 @@ class Scanner:
     def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         named = (label.rank, rank_in(label.text), raised.rank if raised else None)
         rank = next((one for one in named if one is not None), None)
-        if signature.role in ("root", "symptom", "cascade") and rank is not None and not (raised and raised.ignored):
+        if (
+            signature.role in ("root", "symptom", "cascade")
+            and rank is not None
+            and not (raised and (raised.ignored or raised.in_launcher))
+        ):
             self.found.spoke.add(rank)
         stream, when = f"{place[0]}:{label.stream}", self._time.get(key)
         local = label.local if label.local is not None else local_in(label.text)

@@ -20,12 +20,13 @@ from dstui.forecast.memory import (
     WASTED,
     Needs,
     Room,
+    combine_needs,
     fragmented,
     nccl_bytes,
     needs,
-    together,
 )
 from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
+from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
 from dstui.forecast.speed import Speed, ranged, speed, traffic, work
@@ -161,11 +162,16 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     `facts`: those of the model, or of each of several by its name under `models:`. `pool`: the hostfile's slots, if the Plan names one.
     `gpu_memory`: bytes of a GPU, without a machine. `measured`: results of `--calibrate` on this machine.
     """
+    built, about = dict[str, Any](), ""
     if not any(configurations(plan).values()):
-        named = next((file.name for file in named_files(plan)), None)
-        return Forecast(problem=NOT_READ.format(named) if named else EMPTY)
+        if (named := next((file.name for file in named_files(plan)), None)) is not None:
+            return Forecast(problem=NOT_READ.format(named))
+        built, about = built_configuration(options_of((*plan.job.args, *plan.job.command)))
+        if not built:
+            return Forecast(problem=about or EMPTY)
     room = capacity_of(plan, machine, pool, gpu_memory)
-    models, reported = models_of(plan, facts, room, machine)
+    models, reported = models_of(plan, facts, room, machine, built)
+    reported += [about] if about else []
     rates = rates_for(models, room, machine, measured)
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
@@ -217,15 +223,17 @@ class Modelled:
     setup: Setup
 
 
-def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tuple[list[Modelled], list[str]]:
-    """Return every model of a Plan with its setup, and the assumptions."""
+def models_of(
+    plan: Plan, facts: Facts, room: Capacity, machine: Machine, built: Mapping[str, Any] | None = None
+) -> tuple[list[Modelled], list[str]]:
+    """Return every model of a Plan with its setup, and the assumptions. `built` stands for an empty deepspeed section."""
     found, reported = list[Modelled](), list[str]()
-    for name, config in configurations(plan).items():
+    for name, config in ({"": built} if built else configurations(plan)).items():
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
         if mine is None:
             continue
         model = plan.focused_on(name).model
-        options = {**mine.options, **options_of(plan.job.args)}
+        options = {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
         setup, notes = setup_of(
             add_optimizer(fill_auto(config, plan.job.integration, plan.accelerate, options), plan.job.integration, options),
             model,
@@ -268,8 +276,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         unsure = max(unsure, one.facts.widening)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
-    whole = together(rows)
-    gpu, host = of_gpu(whole.gpu, first.setup, room, unsure), of_host(whole, first.setup, room)
+    whole = combine_needs(rows)
+    gpu, host = gpu_need(whole.gpu, first.setup, room, unsure), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
     of_node = done.memory if room.on_cpu else done.host
@@ -349,7 +357,7 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
 
 
-def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
+def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
     """Return a GPU's need including its process; 0 for CPU ranks."""
     if capacity.on_cpu:
         return Need()
@@ -363,7 +371,7 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> N
     return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
 
 
-def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
+def host_need(found: Needs, setup: Setup, capacity: Capacity) -> Need:
     """Return a node's need of RAM: that of its ranks, on CPUs including what GPUs would hold."""
     ranks = capacity.ranks_per_node
     process = CPU_PROCESS if capacity.on_cpu else GPU_PROCESS

@@ -235,9 +235,16 @@ def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int
     triple = evaluate_batch(written_batch(c), ranks / of_each if of_each else ranks).triple
     micro, steps = (int(n) if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < 1e9 else 0 for n in triple[1:])
     filled = any(c.raw.get(key) == AUTO for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
+    if filled and c.integration == "trainer" and c.raw.get("train_micro_batch_size_per_gpu", AUTO) == AUTO:
+        reported.append(f"--per_device_train_batch_size is not given: {TRAINERS_BATCH} is assumed, as the Trainer does")
+        return TRAINERS_BATCH, max(steps, 1)
     if filled or not micro:
         reported.append(f"the micro-batch is not in the configuration: {max(micro, 1)} is assumed")
     return max(micro, 1), max(steps, 1)
+
+
+TRAINERS_BATCH = 8
+"""The default of per_device_train_batch_size (transformers/training_args.py)."""
 
 
 TRAINERS_OPTIMIZERS: Mapping[str, str] = {

@@ -13,6 +13,7 @@ from typing import Any
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
+from dstui.diagnosis.recurrence import with_history
 from dstui.jobs.control.stop import stop
 from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read
@@ -120,7 +121,7 @@ def _follow(
 def _diagnosis(folder: JobFolder, state: str) -> Diagnosis | None:
     """Return why the job failed or why its success is doubtful; None if its logs cannot be read, which must not hide its end."""
     try:
-        return diagnose_job(folder) if state in ("failed", "lost") else unread_configuration(folder)
+        return with_history(diagnose_job(folder), folder) if state in ("failed", "lost") else unread_configuration(folder)
     except FileProblem as error:
         say(f"no diagnosis: {error}")
         return None

@@ -1,4 +1,4 @@
-"""The app: two modes that share one session, the results of background services, and the way out. Services and flows do the slow work."""
+"""The app: two modes that share one session, the results of background services, and the exit. Services and flows do the slow work."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 PLAN_MODE, RUN_MODE = "plan", "run"
 COLLECT = (10_000, 5, 20)
-"""Thresholds of the garbage collector: with Python's own, a fifth of the time goes into looking through what was drawn and lasts."""
+"""Thresholds of the garbage collector: with Python's defaults, a fifth of the time is spent on scanning lasting objects."""
 
 END_CHECK = 0.5
-"""Seconds between two looks whether the job that the session is about has ended."""
+"""Seconds between two checks whether the job of the session has ended."""
 
 
 def _commands() -> type[Provider]:
-    from dstui.tui.commands import Commands  # brings Textual's palette, which nobody has opened yet
+    from dstui.tui.commands import Commands  # imports Textual's palette, which is not open yet
 
     return Commands
 
@@ -66,7 +66,7 @@ def _leave_with_job(app: DstuiApp) -> None:
 
 
 def _show_settings(app: DstuiApp) -> None:
-    """Draw with the settings as they are now; where no job was looked at yet, there is nothing that was drawn with others."""
+    """Draw with the current settings. Before a job was shown, nothing depends on them."""
     if app.run_screen.is_mounted:
         app.run_screen.view.take_settings()
     app.main.draw()
@@ -111,7 +111,7 @@ class DstuiApp(TerminalApp):
         self.services += (self.reference,) if self.reference is not None else ()
         self.readiness = Readiness(self.session, self.services, self.call_later)
         self.launching = Launching(self, self.session, self.readiness.once_known, lambda: self.show_step(REVIEW))
-        self.checkpoints = Checkpoints(self, self.session)
+        self.checkpoints = Checkpoints(self, self.session, lambda: self.show_step(REVIEW))
         self.preferences = Preferences(self, partial(_show_settings, self))
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
@@ -131,7 +131,7 @@ class DstuiApp(TerminalApp):
     def run_screen(self) -> RunScreen:
         """Return the screen of the mode "run"."""
         if self._run_screen is None:
-            from dstui.tui.run_screen import RunScreen  # brings logs and jobs, which the first frame does without
+            from dstui.tui.run_screen import RunScreen  # imports logs and jobs, which the first frame does not need
 
             self._run_screen = RunScreen(self.session, self.show_step, self.launching, lambda: self.show_step(self.plan_screen.last_form))
         return self._run_screen
@@ -152,7 +152,7 @@ class DstuiApp(TerminalApp):
         """Show a step, and the field at `path` in it. Does nothing while the screens are being removed."""
         if self.leaving or not self.is_running:
             return
-        if not self.screen.is_mounted:  # a palette that is just being laid over looks for the screen under it
+        if not self.screen.is_mounted:  # a palette that is just being opened looks for the screen below it
             self.call_later(self.show_step, step, path)
             return
         if step.pane != "form":
@@ -224,7 +224,7 @@ class DstuiApp(TerminalApp):
 
     def last_words(self) -> None:
         """Keep unsaved edits and end all child processes now: the process may be killed before the app exits. Thread-safe."""
-        if self.return_code != 0:  # who left by himself was asked
+        if self.return_code != 0:  # the user was asked before a normal exit
             self.autosave.keep_now()
         if self.reference is not None:
             self.reference.stop_child()
@@ -235,7 +235,7 @@ class DstuiApp(TerminalApp):
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 
-    # What has happened
+    # Messages
 
     @on(messages.Probed)
     def _probed(self, event: messages.Probed) -> None:
@@ -285,7 +285,7 @@ class DstuiApp(TerminalApp):
         self.show_step(REVIEW)
         say(self, f"{event.text}. l launches it, z takes it back.")
 
-    # What the keys do
+    # Actions of keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action of the app is allowed now: dialogs and text input have keys of their own."""

@@ -17,7 +17,7 @@ from textual.content import Content
 from dstui.base.text import one_line
 from dstui.tui.dialogs.dialog import Over
 from dstui.tui.flows.examining import examine_plan
-from dstui.tui.flows.preferences import choosable, shown_value
+from dstui.tui.flows.preferences import choosable, format_setting
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, WHY_NOT, KeyHint, table
@@ -54,7 +54,7 @@ class Performer(Protocol):
 
 
 class Command(NamedTuple):
-    """A name, what it does in a sentence, how, and why not now where it cannot."""
+    """A name, a description, and the function that runs it."""
 
     name: str
     help: str
@@ -68,7 +68,7 @@ class Command(NamedTuple):
 
     @property
     def about(self) -> str:
-        """What it does, or why not now."""
+        """Return what it does, or why it cannot now."""
         return f"Not now: {self.why_not}." if self.why_not else self.help
 
 
@@ -100,7 +100,7 @@ class Palette(CommandPalette, Over[None]):
         if self not in self.app.screen_stack:
             return None
         worker = super()._gather_commands(search_value)
-        worker.exit_on_error = False  # its list may be taken away before it has filled it
+        worker.exit_on_error = False  # its list may be removed before it was filled
         return worker
 
     def _action_command_list(self, action: str) -> None:
@@ -110,7 +110,7 @@ class Palette(CommandPalette, Over[None]):
 
 
 class Commands(Provider):
-    """The provider of commands. Each palette runs one command only: Enter may arrive twice in one read."""
+    """The provider of commands. Each palette runs only one command: Enter may arrive twice in one read."""
 
     _done = False
     _on_disk: tuple[Command, ...] | None = None
@@ -160,7 +160,7 @@ class Commands(Provider):
         yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
         yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         for one in choosable():
-            yield Command(f"Setting: {one.name} ({shown_value(one)})", one.help, partial(app.preferences.choose, one))
+            yield Command(f"Setting: {one.name} ({format_setting(one)})", one.help, partial(app.preferences.choose, one))
         yield Command("Settings…", "The file of settings in your own editor.", app.preferences.edit)
         picture = "Write what is on the screen to a picture (SVG) in the current folder."
         yield Command("Screenshot", picture, partial(take_screenshot, self.app, app.session))

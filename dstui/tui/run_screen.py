@@ -1,4 +1,4 @@
-"""The mode in which jobs are watched: the list of them, or one job with its ranks, log and diagnosis."""
+"""The mode for watching jobs: the list of them, or one job with its ranks, log and diagnosis."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ OF_A_JOB = (
     "bundle",
     "again",
 )
-"""What there must be a job for."""
+"""Actions that need a job."""
 
 
 class RunScreen(MainScreen):
-    """The screen of step 9. Its actions concern the job in view, or the list of jobs."""
+    """The screen of step 9. Its actions are about the job in view, or the list of jobs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ON_RUN)]
     AUTO_FOCUS = ""
@@ -69,7 +69,7 @@ class RunScreen(MainScreen):
         self.reporting = Reporting(self.explaining, session)
         self.view.charts.pick = lambda name: self._of_job(partial(self.plotting.show, name=name))
         self._wanted: JobFolder | None = None
-        """The job that is looked at."""
+        """The job to show."""
         self._again = False
         self.needs = {
             **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
@@ -125,7 +125,7 @@ class RunScreen(MainScreen):
         if self.view.job is not None:
             act(self.view.job)
 
-    # What was chosen
+    # Choices of the user
 
     @on(RowList.Chosen, "#jobs")
     def _job_chosen(self, event: RowList.Chosen) -> None:
@@ -150,7 +150,7 @@ class RunScreen(MainScreen):
         else:
             self.explaining.show_evidence(event.key)
 
-    # Which lines of the log
+    # Lines of the log
 
     @property
     def typing_pane(self) -> str:

@@ -280,3 +280,21 @@ def test_a_loop_that_stands_whole_above_and_below_an_exception_has_gone_on_after
 def test_an_error_that_is_merely_mentioned_before_a_loop_at_work_or_the_last_word_has_ended_nothing(tmp_path: Path, line: str) -> None:
     assert of_lines(tmp_path / "a", [line, *LOOP]).kind is None
     assert of_lines(tmp_path / "b", ["begin", line, "Training complete!"]).kind == "success"
+
+
+def test_a_program_that_steps_on_after_an_exception_and_says_that_it_is_done_has_not_failed_for_sure_nor_ended_well(tmp_path: Path) -> None:
+    steps = [f"step {number} loss 0.{9 - number}" for number in range(6)]
+    on = of_lines(tmp_path / "a", [*steps[:3], *PLAIN, *steps[3:], "Training completed."])
+    assert (on.cause, on.kind, on.could_be[0]) == (None, None, "USER-PY")
+    assert of_lines(tmp_path / "b", [*steps[:3], *PLAIN, "Training completed."]).cause == "USER-PY", "it stood in a buffer"
+
+
+@pytest.mark.parametrize("head", ["Mar 04 09:11:00 node7 train[4711]: ", "[pod/sft-worker-0/pytorch] ", "trainer-1  | "])
+def test_what_collects_logs_stands_before_every_line_from_the_first_on(tmp_path: Path, head: str) -> None:
+    assert of_lines(tmp_path / "a", [f"{head}bash: ./run_8gpu.sh: No such file or directory"]).cause == "NO-SCRIPT"
+
+
+def test_torchruns_own_exception_is_no_word_of_the_rank_that_it_names(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "long" / "corpus" / "made" / "rank0-exit3.txt").read_text().splitlines()
+    found = of_lines(tmp_path / "a", text)
+    assert (found.cause, found.first_failing_rank, found.confidence) == ("EARLY-EXIT", 0, "medium")

@@ -111,6 +111,31 @@ def test_the_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
     assert lora is not None and lora.quantization == "nf4"
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--zero_stage 3 --offload --per_device_train_batch_size 4 --max_seq_len 512 --dtype fp16", "ZeRO-3, optimizer in RAM, weights in RAM, fp16, micro-batch 4 x 512 tokens x 1"),
+        ("--ds.zero_stage 2 --train.micro_batch_size 2 --train.batch_size 64 --data.max_len 1024 --bf16", "ZeRO-2, bf16, micro-batch 2 x 1024 tokens x 4"),
+    ],
+)  # fmt: skip
+def test_a_script_that_builds_its_configuration_of_arguments_gets_a_verdict(tmp_path: Path, words: str, line: str) -> None:
+    found = forecast_of(tmp_path, f"deepspeed main.py --model_name_or_path gpt2 {words}\n")
+    assert found["first line"].endswith(line) and "the script builds its configuration itself" in " ".join(found["unknown"])
+
+
+def test_a_stage_that_is_open_is_what_is_missing(tmp_path: Path) -> None:
+    found = forecast_of(tmp_path, "deepspeed main.py --model_name_or_path gpt2 --zero_stage $Z\n")
+    assert found["problem"] == "--zero_stage ${Z} says no ZeRO stage yet: write its number"
+
+
+def test_a_frameworks_command_tells_its_model_too(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ncutoff_len: 1024\nfinetuning_type: lora\nlora_rank: 8\ndeepspeed: ds.json\n"
+    )
+    found = forecast_of(tmp_path, "llamafactory-cli train sft.yaml\n")
+    assert found["params"] and found["trainable"] and "1024 tokens" in found["first line"]
+
+
 def test_a_launch_without_its_configuration_gets_no_verdict(tmp_path: Path) -> None:
     found = forecast_of(tmp_path, "deepspeed train.py --model_name_or_path gpt2\n")
     assert found["verdict"] == "unknown" and "the Plan's deepspeed section is empty" in found["problem"]

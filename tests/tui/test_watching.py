@@ -126,7 +126,7 @@ def open_logs(folder: Path) -> set[str]:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux says what is open")
 async def test_of_many_jobs_that_were_looked_at_no_log_stays_open(open_app: Open, tmp_path: Path) -> None:
-    jobs = [made(tmp_path / f"job-{number}") for number in range(20)]
+    jobs = [made(tmp_path / f"job-{number}") for number in range(6)]
     async with open_app() as pilot:
         for job in jobs:
             await attach(pilot, job)

@@ -60,7 +60,7 @@ def _lasts(context: FailureContext, hit: Hit) -> bool:
 def nothing_failed(context: FailureContext) -> Verdict | None:
     """Decide for a success if nothing failed and the last lines say so. That nothing failed is no proof: a log may break off."""
     found = context.found
-    if context.failed or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in found.hits):
+    if context.failed or found.end_untold or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in found.hits):
         return None
     if noise := [hit for hit in found.hits if hit.raised is not None and hit.raised.at_exit]:
         return Verdict(BY_ID["BENIGN-NOISE"], "medium", noise)

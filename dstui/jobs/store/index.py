@@ -27,9 +27,15 @@ class KnownRun:
     """A run that still exists."""
 
     folder: JobFolder
-    started: str
+    status: JobStatus
+    """As it was last written."""
     entry: Entry | None
     """Its entry in the index; None if it is only in the current folder."""
+
+    @property
+    def started(self) -> str:
+        """When it was started; "" if that is unknown."""
+        return format_iso(self.status.started) if self.status.started is not None else ""
 
     @property
     def plan(self) -> str:
@@ -49,29 +55,31 @@ class KnownRun:
         return os.path.realpath(self.begun_in) == os.path.realpath(Path.cwd())
 
 
-def known() -> list[KnownRun]:
+def known_runs() -> list[KnownRun]:
     """Return the existing runs, oldest first."""
     found: dict[Path, Entry | None] = {Path(entry.folder): entry for entry in entries()}
     with suppress(OSError):
         lying = (Path(os.path.realpath(path)) for path in sorted((Path.cwd() / RUNS_FOLDER).iterdir()))
         found.update({path: found.get(path) for path in lying})
-    runs = [KnownRun(folder, _started(folder), entry) for path, entry in found.items() if is_job(folder := JobFolder(path))]
+    statuses = ((folder, entry, last_status(folder)) for path, entry in found.items() if is_job(folder := JobFolder(path)))
+    runs = [KnownRun(folder, status, entry) for folder, entry, status in statuses if status is not None]
     return sorted((run for run in runs if run.started), key=lambda run: run.started)
 
 
-def _started(folder: JobFolder) -> str:
-    status = folder.read_status() or rebuilt(folder)
-    return format_iso(status.started) if status and status.started is not None else ""
+def last_status(folder: JobFolder) -> JobStatus | None:
+    """Return the status as it was last written, or as the records of the ranks tell it."""
+    return folder.read_status() or rebuilt(folder)
 
 
 def folders() -> list[JobFolder]:
     """Return the folders of the existing runs, oldest first."""
-    return [run.folder for run in known()]
+    return [run.folder for run in known_runs()]
 
 
 def runs() -> list[tuple[JobFolder, JobStatus]]:
-    """Return every run with its current status, oldest first."""
-    return [(folder, status) for folder in folders() if (status := current_status(folder))]
+    """Return every run with its current status, oldest first. What a run has ended with is read once."""
+    now = ((run.folder, run.status if run.status.final else current_status(run.folder)) for run in known_runs())
+    return [(folder, status) for folder, status in now if status is not None]
 
 
 def is_job(folder: JobFolder) -> bool:
@@ -88,7 +96,7 @@ def find(name: str = "") -> JobFolder:
         return given
     if "/" in name:
         raise LookupError(f"There is no job in {name}{_why_not(name)}")
-    found = known()
+    found = known_runs()
     if not found:
         raise LookupError("There is no run yet: dstui --headless PLAN starts one")
     return _newest_here(found) if not name else _named(name, found)

@@ -1,4 +1,4 @@
-"""The forecast in detail: what fills the memory (`M`), and the plans that fit this machine (`r`)."""
+"""The forecast in detail: what fills the memory (`M`), and the Plans that fit this machine (`r`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PART, AMOUNT = 26, 9
 """Cells for the name of a part and for its bytes."""
 WHOSE = {"gpu": "each GPU", "host": "the RAM of a node", "nvme": "the NVMe of a node"}
 LEAST = 1e-3
-"""Share of a place from which a part is named."""
+"""The smallest share of a place with which a part is listed."""
 
 
 def breakdown(outlook: Outlook, screen: int) -> TextViewer:
@@ -42,7 +42,7 @@ def breakdown(outlook: Outlook, screen: int) -> TextViewer:
 
 
 def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
-    """Yield each place with its parts and moments, then the checkpoint, measured runs of the model, and what is not reckoned with."""
+    """Yield each place with its parts and moments, then the checkpoint, measured runs of the model, and keys beyond the forecast."""
     for name, need in needed(estimate).items():
         yield row((f"{NAMES[name]}: {WHOSE[name]}", "title"))
         yield from place_rows({name: need}, width)
@@ -79,10 +79,10 @@ def _moments(need: Need, width: int) -> Iterator[Row]:
 
 
 MOST_CHANGES = 8
-"""Lines that show what a plan changes."""
+"""Lines that show the changes of a Plan."""
 INDENT = "    "
 SCRIPTS = "model.activation_checkpointing"
-"""What a Plan only says of the script."""
+"""A key that only describes what the script does."""
 
 
 MEASURE = "measure"
@@ -116,7 +116,7 @@ class Recommended(Lines):
 
     def _show(self, found: RankedPlans) -> None:
         self.found = found
-        self.redraw()  # twice: what a plan changes stands under the cursor, which has no row before the first
+        self.redraw()  # twice: the changes are below the cursor, which has no row before the first draw
         self.redraw()
 
     def lines(self) -> Sequence[Row]:

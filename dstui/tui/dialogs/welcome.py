@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Weighed(NamedTuple):
-    """The last recipes with their forecasts: the screen is drawn often, while machine and folder stay the same."""
+    """The last recipes with their forecasts, cached because the screen is drawn often while machine and folder stay the same."""
 
     recipes: Sequence[Recipe] = ()
     machine: Machine | None = None
@@ -78,11 +78,11 @@ def _of_any(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:
 
 
 QUICKSTART, BLANK_PLAN = "quickstart", ""
-"""Beside a Recipe, a Draft, the name of a file or Both: what an answer may be."""
+"""Further answers besides a Recipe, a Draft, the name of a file or Both."""
 
 
 class Both(NamedTuple):
-    """A ds_config.json or an accelerate YAML together with the script beside it: one choice."""
+    """A ds_config.json or an accelerate YAML together with the script beside it, as one choice."""
 
     config: str
     script: str
@@ -91,7 +91,7 @@ class Both(NamedTuple):
 NOTHING = "no training script, no Plan, no ds_config.json, no accelerate YAML"
 LABEL, PATH = 25, 52
 CONFIGS = 3
-"""So many configurations are offered with the script; the others can be opened by themselves."""
+"""Configurations that are offered together with the script. Others can be opened alone."""
 
 
 class Start(Ask):

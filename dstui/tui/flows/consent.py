@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LINES = 3
-"""Lines of one fact at most."""
+"""The most lines of one fact."""
 
 
 def question(why: list[str], target: Target) -> Ask:
@@ -39,7 +39,7 @@ def _details(target: Target) -> list[Row]:
     plan = target.plan
     try:
         hosts = ", ".join(target.launch.hosts)
-    except RenderError:  # the launch says it
+    except RenderError:  # the launch reports it
         hosts = "unknown"
     workdir = plan.place(plan.job.workdir)
     script = plan.job.script or f"-m {plan.job.module}"
@@ -55,20 +55,20 @@ def _fact(name: str, value: str) -> list[Row]:
 
 
 AGAIN = 1.0
-"""Seconds after which it is tried again to ask, where something else is asked or typed."""
+"""Seconds between two attempts to ask, while another question is open or text is typed."""
 
 
 class Trusting:
-    """Ask once per session about each interpreter."""
+    """Asks once per session about each interpreter."""
 
     def __init__(self, app: App[int], reference: ReferenceCheck | None, session: Session) -> None:
-        """Create it. `reference` is asked for its verdict again when the user has said yes."""
+        """Create it. After a yes, `reference` is asked for its verdict again."""
         self._app, self._reference, self._session = app, reference, session
         self._asked_about: frozenset[str] = frozenset()
 
     def ask(self, plan: Plan) -> None:
         """Ask about the interpreter of this Plan, if no other question is open and nothing is being typed."""
-        from dstui.documents.trusted_python import about
+        from dstui.documents.trusted_python import describe_interpreter
         from dstui.render.launch import interpreter
 
         python = interpreter(plan)
@@ -78,7 +78,7 @@ class Trusting:
             self._app.set_timer(AGAIN, partial(self.ask, plan))
             return
         self._asked_about |= {python}
-        known = f" {about(plan)}".rstrip()
+        known = f" {describe_interpreter(plan)}".rstrip()
         text = f"The Plan names an interpreter of its own for the ranks:\n{python}\n"
         text += "May dstui run it also while you only look, so that its DeepSpeed judges the Plan? Else dstui's own does."
         text += f"{known} A launch runs it too, and asks where you have not agreed."

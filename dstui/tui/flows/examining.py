@@ -1,4 +1,4 @@
-"""The doctor over the screen: whether this machine, and every host of the Plan, is ready."""
+"""The doctor as a dialog: whether this machine and every host of the Plan are ready."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
 
 STATES = {"fail": "error", "warn": "warning", "ok": "ok"}
-"""Verdict of the doctor -> state of a row; the worst first."""
+"""Verdict of the doctor -> state of a row, most severe first."""
 
 
 class Examined(TextViewer):
-    """What the doctor found."""
+    """The doctor's results."""
 
 
 def examine_plan(app: App[Any], plan: Plan) -> None:
@@ -43,7 +43,7 @@ def _examine(app: App[Any], plan: Plan) -> None:
 
 
 def result_rows(results: Sequence[Result], width: int, *, several: bool) -> Iterator[Row]:
-    """Yield the verdict, then each result, the worst first; what does not apply only as a number."""
+    """Yield the verdict, then each result, most severe first. Skipped checks are only counted."""
     counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in (*STATES, "skipped")}
     ready = "Ready." if not counts["fail"] else "Not ready."
     yield row((ready, "error" if counts["fail"] else "ok"), f" {counts['ok']} ok, {counts['warn']} to look at, {counts['fail']} failed")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 FRESH = 0.7
-"""Seconds after which a key is another press: one that is held repeats after 0.66 s at the latest, and then all the time."""
+"""Seconds after which a key counts as another press: a held key repeats after 0.66 s at the latest, and then continuously."""
 
 
 class Launching:
@@ -40,7 +40,7 @@ class Launching:
         self._app, self._session, self._once_known, self._show_review = app, session, once_known, show_review
         self._pressed = 0.0
         self._agreed: set[tuple[str, str]] = set()
-        """Source and text of each Plan from another's job folder that the user agreed to launch in this session."""
+        """Source and text of Plans from other users' job folders that the user agreed to launch in this session."""
 
     def led_to_review(self) -> None:
         """Note that the launch key has just led to Review: while it is held down, nothing is launched."""
@@ -76,14 +76,14 @@ class Launching:
             then()
 
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
-        """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
+        """Remember a yes: to an interpreter permanently, to a Plan of another user's folder while neither it nor the session changes."""
         from dstui.documents.trusted_lines import agree
-        from dstui.documents.trusted_python import own, remember
+        from dstui.documents.trusted_python import is_own_interpreter, remember
 
         if not yes:
             say(self._app, "Nothing was started.")
             return
-        if not own(plan):
+        if not is_own_interpreter(plan):
             remember(plan, True)
         agree(plan)
         self._agreed.add((plan.source, plan.text))
@@ -137,7 +137,7 @@ class Launching:
             rows = [Row((Span(line),)) for text in lines for line in text.splitlines()]
             self._app.call_later(self._app.push_screen, TextViewer("What DeepSpeed makes of this Plan", rows))
 
-    # The job that is looked at
+    # The job in view
 
     def again(self, job: WatchedJob) -> None:
         """Relaunch a job with its Plan as it is now. If `reasons` has some, Review is shown first and asks."""
@@ -223,7 +223,7 @@ def job_lines(folder: JobFolder) -> list[str]:
 
 
 def far_hosts(target: Target) -> tuple[str, ...]:
-    """Return the other hosts of a launch; empty if it is local or has no command (the launch says why)."""
+    """Return the hosts of a launch on other hosts; empty if it stays here or has no command (the launch reports why)."""
     from dstui.render.launch import RenderError
 
     try:
@@ -254,7 +254,7 @@ def _examine(app: App[int], target: Target, dialog: Preflight) -> None:
     try:
         check(target.launch)
     except LaunchError:
-        app.call_later(dialog.show, ())  # the launch says it
+        app.call_later(dialog.show, ())  # the launch reports it
         return
     results = run_preflight(target, lambda case: app.call_later(dialog.host_answered, case.host))
     app.call_later(dialog.show, results)

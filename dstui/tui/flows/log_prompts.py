@@ -1,4 +1,4 @@
-"""Questions about the log of a job: a host, a rank, a time or step, a text. Input is checked by functions."""
+"""Questions about the log of a job: a host, a rank, a time or step, a text. Functions check the input."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
 
 STEP = r"\bstep\D{{0,3}}{}\b"
-"""How lines name a step."""
+"""How log lines name a step."""
 FEW_HOSTS = 5
-"""Up to so many choices a key goes round; of more hosts there is a list."""
+"""Up to this many hosts a key cycles through them; for more there is a list."""
 
 
 class LogPrompts:

@@ -1,4 +1,4 @@
-"""How a session begins: with a file and the draft left of it, or with what the current folder offers."""
+"""The beginning of a session: with a file and its draft, or with a choice of what the current folder contains."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from dstui.tui.session.folder_scan import FolderContents
 
 SHIPPED_PLANS = "shipped Plans"
-"""The answer that asks which of dstui's own Plans."""
+"""The answer that asks for one of dstui's own Plans."""
 LINES = 12
-"""Changed lines that are shown of a draft."""
+"""Changed lines of a draft that are shown."""
 NOTES = 4
-"""So many remarks on what was changed in the file that was opened are shown."""
+"""Remarks about changes in the opened file that are shown."""
 
 
 def starting_plan() -> Plan:
@@ -77,7 +77,7 @@ class Opening:
         in_thread(self._app, self._scan_folder)
 
     def _scan_folder(self) -> None:
-        from dstui.tui.session.folder_scan import scan_folder  # brings the machine's module, which the first frame does without
+        from dstui.tui.session.folder_scan import scan_folder  # imports the machine's module, which the first frame does not need
 
         self._app.call_later(self._ask, scan_folder(self._script))
 
@@ -164,7 +164,7 @@ class Opening:
 
         self._app.push_screen(Shipped(self._session.state.machine, model), choose)
 
-    # What was left behind
+    # Drafts
 
     def offer_drafts(self) -> None:
         """Look for a draft of what is open, and offer it."""

@@ -1,6 +1,6 @@
-"""Edit the Plan in the user's own editor, at the line of the field; the result is checked, and is one undo step.
+"""Edit the Plan in the user's own editor, at the line of the field. The result is checked, and is one undo step.
 
-The editor gets a copy: the Plan's file is written when the Plan is saved, as after any other edit.
+The editor gets a copy: the Plan's file is only written when the Plan is saved, as after any other edit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dstui.tui.session.session import Session
 
 
 def run_editor(app: App[Any], file: Path, line: int = 1) -> bool:
-    """Hand the terminal to the editor until it ends. Return False, after a sentence, where that was not possible or it failed."""
+    """Hand the terminal to the editor until it ends. Return False, after a message, if that was impossible or the editor failed."""
     try:
         command = editor_command(os.environ, file, line)
         if not command:

@@ -1,4 +1,4 @@
-"""The user's settings in a session: put in force at its start, chosen in the palette, edited in the user's own editor."""
+"""The user's settings in a session: applied at its start, chosen in the palette, edited in the user's own editor."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.settings import remember, setting
 
 SHOWN = 4
-"""Mistakes of the file that are told at once."""
+"""Mistakes of the file that are reported at once."""
 
 
 class Preferences:
-    """Puts settings in force. `changed` is called when one has another value, for those who show it."""
+    """Applies settings. `changed` is called when one has another value, for those who show it."""
 
     def __init__(self, app: App[Any], changed: Callable[[], object]) -> None:
         self._app, self._changed = app, changed
@@ -31,11 +31,11 @@ class Preferences:
     # The file
 
     def apply_keys(self) -> None:
-        """Put the user's own keys in force, in the bindings and in everything that names a key."""
+        """Apply the user's own keys to the bindings and to everything that names a key."""
         hints: Sequence[KeyHint] = KEYS
         bindings = dict[str, str]()
         if wished := installed_settings().keys:
-            from dstui.tui.kit.keymap import keymap  # which hardly a session needs
+            from dstui.tui.kit.keymap import keymap  # most sessions do not need it
 
             made = keymap(wished)
             hints, bindings = made.hints, dict(made.bindings)
@@ -43,7 +43,7 @@ class Preferences:
         self._app.set_keymap(bindings)
 
     def tell_mistakes(self) -> None:
-        """Say what of the file could not be used."""
+        """Report what could not be used in the file."""
         settings = installed_settings()
         found = mistakes(settings, self._app.available_themes)
         for problem in found[:SHOWN]:
@@ -52,7 +52,7 @@ class Preferences:
             say(self._app, f"{len(found) - SHOWN} more mistakes: dstui settings --check lists them", "warning")
 
     def edit(self) -> None:
-        """Edit the file in the user's own editor, and put in force what it says then."""
+        """Edit the file in the user's own editor, and apply the result."""
         from dstui.tui.flows.own_editor import run_editor
 
         path = settings_path()
@@ -70,10 +70,10 @@ class Preferences:
             self._changed()
             self.tell_mistakes()
 
-    # One setting
+    # Single settings
 
     def remember_theme(self) -> None:
-        """From now on another theme is one that somebody has chosen."""
+        """Store every further change of the theme as the user's choice."""
 
         def keep(name: str) -> None:
             in_thread(self._app, partial(remember, "theme", name))
@@ -81,7 +81,7 @@ class Preferences:
         self._app.watch(self._app, "theme", keep, init=False)
 
     def choose(self, one: Setting) -> None:
-        """Give a setting another value: the other one of two, or one that is asked for."""
+        """Change a setting: toggle one with two values, or ask for the value."""
         if isinstance(one.default, bool):
             self.put(one.name, not setting(one.name))
         elif one.choices:
@@ -100,19 +100,19 @@ class Preferences:
             self.put(name, [part.strip() for part in text.split(",") if part.strip()])
 
     def put(self, name: str, value: Any) -> None:
-        """Keep a value, and put it in force."""
+        """Store a value and apply it."""
         in_thread(self._app, partial(self._keep, name, value))
 
     def _keep(self, name: str, value: Any) -> None:
         if why := remember(name, value):
             self._app.call_later(say, self._app, f"Not kept: {why}", "warning")
         else:
-            self._app.call_later(say, self._app, f"{name}: {shown_value(BY_NAME[name])}")
+            self._app.call_later(say, self._app, f"{name}: {format_setting(BY_NAME[name])}")
             self._app.call_later(self._changed)
 
 
-def shown_value(one: Setting) -> str:
-    """Return the value of a setting as the palette names it."""
+def format_setting(one: Setting) -> str:
+    """Return the value of a setting as the palette shows it."""
     value = setting(one.name)
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -120,12 +120,12 @@ def shown_value(one: Setting) -> str:
 
 
 def choosable() -> Sequence[Setting]:
-    """Return the settings that the palette offers by themselves; themes have a list of their own."""
+    """Return the settings that the palette offers individually. Themes have a list of their own."""
     return [one for one in SETTINGS if one.name != "theme"]
 
 
 def mistakes(settings: UserSettings, themes: Collection[str]) -> list[Finding]:
-    """Return what is wrong in the file, also what only the screen knows: themes and keys."""
+    """Return the mistakes in the file, including those that only the TUI can detect: in themes and keys."""
     found = list(settings.problems)
     theme = settings.values.get("theme")
     if theme is not None and theme not in themes:

@@ -1,4 +1,4 @@
-"""Write files: the Plan, generated files, a screenshot. A file that somebody else wrote is not replaced without a question."""
+"""Write files: the Plan, generated files, a screenshot. A file written by somebody else is only replaced after a question."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 Then = Callable[[], object]
-"""What comes after something that may have to be asked before."""
+"""The continuation after a possible question."""
 
 
 class NotSaved(Ask):
-    """The question before leaving with unsaved edits."""
+    """The question before exiting with unsaved edits."""
 
     def __init__(self) -> None:
         answers = [Answer("s", "save and leave", "save"), Answer("d", "discard the edits and leave", "discard"), Answer("c", "stay", None)]
@@ -35,7 +35,7 @@ class NotSaved(Ask):
 
 
 class Saving:
-    """From the wish to save to a file on disk, and from the wish to leave to the end. Threads read and write: a disk may be slow."""
+    """Save the Plan, and exit without losing edits."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session

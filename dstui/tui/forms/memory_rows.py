@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME = 4
 """Cells for the name of a place."""
 SEVERITY: dict[Verdict, str] = {"fits": "ok", "tight": "warning", "too big": "error", "unknown": "unknown"}
-"""A verdict -> how grave it is, by which it has its glyph and its style."""
+"""A verdict -> its severity, which decides glyph and style."""
 LEAST_BAR, WIDEST_BAR = 12, 40
 NO_MODEL = ("Will it fit? Name the model: model.source or params, in step 2", "Will it fit? Name the model in step 2")
 NAMES = {"gpu": "GPU", "host": "RAM", "nvme": "NVMe"}

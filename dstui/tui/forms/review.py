@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 PLAN, HEADLESS, LAUNCH, LINES = "the Plan", "headless", "launch", "the script's lines"
 WRITE_SCRIPT = "write the script"
 HOLE = "hole "
-"""Begins the key of a row that asks for the value of an open hole."""
+"""Prefix of the key of a row that asks for the value of an open hole."""
 HOLE_ROOM = 26
-"""Characters of a hole's name and place that a narrow screen has on a line; a longer name has it alone."""
+"""Characters of a hole's name and place on a line of a narrow screen. A longer name has a line of its own."""
 MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
-"""How a file compares with what is on disk; "" where that was not looked at yet."""
+"""The result of comparing a file with the disk -> its glyph and style; "" before the comparison."""
 GOES_ON = "›"
-"""In the margin of what is the same line still."""
+"""In the margin of a continued line."""
 
 
 class Review(Horizontal):
@@ -47,9 +47,9 @@ class Review(Horizontal):
     def __init__(self) -> None:
         super().__init__(id="review")
         self.texts: dict[str, str] = {}
-        """Name -> what `copy` copies and the right side shows."""
+        """Name -> the text that `copy` copies and the right side shows."""
         self.last: tuple[str, Plan] | None = None
-        """The last run of this name, and the Plan that it had."""
+        """The last run of this name, and its Plan."""
         self._shown: tuple[State, Path | None] | None = None
         self.names, self.verdict = RowList(id="review-names", classes="pane"), RowList(id="review-verdict", classes="pane")
         self.content = RowList(id="review-content", classes="pane")
@@ -108,8 +108,8 @@ class Review(Horizontal):
         opened = self.names.cursor is None
         self.names.show_rows([*_name_rows(made, state, path), *_write_rows(changed)])
         if opened:
-            self.names.cursor = made[0].name if made else PLAN  # to be read first; who comes by Enter rests on the launch
-        width = (self.verdict.size.width or 40) - 3  # a scroll bar may come
+            self.names.cursor = made[0].name if made else PLAN  # reading starts at the top; after Enter the cursor is on the launch
+        width = (self.verdict.size.width or 40) - 3  # leaves room for a scroll bar
         self.verdict.show_rows([*_verdict_rows(state, problem, width), *_changed_rows(state.plan, self.last, width)])
         self._show_content()
 
@@ -182,7 +182,7 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
 
 
 def _hole_rows(plan: Plan) -> list[Row]:
-    """Return the holes that nothing fills: the environment has no variable of that name."""
+    """Return the rows of holes that nothing fills: the environment has no variable of that name."""
     from dstui.plan.holes import find_holes
 
     places: dict[str, list[str]] = {}
@@ -197,7 +197,7 @@ def _hole_rows(plan: Plan) -> list[Row]:
 
 
 def _write_rows(changed: ChangedScript | None) -> list[Row]:
-    """Return the row that writes an adapted script, if the lines have a place in it."""
+    """Return the row that writes an adapted script, if there is a clear place for the lines."""
     return [row(("→ ", "accent"), f"write {changed.name}", key=WRITE_SCRIPT)] if changed and changed.text else []
 
 
@@ -251,7 +251,7 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
 
 
 def _changed_rows(plan: Plan, last: tuple[str, Plan] | None, width: int) -> list[Row]:
-    """Return what differs from the last run of this name."""
+    """Return the differences from the last run of this name."""
     if last is None:
         return []
     from dstui.jobs.store.plan_diff import changes

@@ -1,7 +1,7 @@
-"""Keys of the user's own: from names of actions and keys to Textual's keymap and to the table that footer, help and palette read.
+"""The user's own keys: from names of actions and keys to Textual's keymap and to the table used by footer, help and palette.
 
-Each action has letters and chords (F-keys, ctrl+…): a new letter replaces its letters, a new chord its chords, so that an action which is
-valid while something is typed keeps a key that types nothing. An entry that cannot hold is passed over, and it is said why.
+Each action has letters and chords (F-keys, ctrl+…). A new letter replaces its letters, a new chord its chords, so that an action that is
+valid while text is typed keeps a key that types nothing. An invalid entry is ignored, with a message.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ def _long_name(character: str) -> str:
 
 PUNCTUATION: Final = {_long_name(character): character for character in string.punctuation}
 FIXED: Final = frozenset({"digit", "escape", "next-pane", "previous-pane", "dismiss", "set-row", "onward", ""})
-"""Actions whose keys stay: steps and ranks by number, escape, tab, Enter."""
+"""Actions with fixed keys: steps and ranks by number, escape, tab, Enter."""
 NAMED: Final = frozenset({"space", "insert", "delete", "backspace", *(f"f{number}" for number in range(1, 25))})
 MODIFIERS: Final = ("ctrl", "alt", "shift")
 OF_LISTS: Final = frozenset(
     {*"0123456789jk", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "escape", "tab", "shift+tab"}
     | {"delete", "backspace", *ALWAYS}
 )
-"""Keys that move in lists and forms, on every screen; the steps and ranks by number; ctrl+c, which always leaves."""
+"""Keys that move in lists and forms on every screen, keys for steps and ranks by number, and ctrl+c, which always exits."""
 OF_FORMS: Final = frozenset({"d", "space"})
 TOGETHER: Final = frozenset({"form", "review"})
-"""Panes of one screen: a key has one meaning in both."""
+"""Panes of one screen, in which a key must have one meaning."""
 
 
 class Keymap(NamedTuple):
-    """What the wished keys come to."""
+    """The result of applying the user's keys."""
 
     hints: Sequence[KeyHint] = KEYS
-    """The table of keys, with these in it."""
+    """The table of keys, including the user's own."""
     bindings: Mapping[str, str] = {}
     """For Textual: the id of a binding -> keys."""
     problems: Sequence[tuple[str, str]] = ()
-    """Action and sentence of what could not be used."""
+    """Action and message for each entry that could not be used."""
 
 
 def remappable() -> tuple[str, ...]:
-    """Return the names of the actions that may have other keys, in the order of the table."""
+    """Return the names of the actions whose keys can be changed, in the order of the table."""
     return tuple(dict.fromkeys(key.id for key in KEYS if key.keys and key.id not in FIXED))
 
 
 def keymap(wished: Mapping[str, Sequence[str]]) -> Keymap:
-    """Return the keymap for actions with the keys that are wished for them, as people write keys."""
+    """Return the keymap for actions with the user's keys in their usual notation."""
     problems = list[tuple[str, str]]()
     taken = dict[str, tuple[str, ...]]()
     for action, texts in wished.items():
@@ -76,7 +76,7 @@ def keymap(wished: Mapping[str, Sequence[str]]) -> Keymap:
 
 
 def key_name(text: str) -> str:
-    """Return Textual's name of a key as people write it (L, /, ctrl+l, F6); "" where there is no such key."""
+    """Return Textual's name of a key in the usual notation (L, /, ctrl+l, F6); "" if there is no such key."""
     head, plus, last = text.rpartition("+")
     if text.endswith("+"):  # the key + itself
         head, plus, last = text[:-1].rstrip("+"), text[:-1], "+"
@@ -93,7 +93,7 @@ def key_name(text: str) -> str:
 
 
 def shown_key(key: str) -> str:
-    """Return a key as the footer names it."""
+    """Return a key as the footer shows it."""
     modifiers, plus, last = key.rpartition("+")
     if not plus and len(last) > 1 and last[0] == "f" and last[1:].isdigit():
         return last.upper()
@@ -101,12 +101,12 @@ def shown_key(key: str) -> str:
 
 
 def _character(name: str) -> str:
-    """Return the character of a key with this long name; the text itself where it is one; "" for any other."""
+    """Return the character of a key with this long name; the text itself if it is a character; "" for others."""
     return name if len(name) == 1 else PUNCTUATION.get(name, "")
 
 
 def _refusal(action: str, texts: Sequence[str], keys: Sequence[str]) -> str:
-    """Return why an action cannot have these keys, as far as other actions have nothing to do with it; "" where it can."""
+    """Return why an action cannot have these keys, ignoring conflicts with other actions; "" if it can."""
     known = remappable()
     if action not in known:
         close = difflib.get_close_matches(action, known, 1, 0.6)
@@ -123,13 +123,13 @@ def _refusal(action: str, texts: Sequence[str], keys: Sequence[str]) -> str:
 
 
 def _own(hint: KeyHint) -> tuple[list[str], list[str]]:
-    """Return the letters and the chords of a hint that others may take the place of."""
+    """Return the letters and the chords of a hint that others may replace."""
     keys = [key for key in hint.keys.split(",") if key and key not in ALWAYS] if hint.id not in FIXED else []
     return [key for key in keys if not is_chord(key)], [key for key in keys if is_chord(key)]
 
 
 def _kinds(hint: KeyHint, taken: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Return the letters and the chords that a hint has with these keys."""
+    """Return the letters and the chords of a hint with these keys."""
     letters, chords = _own(hint)
     if hint.id in taken:
         new_letters = [key for key in taken[hint.id] if not is_chord(key)]
@@ -141,7 +141,7 @@ def _kinds(hint: KeyHint, taken: Mapping[str, Sequence[str]]) -> tuple[list[str]
 
 
 def _clashes(taken: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield an action of these whose key another action has on one screen, the key, and that action; the last one first."""
+    """Yield each conflict, last action first: an action, the key, and the action that already has the key on the same screen."""
     used = dict[tuple[str, str], str]()
     order = list(taken)
     for hint in sorted(KEYS, key=lambda hint: order.index(hint.id) if hint.id in taken else -1):
@@ -157,7 +157,7 @@ def _screens(panes: Iterable[str]) -> set[str]:
 
 
 def _relabelled(taken: Mapping[str, Sequence[str]]) -> Iterator[KeyHint]:
-    """Yield the table with other keys. What a hint shows may be the key of another one of its screen: `[ ]`."""
+    """Yield the table with the new keys. The label of a hint may be a key of another one of its screen: `[ ]`."""
     changed = list[tuple[KeyHint, dict[str, str]]]()
     for hint in KEYS:
         if hint.id in taken:
@@ -173,5 +173,5 @@ def _relabelled(taken: Mapping[str, Sequence[str]]) -> Iterator[KeyHint]:
 
 
 def shown_key_of(hint: KeyHint) -> str:
-    """Return what the footer shows of a hint, with keys as `shown_key` names them."""
+    """Return the label of a hint, with keys as `shown_key` names them."""
     return hint.display or shown_key(hint.keys.partition(",")[0])

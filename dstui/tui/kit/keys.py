@@ -1,7 +1,7 @@
-"""Every key, what it does and where: one table that the bindings, the footer, the help and the palette read.
+"""All keys with their actions and panes: one table for the bindings, the footer, the help and the palette.
 
-A letter means the same wherever it is valid; where it is not, it does nothing. What a letter does, an F-key or the palette
-does as well, since letters are text while something is being typed.
+A letter has the same meaning wherever it is valid; elsewhere it does nothing. Every letter's action also has an F-key or is in the palette,
+since letters are text while something is typed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from textual.binding import Binding
 ANYWHERE: Final = frozenset({"form", "review", "run"})
 FORM, REVIEW, RUN = frozenset({"form"}), frozenset({"review"}), frozenset({"run"})
 PLOT: Final = "plot"
-"""The screen of the metrics, which lies over the run."""
+"""The screen of the metrics, on top of the run."""
 RUNS: Final = "runs"
-"""The table of runs, which lies over any screen."""
+"""The table of runs, on top of any screen."""
 COMPARE: Final = "compare"
-"""Runs beside each other, over their table."""
+"""The comparison of runs, on top of their table."""
 OVER: Final = frozenset({PLOT, RUNS, COMPARE})
 TYPING: Final = frozenset({"typing"})
-"""While a value is being typed; the keys of other panes are text then, but for those with priority."""
+"""While a value is typed. The keys of other panes are then text, except those with priority."""
 FILTER: Final = frozenset({"filter"})
 """While a filter of the log is typed."""
 SEARCH: Final = frozenset({"search"})
@@ -45,7 +45,7 @@ IDS: Final[Mapping[str, str]] = {
     "command_palette": "palette",
     "dedup": "fold",
 }
-"""Names of actions in the settings, where they are not simply the action's own."""
+"""Names of actions in the settings, if they differ from the action's own."""
 ALWAYS: Final = frozenset({"ctrl+c"})
 
 
@@ -64,10 +64,10 @@ class KeyHint(NamedTuple):
     help: str
     where: frozenset[str] = ANYWHERE
     hint: int = 0
-    """The place in the footer, from the left; from PINNED on at its right edge, which is always seen."""
+    """The position in the footer, from the left; from PINNED on at its right edge, which is always visible."""
     display: str = ""
     priority: bool = False
-    """Valid also while something is being typed."""
+    """Whether it is also valid while something is typed."""
 
     @property
     def name(self) -> str:
@@ -233,10 +233,10 @@ def _panes_of_actions() -> dict[str, frozenset[str]]:
 
 
 PANES: Final[Mapping[str, frozenset[str]]] = _panes_of_actions()
-"""Where each action is valid, by one of its keys or another."""
+"""The panes in which each action is valid, by any of its keys."""
 ACTIONS: Final = frozenset(filter(None, PANES))
 OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints"})
-"""Actions that are the same in both modes, and over them."""
+"""Actions that are the same in both modes and in screens on top of them."""
 
 
 WHY_NOT: Final[Mapping[str, str]] = {
@@ -252,7 +252,7 @@ WHY_NOT: Final[Mapping[str, str]] = {
 OF_THE_LOG: Final = frozenset(
     {"all_ranks", "level", "dedup", "match", "filter", "problem", "warning", "follow", "dashboard", "wrap", "timestamps", "copy_all"}
 )
-"""Actions of the part of the run that shows a job."""
+"""Actions of the part of the run screen that shows a job."""
 
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
@@ -281,27 +281,27 @@ def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
 
 
 class _Table:
-    """The keys as they are now: those of KEYS, or the user's own."""
+    """The current keys: those of KEYS, or the user's own."""
 
     hints: Sequence[KeyHint] = KEYS
 
 
 def table() -> Sequence[KeyHint]:
-    """Return the keys as they are now, for all that shows them."""
+    """Return the current keys, for everything that shows them."""
     return _Table.hints
 
 
 def show_table(hints: Sequence[KeyHint]) -> None:
-    """Show these keys from now on. The bindings are Textual's matter (`App.set_keymap`)."""
+    """Set the keys to show from now on. Textual applies the bindings (`App.set_keymap`)."""
     _Table.hints = hints
 
 
 def key_of(action: str) -> str:
-    """Return the key of an action as people write it, for a sentence; the action is named as in the settings."""
+    """Return the key of an action in the usual notation, for a sentence. The action is named as in the settings."""
     return next((key.shown for key in _Table.hints if key.id == action and key.keys), action)
 
 
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
-    """Return the keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
+    """Return the keys for the footer of a pane, in order; `possible` are the actions that would have an effect now."""
     here = [k for k in _Table.hints if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)

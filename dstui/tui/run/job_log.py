@@ -1,4 +1,4 @@
-"""The log of one job: which of its lines are shown, the search in them, and navigation."""
+"""The log of one job: which of its lines are visible, the search in them, and navigation."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dstui.tui.run.host_lines import short_names
 from dstui.tui.run.log_view import LogView
 
 NEW_LOGS = 1.0
-"""Seconds between two looks for logs of further ranks and attempts; of a job that has ended, between two looks at all."""
+"""Seconds between two searches for logs of further ranks and attempts; for an ended job, between any two polls."""
 MOST_COPIED = 100_000
 """Lines that are copied at once, the last ones."""
 SPELL = 0.016
-"""Seconds that a look may take, and a search as much again, however much there is to do."""
+"""Seconds of work per poll, and as much again for a search, however much there is to do."""
 
 
 class JobLog:
@@ -36,9 +36,9 @@ class JobLog:
         self.folder: JobFolder | None = None
         self.filter = Filter()
         self.typed_error = ""
-        """Why what is typed is no filter or no expression; "" where it is one."""
+        """Why the typed text is not a valid filter or expression; "" if it is."""
         self.hosts: Mapping[int, str] = {}
-        self._goal: float | None = None  # the time to go to, as soon as it has been found
+        self._goal: float | None = None  # the time to go to, as soon as it is found
         self._seeking = False  # the search has found nothing yet
         self._searched = 0.0
 
@@ -93,7 +93,7 @@ class JobLog:
         lines.poll()
         self.view.show_lines(lines)
 
-    # What happens
+    # Events
 
     def tick(self, *, ended: bool) -> None:
         """Take over new lines, and continue the search. For a job that has `ended`, once a second if nothing is left to do."""
@@ -125,10 +125,10 @@ class JobLog:
         if isinstance(self.view.lines, LogRows) and self.view.lines.timeline.ranks is None:
             self.view.lines.timeline.notices.add(time, text)
 
-    # What is looked for
+    # Search and navigation
 
     def search_by(self, text: str, *, regex: bool, jump: bool) -> None:
-        """Mark what was typed in the lines, and go to the last place of it with `jump`. What is no expression is told by the frame."""
+        """Highlight matches of the typed text; with `jump`, go to the last one. The frame reports an invalid expression."""
         try:
             self.find(text, regex=regex, jump=jump)
         except ValueError as error:
@@ -168,7 +168,7 @@ class JobLog:
         return found is not None
 
     def problem(self, by: int, pattern: str = PROBLEM) -> bool:
-        """To the next line that speaks of an error, or with WARNING of a warning. False where none does."""
+        """Go to the next line about an error, or with WARNING about a warning. Return False if there is none."""
         if self.view.search is None or self.view.search.pattern != pattern:
             self.find(pattern, regex=True, own=True, name="errors" if pattern == PROBLEM else "warnings", jump=False)
         return self.match(by)
@@ -206,7 +206,7 @@ class JobLog:
         return "\n".join(self.view.lines.line(n).text for n in self.view.wrapping.in_view), "the lines in view"
 
     async def all_text(self) -> str:
-        """Return every line that is shown, the last `MOST_COPIED` of them; the screen goes on meanwhile."""
+        """Return every visible line, the last `MOST_COPIED` of them. The screen stays responsive."""
         lines, since = self.view.lines, monotonic()
         while isinstance(lines, LogRows) and not lines.complete and lines.end - lines.first < MOST_COPIED:
             lines.reach()
@@ -217,7 +217,7 @@ class JobLog:
             since = await _breathe(since)
         return "\n".join(texts)
 
-    # What the frame says
+    # Frame
 
     def draw(self) -> None:
         """Draw the frame of the view."""
@@ -249,7 +249,7 @@ class JobLog:
 
 
 async def _breathe(since: float) -> float:
-    """Let the screen draw where somebody has worked for a while; return since when the work goes on."""
+    """Yield to the drawing of the screen after a while of work. Return when the work resumed."""
     if monotonic() - since < SPELL:
         return since
     await sleep(0)

@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from dstui.jobs.store.records import JobStatus
 
 POLL = 1 / 12
-"""Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
+"""Seconds between two polls of the job. New lines are painted at most this often, however fast the logs grow."""
 RANKS_EVERY = 1 / 4
-"""Seconds between two drawings of more than MANY ranks; what somebody asks for is drawn at once."""
+"""Seconds between two drawings of more than MANY ranks. Changes by the user are drawn at once."""
 CHARTS_EVERY = 1.0
 """Seconds between two drawings of plots and of what the GPUs use."""
 QUIET: Mapping[str, Collection[str]] = {"off": FINAL, "failed": ("succeeded", "stopped"), "on": ()}
 """Ends for which the bell does not ring."""
 NOTICE_SECONDS = 30.0
-"""How long a notice stands in the head, unless it is about what lasts; it stays in the log."""
+"""Seconds for which a notice is in the head, unless it is about a lasting state. It stays in the log."""
 
 
 class JobView(Vertical):
@@ -75,15 +75,15 @@ class JobView(Vertical):
         self.why.display = False
         self.job: WatchedJob | None = None
         self.hosts: list[HostLine] = []
-        """Its hosts as they were drawn last, the worst first."""
+        """Its hosts as last drawn, the worst first."""
         self._notice, self._noticed = "", 0.0
         self._lasting: dict[str, str] = {}
-        """What goes on, by what it is about: the build of an op."""
+        """Lasting notices by subject, such as the build of an op."""
         self._ranks_drawn = 0.0
         self._timer: Timer | None = None
         self._reported = ""
         self._complete = False
-        """The job's last event was told: there is nothing more to come."""
+        """Whether the job's last event was reported."""
 
     def compose(self) -> ComposeResult:
         """Compose the list of jobs, and the parts of a job."""
@@ -141,7 +141,7 @@ class JobView(Vertical):
         self.log_view.focus()
         self._timer = self.set_interval(POLL, self.tick)
         self.tick()
-        gc.freeze()  # the app is no garbage: looking through all of it, some times a minute, would halt the screen for 80 ms each time
+        gc.freeze()  # the app is not garbage: scanning all of it, some times a minute, would freeze the screen for 80 ms each time
 
     def detach(self) -> None:
         """Stop showing the job; the job continues."""
@@ -259,7 +259,7 @@ class JobView(Vertical):
             return late
         return f"{job.name} {job.follower.foreign}: it is only looked at" if job.follower.foreign else ""
 
-    # Which lines of the log
+    # Lines of the log
 
     def choose(self, **changes: Any) -> None:
         """Show other lines of the log: see Filter."""
@@ -298,7 +298,7 @@ class JobView(Vertical):
         self.choose(dedup=fold.dedup, shape=fold.shape)
 
     def take_settings(self) -> None:
-        """Draw the job as the settings are now."""
+        """Draw the job with the current settings."""
         self._dashboard, self.log_view.wrapping.on = setting("dashboard"), setting("wrap")
         self.log_view.stamps.kind = setting("timestamps")
         self.log_view.sync()
@@ -334,7 +334,7 @@ class JobView(Vertical):
         self.apply_filter(self.filter_line.value)
 
     def begin_search(self) -> None:
-        """Type a search; it begins with the one that holds."""
+        """Open the search line with the current search."""
         search = self.log_view.search
         self.search_line.open(search.pattern if search is not None and not search.own else "")
 

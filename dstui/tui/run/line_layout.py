@@ -16,13 +16,13 @@ from dstui.tui.run.run_head import clock
 from dstui.tui.session.settings import setting
 
 KINDS = ("clock", "since start", "none")
-"""What stands before a line: the time of day, the time since the start, nothing."""
+"""What precedes a line: the time of day, the time since the start, nothing."""
 CLOCK, WHO = 9, 6
-"""Cells for the time of a line, and for who said it."""
+"""Cells for the time of a line, and for its rank."""
 
 
 class Window(Protocol):
-    """What the layout needs to know of the view."""
+    """The part of the view that the layout uses."""
 
     lines: LogRows | EmptyLog
     follow: bool
@@ -45,7 +45,7 @@ class Stamps:
     def __init__(self) -> None:
         self.kind: str = setting("timestamps")
         self.started: float | None = None
-        """When the job began, from which times are counted where that is wished."""
+        """When the job began, the zero of times since the start."""
 
     def advance(self) -> str:
         """Switch to the next format and return it."""

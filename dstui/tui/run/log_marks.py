@@ -1,4 +1,4 @@
-"""Marks on the scroll bar of the log: where lines speak of errors or warnings, and where something that is searched for stands."""
+"""Marks on the scroll bar of the log, at errors, warnings and matches of the search."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from dstui.logs.log_rows import LogRows
 
 KINDS = ("error", "found", "warning")
-"""Of several in one cell, the first of these is shown."""
+"""If there are several in one cell, the first of these is shown."""
 MARKS = {"error": GLYPHS["error"], "warning": GLYPHS["warning"], "found": "◆"}
 
 
 class LogMarks:
-    """The rows of a log that are marked, by kind; looked for a little at a time, from the end."""
+    """The marked rows of a log by kind, searched a little at a time, from the end."""
 
     def __init__(self) -> None:
         self._searches: dict[str, Search] = {}
 
     def begin(self, lines: LogRows) -> None:
-        """Look at another log."""
+        """Start with another log."""
         named = {"error": PROBLEM, "warning": WARNING}
         self._searches = {kind: Search(pattern, lines, regex=True, own=True) for kind, pattern in named.items()}
 
     def advance(self, seconds: float) -> bool:
-        """Look at further lines, of those that were read, for about so long. True where there are other marks."""
+        """Search further lines, of those that were read, for about `seconds`. Return whether the marks have changed."""
         changed = [search.advance(seconds / 2, reach=False) for search in self._searches.values() if search.waiting]
         return any(changed)
 
@@ -57,7 +57,7 @@ def _any_in(rows: array[int], start: int, stop: int) -> bool:
 
 
 def marked_bar(cells: Callable[[int], Mapping[int, str]], styles: Callable[[str], Style]) -> type[ScrollBarRender]:
-    """Return how to draw a scroll bar with marks. `cells`: what is marked on a bar of so many cells; `styles`: of each kind."""
+    """Return a renderer for a scroll bar with marks. `cells` returns the marks for a bar of this height; `styles`: one per kind."""
 
     class MarkedBar(ScrollBarRender):
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -74,7 +74,7 @@ def marked_bar(cells: Callable[[int], Mapping[int, str]], styles: Callable[[str]
 
 
 def _marked(segment: Segment, mark: str, style: Style) -> Segment:
-    """Return a cell of the bar with a mark on it; a click on it still moves the bar."""
+    """Return a cell of the bar with a mark on it. A click on it still moves the bar."""
     below = segment.style or Style()
     ground = below.color if below.reverse else below.bgcolor
     return Segment(mark, Style(color=style.color, bgcolor=ground, bold=True, meta=below.meta))

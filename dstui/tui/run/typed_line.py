@@ -1,4 +1,4 @@
-"""The lines under the log in which a filter or a search is typed. Applied while typed; ↑ recalls the earlier ones of the session."""
+"""The lines under the log in which a filter or a search is typed. They apply while typing; ↑ recalls earlier ones of the session."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 PAUSE = 0.15
-"""Seconds after a key until what is typed is applied: opening a log takes longer than a fast typist's next key."""
+"""Seconds after a key until the text is applied: opening a log takes longer than the gap between a fast typist's keys."""
 FILTER_EXAMPLE = "loss|eval  !step  r0-3  level:warn  host:h2  since:10m"
 EXPRESSION, TEXT = "an expression: step 39[0-4]|nan   (Tab: a text as it is)", "a text as it is   (Tab: an expression)"
 
 
 class TypedLine(Input):
-    """One line; hidden while nothing is typed. Posts Edited and Closed."""
+    """One line, hidden while nothing is typed. Posts Edited and Closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "clear", "clear", show=False),
@@ -26,17 +26,17 @@ class TypedLine(Input):
     ]
 
     class Edited(Message):
-        """Another text is typed."""
+        """The text has changed."""
 
         def __init__(self, line: TypedLine, text: str) -> None:
             super().__init__()
             self.line, self.text = line, text
 
     class Closed(Edited):
-        """Typing is over: this text stays, or none."""
+        """Typing has ended with this text, or with none."""
 
     def __init__(self, name: str, placeholder: str) -> None:
-        """`name`: its id, and what the table of keys calls the time in which it is typed."""
+        """Create the line. `name`: its id, and its pane in the table of keys."""
         super().__init__(compact=True, select_on_focus=False, id=name, placeholder=placeholder, classes="typed-line")
         self.cursor_blink = self.display = False
         self._earlier: list[str] = []
@@ -44,7 +44,7 @@ class TypedLine(Input):
         self._waiting: Timer | None = None
 
     def open(self, text: str) -> None:
-        """Begin to type, with what holds now."""
+        """Open the line with the current text."""
         self._recalled = len(self._earlier)
         with self.prevent(Input.Changed):
             self.value = text
@@ -59,7 +59,7 @@ class TypedLine(Input):
         self._waiting = self.set_timer(PAUSE, self.say_again)
 
     def say_again(self) -> None:
-        """Have what is typed applied, as it is now."""
+        """Apply the text again."""
         self.post_message(self.Edited(self, self.value))
 
     @on(Input.Submitted)
@@ -71,11 +71,11 @@ class TypedLine(Input):
         self._close(text)
 
     def action_clear(self) -> None:
-        """End what was typed, and close."""
+        """Clear the text, and close."""
         self._close("")
 
     def action_recall(self, by: int) -> None:
-        """Take an earlier text; past the last one the line is empty."""
+        """Recall an earlier text; after the last one the line is empty."""
         self._recalled = min(max(self._recalled + by, 0), len(self._earlier))
         self.value = (*self._earlier, "")[self._recalled]
         self.cursor_position = len(self.value)
@@ -92,14 +92,14 @@ class TypedLine(Input):
 
 
 class SearchLine(TypedLine):
-    """The line of the search: a regular expression, or a text as it is."""
+    """The line of the search: a regular expression, or plain text."""
 
     def __init__(self) -> None:
         super().__init__("search", EXPRESSION)
         self.regex = True
 
     def toggle(self) -> None:
-        """Take what is typed for a text from now on, or for an expression again."""
+        """Toggle between plain text and regular expression."""
         self.regex = not self.regex
         self.placeholder = EXPRESSION if self.regex else TEXT
         self.say_again()

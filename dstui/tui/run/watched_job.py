@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
 
 BACKLOG = 4 << 20
-"""Bytes of each log whose numbers are told; the log itself is shown whole."""
+"""Bytes of each log whose metrics are read. The log itself is shown completely."""
 
 
 class QueuedStatus:
-    """Looks after a job of SLURM's without letting the screen wait: SLURM may take long to answer."""
+    """Supervises a SLURM job without blocking the screen: SLURM may take long to answer."""
 
     def __init__(self) -> None:
         self._latest: JobStatus | None = None
         self._thread: Thread | None = None
 
     def __call__(self, folder: JobFolder) -> JobStatus | None:
-        """Return the newest status, and begin to ask for the next one."""
+        """Return the newest status, and start to ask for the next one."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=self._ask, args=(folder,), daemon=True)
             self._thread.start()
@@ -59,14 +59,14 @@ class WatchedJob:
 
         self.folder, self.silence = folder, silence
         self.plan: Plan | None = None
-        """What it was started from; None where that cannot be read."""
+        """The Plan of the job; None if it cannot be read."""
         with suppress(FileProblem, PlanError):
             self.plan = plan_of(folder)
         known = folder.read_status()
         self.follower = Follower(folder, BACKLOG, lines=False, status_of=QueuedStatus() if known and known.slurm_job else take_over)
         self._watch = Watch(silence)
         self.history: History | None = None
-        """What the ranks used in the last minutes, as the supervisor keeps it; None before that was looked for."""
+        """What the ranks used in the last minutes, from the supervisor's file; None before it was read."""
         self.sampler = Sampler(folder, tell=self._look_back)
         self._stopping: float | None = None
 

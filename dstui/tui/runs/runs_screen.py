@@ -33,7 +33,7 @@ COLUMNS_ASKED = (
     "Nothing: those that fit."
 )
 FRAME = 6
-"""Cells of a line that are not the table's: frame, margin, mark, scroll bar."""
+"""Cells of a line outside of the table: frame, margin, mark, scroll bar."""
 MARKED, UNMARKED = "◉ ", "  "
 ASKED = "Only the runs for which all of these hold: stage=3 loss<2 failed lr>1e-4 took>1h !name. Nothing shows all."
 
@@ -84,7 +84,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         if self._width != self.wish.width:
             self._want(width=self._width)
 
-    # What is shown
+    # Content
 
     def _want(self, **changes: object) -> None:
         self.wish = replace(self.wish, **changes)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         below = [f"{len(self.marked)} marked" if self.marked else "", f"reading {shown.unread} more…" if shown.unread else ""]
         label(self.rows, " · ".join(filter(None, about)), "  ".join(filter(None, below)))
 
-    # What the keys do
+    # Actions of keys
 
     @on(RowList.Chosen, "#runs")
     def _look(self, event: RowList.Chosen) -> None:

@@ -1,4 +1,4 @@
-"""The draft of a session, written while its edits are made."""
+"""The draft of a session, written while edits are made."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from dstui.tui.session.messages import DraftFailed
 from dstui.tui.session.state import State
 
 KEEP_AFTER = 0.3
-"""Seconds from an edit to its draft: what a kill may cost."""
+"""Seconds from an edit to its draft, which a kill may lose."""
 LAST_WRITE = 2.0
-"""Seconds that the end waits for a disk."""
+"""Seconds that the exit waits for a disk."""
 
 
 class Autosave:
-    """Writes the newest draft, a moment after each edit; where nothing is unsaved there is none."""
+    """Writes the newest draft shortly after each edit. If nothing is unsaved, there is no draft."""
 
     def __init__(self, owner: MessagePump, draft: Callable[[], Draft]) -> None:
-        """`draft`: what is open, as it is now."""
+        """Create it. `draft`: the open document as it is now."""
         self._owner, self._draft = owner, draft
         self._waiting: Latest[Draft] = Latest()
         self._writer: Thread | None = None
         self._failed = False
-        """It was said already that a draft could not be written."""
+        """Whether a failed write of the draft was reported already."""
 
     def start(self, state: State) -> None:  # noqa: ARG002  # what is open then is no edit
-        """From now on there is a draft of what is not saved."""
+        """Start to keep a draft of unsaved edits."""
         self._writer = in_thread(self._owner, self._work)
 
     def changed(self, before: State, now: State) -> None:
-        """Another text, or another one on disk."""
+        """Update the draft after a change of the text or of the file on disk."""
         if self._writer is not None and (now.plan is not before.plan or now.saved != before.saved):
             self._waiting.put(self._draft())
 
@@ -62,10 +62,10 @@ class Autosave:
             self._writer.join(LAST_WRITE)
 
     def keep_now(self) -> None:
-        """Write what is open, since the app may not come to its end. Any thread may call it."""
+        """Write the draft now, since the app may not exit normally. Thread-safe."""
         if self._writer is not None:
             self._write(self._draft())
 
     def close(self) -> None:
-        """Write what is waiting, and nothing after it."""
+        """Write a pending draft, and stop."""
         self._waiting.close()

@@ -1,6 +1,6 @@
 """Drafts: unsaved edits on disk, so that a crash, a kill or a lost connection loses none of them.
 
-Every session has one file in the user's state folder, which is gone as soon as nothing is unsaved. The document itself is never touched.
+Every session has one file in the user's state folder, which is deleted as soon as nothing is unsaved. The document itself is never touched.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Draft:
     """A document with unsaved edits, and the session that edits it."""
 
     document: str
-    """What it is a draft of: see `document_of`."""
+    """The identity of the edited document: see `document_of`."""
     began: str
-    """The text that is on disk, from which the edits began."""
+    """The text on disk from which the edits began."""
     text: str
     source: str
     base: str

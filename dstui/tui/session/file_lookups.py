@@ -1,7 +1,7 @@
 """The files around a Plan: script, model, hostfile and the files that would be written.
 
-Each look is named by the paths that it depends on; what it saw is remembered under that name. A thread looks, since a disk may be a network
-mount that does not answer; the app goes on with what is known.
+Each look-up is identified by the paths that it depends on, and its result is cached under them. A thread does the work, since a disk may be
+a network mount that does not answer; the app continues with what is known.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Lookup(Protocol):
     """One look-up. Equal look-ups have equal results as long as the files do not change."""
 
     def resolve(self) -> Any:
-        """Return the result; None if nothing is known. Blocks as long as the disk does; never raises."""
+        """Return the result; None if nothing is known. May block on a slow disk; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,17 +138,17 @@ class StaleLocksIn:
 
 @dataclass(frozen=True, slots=True)
 class SlurmOffersOf:
-    """What the SLURM cluster here offers, for a Plan that is to be queued; nothing is asked for any other."""
+    """A look-up of what the SLURM cluster here offers, for a Plan that is to be queued; for others it asks nothing."""
 
     queued: bool
 
     @classmethod
     def of(cls, plan: Plan) -> SlurmOffersOf:
-        """Return the look for this Plan."""
+        """Return the look-up for this Plan."""
         return cls(plan.cluster.submits)
 
     def resolve(self) -> SlurmOffers | None:
-        """Return the offers; they are asked for at most every five minutes."""
+        """Return the offers, at most five minutes old."""
         if not self.queued:
             return None
         from dstui.jobs.queue.offers import slurm_offers
@@ -159,7 +159,7 @@ class SlurmOffersOf:
 def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
     """Return the results of the last look-ups as `Facts` for `dstui.assess`."""
     asked = FactsOf.of(plan)
-    found = lookups.get(asked) if asked.on_disk or not lookups else asked.resolve()  # a bare number needs no file
+    found = lookups.get(asked) if asked.on_disk or not lookups else asked.resolve()  # a mere number of parameters needs no file
     return Facts(
         script=lookups.get(ScriptOf.of(plan)),
         configs=lookups.get(ModelConfigsOf.of(plan), {}),

@@ -1,4 +1,4 @@
-"""Files of the current folder that a session may start from: training scripts, Plans, configurations, drafts."""
+"""Find files of the current folder to start from: training scripts, Plans, configurations, drafts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dstui.tui.session.recent import recent_plans
 FILES, SHOWN, RECENT = 300, 8, 4
 """How many files are looked into, how many of a kind are offered, and how many Plans that lie elsewhere."""
 NAMED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
-"""Keys of which a ds_config.json has at least one: many other files in a folder are JSON too."""
+"""Keys of which a ds_config.json has at least one: a folder may have many other JSON files."""
 QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
-"""What may be the hub id of a model."""
+"""A possible hub id of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class FolderContents:
     scripts: tuple[Script, ...]
     documents: tuple[str, ...]
     configurations: tuple[str, ...]
-    """Of these, what is no Plan yet and wants a script: accelerate YAMLs, and ds_config.json that none of them names."""
+    """Those that are not Plans and need a script: accelerate YAMLs, and ds_config.json files that none of them names."""
     drafts: tuple[Draft, ...]
     templates: tuple[Template, ...] = ()
     """The site's Plans to begin with."""
@@ -41,7 +41,7 @@ class FolderContents:
 
 
 def scan_folder(script: str = "") -> FolderContents:
-    """Scan the current folder; `script`: one that the user has named. Blocks as long as the disk does; never raises."""
+    """Scan the current folder; `script`: one that the user has named. May block on a slow disk; never raises."""
     import dstui.forecast.largest  # noqa: F401 - which takes a while: here nobody waits for it
 
     scripts = _chosen(script) or sorted(
@@ -66,7 +66,7 @@ def _recent() -> list[str]:
 
 
 def _configurations(documents: list[str]) -> Iterator[str]:
-    """Return the configurations, accelerate YAMLs first; a ds_config.json that one names is listed with it."""
+    """Yield the configurations, accelerate YAMLs first. A ds_config.json that one names is listed with it."""
     texts, kinds = dict[str, str](), dict[str, str]()
     for name in documents[:SHOWN]:
         with suppress(FileProblem):
@@ -113,7 +113,7 @@ def is_like_a_plan(path: Path) -> bool:
     except FileProblem:
         return False
     if path.suffix in JSON and not any(key in text for key in (*NAMED, "deepspeed", SIGNS[0])):
-        return False  # most JSON files are none, and need not be looked at closely
+        return False  # most JSON files are not, and need no closer look
     match kind_of(text, path.name):
         case "plan":
             return "deepspeed" in root_keys(text)

@@ -1,6 +1,6 @@
-"""The user's settings as the screen uses them: read again when their file changes, and written where something is chosen.
+"""The user's settings as the TUI uses them: read again when their file changes, and written when something is chosen.
 
-A file that cannot be read is told when dstui starts and then left alone; what cannot be written holds for this session.
+An unreadable file is reported at the start and then ignored. A setting that cannot be written holds for this session.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def setting(name: str) -> Any:
 
 
 def remember(name: str, value: Any) -> str:
-    """Keep a setting for later sessions; the rest of the file stays as it is. Return why it could not be kept, "" where it was."""
+    """Store a setting for later sessions; the rest of the file stays unchanged. Return why that failed; "" if it did not."""
     with _writing:
         path, old = settings_path(), _of_old_file()
         if setting(name) == value:
@@ -52,12 +52,12 @@ def remember(name: str, value: Any) -> str:
 
 
 def _old_file() -> Path:
-    """Return where dstui remembered settings before there was a file for users."""
+    """Return the file in which older releases of dstui stored settings."""
     return settings_path().with_suffix(".json")
 
 
 def _of_old_file() -> Mapping[str, Any]:
-    """Return what an older dstui remembered and the user's file does not say."""
+    """Return the settings that an older dstui stored and the user's file does not contain."""
     if not is_there(_old_file()):
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The folder of a tour: its Plan, its runs, how far it has come, and what dstui keeps of a user elsewhere otherwise."""
+"""The folder of a tour: its Plan, its runs, its progress, and the files that dstui otherwise keeps in the user's own folders."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TourFolder:
         self._progress = self.path / "tour.json"
 
     def prepare(self, *, again: bool = False) -> None:
-        """Make the folder where there is none, and its Plan; `again`: begin at the first step. Raises FileProblem."""
+        """Create the folder if there is none, and its Plan; `again`: start with the first step. Raises FileProblem."""
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
             if any(self.path.iterdir()) and self._read().get("folder") != self._identity():
@@ -62,7 +62,7 @@ class TourFolder:
         self.note("" if again else self.step)
 
     def enter(self) -> None:
-        """Work in the folder from now on: whatever dstui keeps of a user is kept here, and no site file reigns over the tour."""
+        """Use the folder from now on: it holds everything that dstui stores for a user, and no site file applies."""
         os.chdir(self.path)
         for kind in ("state", "cache", "config", "data"):
             os.environ[f"XDG_{kind.upper()}_HOME"] = str(self.path / ".dstui" / kind)
@@ -70,15 +70,15 @@ class TourFolder:
 
     @property
     def step(self) -> str:
-        """The name of the step that the tour has come to; "" before the first."""
+        """The name of the current step of the tour; "" before the first."""
         return str(self._read().get("step", ""))
 
     def note(self, step: str) -> None:
-        """Remember how far the tour has come. Raises FileProblem."""
+        """Store the progress of the tour. Raises FileProblem."""
         write_atomic(self._progress, json.dumps({"version": 1, "step": step, "folder": self._identity()}) + "\n", replace=True)
 
     def _identity(self) -> list[int]:
-        """Return what nobody can know of this folder who has not made it: one that came with a repository is no tour of the user's."""
+        """Return values that only the creator of this folder can know: a folder that came with a repository is not the user's tour."""
         found = self.path.stat()
         return [found.st_dev, found.st_ino]
 

@@ -1,4 +1,4 @@
-"""Leads through the tour: a panel at the top of whatever screen is seen, and a look several times a second at what has come about."""
+"""Guide through the tour: a panel at the top of the visible screen, and a check several times a second for what was achieved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dstui.tui.tour.folder import TourFolder
 
 LOOK = 0.2
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 WAYS = {
     ("run", "form"): "[ [",
     ("run", "review"): "[",
@@ -38,18 +38,18 @@ WAYS = {
     ("review", "batch"): "6",
     ("run", "batch"): "[ 6",
 }
-"""Where the user is, where the key of the step works -> the keys that lead there."""
+"""Where the user is, and where the key of the step works -> the keys that lead there."""
 
 
 class TourPanel(RowList):
-    """The step of the tour: its title, the key that it waits for, and a few lines of text."""
+    """The step of the tour: its title, the expected key, and a few lines of text."""
 
     DEFAULT_CSS = """
     TourPanel { dock: top; height: 4; background: $panel; }
     """
     MARGIN = 1
     LINES: ClassVar[int] = 3
-    """Lines of text; a step's text fits into them on a screen of 80 columns."""
+    """Lines of text, enough for every step on a screen of 80 columns."""
     can_focus = False
 
     def show_step(self, step: TourStep, number: int, way: str) -> None:
@@ -57,7 +57,7 @@ class TourPanel(RowList):
         key = f"first {way}, then {step.key}" if way else f"press {step.key}"
         head = row((f"Tour {number + 1}/{len(TOUR)} ", "dim"), (step.title, "title"), right=[(key, "accent")])
         text = text_rows(step, self.app.size.width - 3)
-        self.show_rows([head, *(*text, BLANK, BLANK, BLANK)[: self.LINES]])  # the panel of the screen below shines through an empty line
+        self.show_rows([head, *(*text, BLANK, BLANK, BLANK)[: self.LINES]])  # empty lines would be transparent, so the panel fills them
 
 
 def text_rows(step: TourStep, width: int) -> list[Row]:
@@ -66,7 +66,7 @@ def text_rows(step: TourStep, width: int) -> list[Row]:
 
 
 class Guide:
-    """The tour over one session of the app."""
+    """Runs the tour during one session of the app."""
 
     def __init__(self, app: DstuiApp, folder: TourFolder) -> None:
         self._app, self._folder = app, folder
@@ -75,18 +75,18 @@ class Guide:
 
     @property
     def step(self) -> TourStep:
-        """The step that the tour has come to."""
+        """The current step of the tour."""
         return TOUR[self.number]
 
     def begin(self) -> None:
-        """Take over as soon as the app has something to show."""
+        """Start as soon as the app shows something."""
         self._app.session.subscribe(lambda _before, _now: self._start())
         self._app.COMMANDS = {*self._app.COMMANDS, commands_of(self)}  # type: ignore[misc]  # Textual reads them of the app
 
     def go(self, by: int) -> None:
-        """Go on to another step, and remember it."""
+        """Move to another step, and record it."""
         self.number = min(max(self.number + by, 0), len(TOUR) - 1)
-        with suppress(FileProblem):  # a full disk costs the memory, nothing else
+        with suppress(FileProblem):  # a full disk only prevents the record
             self._folder.note(self.step.name)
 
     def _start(self) -> None:
@@ -95,7 +95,7 @@ class Guide:
             self._app.set_interval(LOOK, self.look)
 
     def look(self) -> None:
-        """Go on where the step is done, and back where what it needs is not so any more."""
+        """Move on when the step is complete, and back if what it needs is gone."""
         if self._app.leaving or not self._app.screen.is_mounted:
             return
         if self.step.done(self._app):
@@ -113,7 +113,7 @@ class Guide:
         panel.show_step(self.step, self.number, self._way())
 
     def _way(self) -> str:
-        """Return the keys that lead to where the step's key works; "" where that is here."""
+        """Return the keys that lead to where the step's key works; "" if that is here."""
         here, wanted = place(self._app), self.step.at
         if here in wanted or (here == "form" and self._app.step.id in wanted):
             return ""
@@ -121,7 +121,7 @@ class Guide:
 
 
 def commands_of(guide: Guide) -> type[Provider]:
-    """Return what the palette offers of a tour."""
+    """Return the palette's provider of tour steps."""
     moves = (
         ("Tour: the next step", "Pass over this step of the tour.", partial(guide.go, 1)),
         ("Tour: the step before", "Go back by one.", partial(guide.go, -1)),
@@ -131,12 +131,12 @@ def commands_of(guide: Guide) -> type[Provider]:
         """The steps of the tour, in the palette."""
 
         async def discover(self) -> Hits:
-            """Return all, before anything is typed."""
+            """Return all steps, before anything is typed."""
             for name, about, act in moves:
                 yield DiscoveryHit(name, act, help=about)
 
         async def search(self, query: str) -> Hits:
-            """Return what has the letters in its name."""
+            """Return the steps with the typed letters in their name."""
             matcher = self.matcher(query)
             for name, about, act in moves:
                 if (score := matcher.match(name)) > 0:

@@ -1,4 +1,4 @@
-"""What the tour sees of the app: where the user is, and what has come about. Nothing here changes anything."""
+"""Observe the app for the tour: where the user is, and what was achieved. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from dstui.tui.forms.steps import Step
 
 MAIN = frozenset({"form", "review", "run"})
-"""Places without a dialog or another screen over them."""
+"""Places without a dialog or another screen on top."""
 
 
 def place(app: DstuiApp) -> str:
-    """Return where keys go now: form, review, run, or the kind of the dialog or screen over it."""
+    """Return where keys go now: form, review, run, or the kind of the dialog or screen on top."""
     top = app.screen
     return top.PANE if isinstance(top, Over) else app.step.pane
 
 
 def step(app: DstuiApp) -> Step:
-    """Return the step of the checklist that is seen, or lies below a dialog."""
+    """Return the visible step of the checklist, or the one below a dialog."""
     return app.step
 
 
@@ -35,28 +35,28 @@ def opened(app: DstuiApp, kind: str) -> bool:
 
 
 def has_job(app: DstuiApp) -> bool:
-    """Return whether a job was looked at in this session."""
+    """Return whether a job was shown in this session."""
     return bool(app.session.jobs)
 
 
 def job_ended(app: DstuiApp) -> bool:
-    """Return whether the job that is on the screen has ended."""
+    """Return whether the job on the screen has ended."""
     job = app.run_screen.view.job if place(app) == "run" else None
     return job is not None and not job.alive
 
 
 def shows_rank(app: DstuiApp, rank: int | None) -> bool:
-    """Return whether the log on the screen is that of this rank alone; None: of all ranks."""
+    """Return whether the log on the screen is that of this rank alone; None means all ranks."""
     return place(app) == "run" and app.run_screen.view.job is not None and app.run_screen.view.job_log.filter.rank == rank
 
 
 def micro(app: DstuiApp) -> int:
-    """Return the micro-batch of the Plan; 0 where it has none."""
+    """Return the micro-batch of the Plan; 0 if it has none."""
     return _micro(app.session.state.plan)
 
 
 def launched_micro(app: DstuiApp) -> int:
-    """Return the micro-batch of the job that was looked at last; 0 where none was."""
+    """Return the micro-batch of the job that was shown last; 0 if there is none."""
     return _micro_of(app.session.jobs[-1]) if app.session.jobs else 0
 
 

@@ -1,4 +1,4 @@
-"""The steps of the tour, as data: what each says, the key that it names, where that key works, and what has been seen when it is done."""
+"""The steps of the tour as data: the text, the key, where the key works, and the condition that completes the step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dstui.tui.app import DstuiApp
 
 LARGEST = 16
-"""The micro-batch that the last rank of dstui.examples.tour_tiny can take; a larger one is the induced failure."""
+"""The largest micro-batch for the last rank of dstui.examples.tour_tiny; a larger one causes the intended failure."""
 FORM, ON_REVIEW, RUN = frozenset({"form"}), frozenset({"review"}), frozenset({"run"})
 PALETTE, PLOT = frozenset({CHOOSING}), frozenset({"plot", "run"})
 
@@ -23,7 +23,7 @@ Seen = Callable[["DstuiApp"], object]
 
 
 class TourStep(NamedTuple):
-    """One step. It is done when `done` is true of the app."""
+    """One step. It is complete when `done` is true for the app."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class TourStep(NamedTuple):
     text: str
     done: Seen
     needs: Seen = lambda _app: True
-    """What the steps before have brought about; where it is not so any more, the tour goes back by one."""
+    """The result of earlier steps. If it is gone, the tour goes back by one step."""
 
 
 def _nothing(_app: DstuiApp) -> bool:
@@ -41,7 +41,7 @@ def _nothing(_app: DstuiApp) -> bool:
 
 
 def _broken(app: DstuiApp) -> bool:
-    """Return whether the job that was looked at last is the one that has to fail."""
+    """Return whether the job that was shown last is the one that has to fail."""
     return launched_micro(app) > LARGEST
 
 
@@ -234,10 +234,10 @@ NAMES = tuple(each.name for each in TOUR)
 
 
 def number_of(name: str) -> int:
-    """Return the place of a step in the tour; the first for a name that there is not."""
+    """Return the position of a step in the tour; the first for an unknown name."""
     return NAMES.index(name) if name in NAMES else 0
 
 
 def starts_at_job(name: str) -> bool:
-    """Return whether a tour that goes on at this step has a job on the screen."""
+    """Return whether a tour that continues at this step needs a job on the screen."""
     return TOUR[number_of(name)].at in (RUN, PLOT)

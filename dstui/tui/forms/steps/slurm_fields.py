@@ -1,4 +1,4 @@
-"""The rows of step 7 for a job in SLURM's queue, with what this cluster offers."""
+"""The rows of step 7 for a job in SLURM's queue, with what the cluster offers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 6
 
 
 def offers_of(state: State) -> SlurmOffers:
-    """Return what the cluster offers; nothing where it was not asked, or gives no answer."""
+    """Return what the cluster offers; empty if it was not asked or does not answer."""
     from dstui.tui.session.file_lookups import SlurmOffersOf
 
     found = state.lookups.get(SlurmOffersOf.of(state.plan)) if state.lookups else None
@@ -27,7 +27,7 @@ def offers_of(state: State) -> SlurmOffers:
 
 
 def slurm_fields(state: State) -> tuple[Field, ...]:
-    """Return the rows; none where the Plan is not to be queued."""
+    """Return the rows; none if the Plan is not to be queued."""
     if not state.plan.cluster.submits:
         return ()
     offers = offers_of(state)
@@ -48,7 +48,7 @@ def slurm_fields(state: State) -> tuple[Field, ...]:
 
 
 def _choice(state: State, field: Field, offered: Iterable[tuple[str, str]], default: str) -> Field:
-    """Return the field as a choice among what is offered, with what the Plan says; a text where nothing is known to be offered."""
+    """Return the field as a choice among the offered values and the Plan's; a text field if no offers are known."""
     options = [Option(value=value, label=value, says=says) for value, says in offered]
     given = state.plan.get(field.path)
     if not options:
@@ -59,7 +59,7 @@ def _choice(state: State, field: Field, offered: Iterable[tuple[str, str]], defa
 
 
 def _of_partition(fact: Callable[[Partition], str]) -> Callable[[State], str]:
-    """Return a remark: a fact of the partition that the job would be in."""
+    """Return a remark: a fact of the partition that the job would use."""
 
     def says(state: State) -> str:
         found = offers_of(state).partition(state.plan.cluster.slurm.partition)
