@@ -146,10 +146,10 @@ def gather_cases(
     return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
 
 
-def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tuple[Case, ...]:
-    """Return a case for each of these hosts without a job. A failure of a host never raises."""
+def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tuple[JobOnHosts, tuple[Case, ...]]:
+    """Return hosts as a job without a Plan, and a case for each of them. A failure of a host never raises."""
     job = JobOnHosts(None, hosts, sys.executable, sys.executable, gettempdir(), None)
-    return tuple(_look(job, probe(), False, deadline))
+    return job, tuple(_look(job, probe(), False, deadline))
 
 
 def _look(
