@@ -31,7 +31,7 @@ REACH: Mapping[str, PeakShares] = {
     "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
-marked for it; the others are those of the nearest generation."""
+marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation."""
 NEWEST_ATTENTION: Mapping[str, float] = {"hopper": 0.55}
 """The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes); 447 TFLOPS of
 6 operations in a step of 8k tokens on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""

@@ -3,6 +3,10 @@
 The rows are in published_speed.csv with their addresses. A row is for fitting where the CRC of its text is even, so that nobody chooses;
 the constants of `dstui.forecast.rates.REACH` and `dstui.forecast.speed` were fitted to those rows of llm-foundry, and to the two whose
 note says so. What a row's note names of its software (FlashAttention's release, torch.compile) its Plan says.
+
+"Not fitted" does not mean blind: attention on Hopper and Blackwell (0.55), the CPUs' optimizer and the range were chosen with the rows of
+ml-engineering and of the gist in view, and FlashAttention-2 has no rate of its own because these rows show none. Blind are the rows of
+torchtitan's H100, fms-fsdp's 34B, Hugging Face's blog and DeepSpeed on Azure: they were added when the formulas stood.
 """
 
 from __future__ import annotations
