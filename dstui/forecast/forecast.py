@@ -12,6 +12,7 @@ from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.corrections import Scale
 from dstui.forecast.memory import (
+    ADAPTED,
     BUILD,
     CPU_PROCESS,
     CUDA_CONTEXT,
@@ -202,8 +203,8 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say which it is "
-    "(model.attention: flash2 or flash3), or measure it (--calibrate)"
+    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say so where it runs "
+    "(model.attention: flash3), or measure it (--calibrate)"
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
@@ -273,7 +274,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         a = batch_of(one, n)
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = max(unsure, one.facts.widening)
+        unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = combine_needs(rows)

@@ -30,16 +30,11 @@ REACH: Mapping[str, PeakShares] = {
     "volta": PeakShares(0.80, 0.83, 0.2),
     "cdna": PeakShares(0.51, 0.9, 0.15),
 }
-"""The shares by generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv
-that are marked for it; the others are those of the nearest generation."""
-KERNELS: Mapping[tuple[str, str], float] = {
-    ("ampere", "flash2"): 0.55,
-    ("hopper", "flash2"): 0.31,
-    ("hopper", "flash3"): 0.55,
-}
-"""The share of attention by generation and release of FlashAttention, if a Plan names one. Sources: arxiv.org/abs/2307.08691 and 2407.08608
-(heads of 128, causal, both passes), and 447 TFLOPS of 6 operations in a step on H200 (stas00/ml-engineering,
-insights/when-to-upgrade-gpus)."""
+"""By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
+marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation."""
+NEWEST_ATTENTION: Mapping[str, float] = {"hopper": 0.55}
+"""The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes); 447 TFLOPS of
+6 operations in a step of 8k tokens on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
 BY_CAPABILITY: Mapping[int, str] = {10: "B200", 9: "H100-PCIe", 8: "A40", 7: "V100-16"}
 """The chip that replaces one that is missing in the catalogue, by compute capability; the forecast mentions it."""
 COLLECTIVE_SHARE = 0.79
@@ -112,7 +107,7 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: boo
     chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.bf16)
     reach = REACH[chip.generation]
     peak = chip.fp16 if half else chip.bf16
-    newest = max((share for (chips, _), share in KERNELS.items() if chips == chip.generation), default=reach.attention)
+    newest = peak * NEWEST_ATTENTION.get(chip.generation, reach.attention)
     links = [_host_link(gpu) for gpu in used]
     cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
     drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
@@ -120,8 +115,8 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: boo
         flops=peak * reach.matrix,
         slow_flops=chip.fp32 * reach.matrix,
         sustained=reach.sustained,
-        attention=peak * KERNELS.get((chip.generation, attention), reach.attention),
-        newest_attention=0.0 if attention in ("flash2", "flash3", "eager") else peak * newest,
+        attention=newest if attention == "flash3" else peak * reach.attention,
+        newest_attention=0.0 if attention in ("flash3", "eager") else newest,
         memory=chip.bandwidth,
         inside=_inside(machine, used, min(links)),
         between=_between(machine, reported) if nodes > 1 else NETWORK,
