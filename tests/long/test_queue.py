@@ -222,7 +222,7 @@ def test_a_drained_node_is_told_and_waited_for(far: Far, slurm: slurming.Slurm) 
     try:
         start(far, "all:say done")
         job = number(far)
-        wait_for(lambda: "down, drained" in far.run("runs").stdout, 40, otherwise=lambda: slurm.run("squeue"))
+        wait_for(lambda: "down, drained" in far.run("runs").stdout, otherwise=lambda: slurm.run("squeue") + far.run("runs").stdout)
     finally:
         slurm.run("scontrol", "update", "NodeName=h2", "State=RESUME")
     code, _, err = far.wait()
