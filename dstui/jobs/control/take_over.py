@@ -21,7 +21,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import own_tag
 from dstui.jobs.store.processes import NOTIFY, SUPERVISES, SUPERVISOR, tagged
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import asked_for, current_status, finish, ranks_of, write_end
+from dstui.jobs.store.status import current_status, finish, ranks_of, requested_exit_code, write_end
 
 IMPORTED_FROM = Path(dstui.__file__).parent.parent
 """The folder from which `python -m` imports dstui, installed or not."""
@@ -65,7 +65,7 @@ def _supervise(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> Job
             spawn_supervisor(folder, lock, tag)
         return status
     status = found or status
-    status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+    status = finish(folder, status, ranks_of(folder, status), requested_exit_code(folder), watched=False)
     spawn_notification(folder)
     return status
 
@@ -75,7 +75,7 @@ def _write_slurms_end(folder: JobFolder, status: JobStatus) -> JobStatus:
     if (found := folder.read_status()) and found.final:
         return found
     job = look(status.slurm_job or "")
-    if job and job.words and asked_for(folder) is None:
+    if job and job.words and requested_exit_code(folder) is None:
         with suppress(OSError):
             folder.append_event(time.time(), "notice", text=f"SLURM job {status.slurm_job}: {job.words}")
     status = write_end(folder, replace(status, waits=""), ranks_of(folder, status))

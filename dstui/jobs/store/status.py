@@ -94,7 +94,7 @@ def unconfirmed(status: JobStatus) -> list[str]:
     return [sanitise(name) for name, host in status.hosts.items() if host.state != "ended"] if status.final else []
 
 
-def asked_for(folder: JobFolder) -> int | None:
+def requested_exit_code(folder: JobFolder) -> int | None:
     """Return the exit status requested with the end of the job; None without a request."""
     return folder.read_stop().get("exit_code")
 
@@ -187,7 +187,7 @@ def current_status(folder: JobFolder) -> JobStatus | None:
     status = folder.read_status() or status  # it may have ended since it was read
     if not status.final:
         lives = tagged(tag) or status.hosts  # only a supervisor sees processes on other hosts
-        ended = status if lives else concluded(status, ranks_of(folder, status), asked_for(folder), watched=False)
+        ended = status if lives else concluded(status, ranks_of(folder, status), requested_exit_code(folder), watched=False)
         status = replace(ended, orphaned=True)
     return status
 
@@ -209,7 +209,7 @@ def _queued(folder: JobFolder, status: JobStatus, job: str) -> JobStatus:
 
 def ended_by_slurm(folder: JobFolder, status: JobStatus, found: QueuedJob) -> JobStatus:
     """Return the final status of a job that SLURM reports as ended and whose supervisor could not write the end."""
-    asked, meaning = asked_for(folder), found.meaning
+    asked, meaning = requested_exit_code(folder), found.meaning
     ended = concluded(status, ranks_of(folder, status), asked, watched=False)
     if asked is not None or meaning.means == "ended":
         return ended
@@ -225,7 +225,7 @@ def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
     alone = status.supervisor is None and ranks.over  # the pods of a Kubernetes job have none: their records tell the end
     if not alone and (ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder))):
         return status
-    return concluded(status, ranks, asked_for(folder), watched=False) if ranks.over else replace(status, state="lost")
+    return concluded(status, ranks, requested_exit_code(folder), watched=False) if ranks.over else replace(status, state="lost")
 
 
 def _attends(supervisor: Process, folder: JobFolder) -> bool:
