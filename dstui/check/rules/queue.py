@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.cluster import replace
 from dstui.check.rules.job import about_the_plan
 from dstui.machine.slurm_offers import UNLIMITED, Partition, format_time, seconds_of
+from dstui.plan.finding import Fix
 
 SLURM = "cluster.slurm."
 MOST = 8
@@ -100,6 +102,18 @@ def account_that_may_not(c: Context) -> Problems:
         elif asked and found is not None and admitted is not None and asked not in admitted:
             message = f"the partition {found.name} does not admit the {_word(name)} {asked}: it admits {_names(admitted)}"
             yield about_the_plan(f"{SLURM}{name}", message)
+
+
+@rule("PL056", "warning", source="docs/howto/kubernetes.md")
+def job_folder_in_the_pod(c: Context) -> Problems:
+    """The job folder of a Kubernetes job lies on none of its volumes."""
+    asked = c.plan.cluster.kubernetes if c.plan is not None else None
+    if asked is None or not asked.job_folder:
+        return
+    if not any(PurePosixPath(asked.job_folder).is_relative_to(mount) for mount in asked.volumes):
+        fix = Fix("put a volume there: cluster.kubernetes.volumes: {/data: CLAIM}, and job_folder: /data/runs")
+        message = f"{asked.job_folder} lies on none of cluster.kubernetes.volumes: the logs go with the pods"
+        yield about_the_plan("cluster.kubernetes.job_folder", message, fix=fix)
 
 
 def _word(name: str) -> str:
