@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dstui.facts.measured import Measured
     from dstui.forecast.forecast import Facts as ModelFacts
     from dstui.forecast.forecast import Forecast
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target
 
@@ -37,6 +38,8 @@ class Facts:
     """Measurements of earlier runs of these models on this machine."""
     locks: Sequence[Path] = ()
     """Lock files that killed builds have left where the ranks build ops."""
+    slurm: SlurmOffers | None = None
+    """Offers of the SLURM cluster here, for a job that is to be queued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ def assess(
         models=facts.configs,
         pool=facts.pool,
         env_files=target.env_files,
+        slurm=facts.slurm,
     )
     found = None
     if facts.models is not None:

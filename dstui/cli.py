@@ -66,11 +66,13 @@ def _session(words: list[str]) -> int:
     cut = words.index("--") if "--" in words else len(words)
     args = session_parser().parse_args(words[:cut])
     args.script = words[cut + 1 :]
+    if args.headless and args.plain:
+        return _refuse("--plain asks and --headless does not: one of them")
     if args.headless:
         from dstui import headless
 
         return headless.run(args)
-    if used := [name for name in ("dry_run", "json", "detach", "strict", "run_dir", "set") if getattr(args, name)]:
+    if used := [name for name in ("dry_run", "json", "detach", "strict", "trust_site", "run_dir", "set") if getattr(args, name)]:
         return _refuse(f"--{used[0].replace('_', '-')} goes with --headless")
     return _interactive(args)
 
@@ -78,10 +80,11 @@ def _session(words: list[str]) -> int:
 def _interactive(args: argparse.Namespace) -> int:
     if args.script:
         return _refuse("a script after -- goes with --headless")
-    from dstui.base.output import no_screen
+    from dstui.base.output import no_screen, wants_lines
 
-    if why := no_screen():
-        return _refuse(f"{why}: use dstui --headless PLAN, or run dstui in a terminal that draws screens")
+    plain = args.plain or wants_lines()
+    if not plain and (why := no_screen()):
+        return _refuse(f"{why}: use dstui --headless PLAN, or dstui --plain, which asks in lines")
     from pathlib import Path
 
     from dstui.base.files import FileProblem
@@ -98,6 +101,10 @@ def _interactive(args: argparse.Namespace) -> int:
             machine = read_machine(Path(args.machine))
     except (FileProblem, PlanError) as error:
         return _refuse(str(error))
+    if plain:
+        from dstui.plain import run_plain
+
+        return run_plain(opened, machine, script=script)
     from dstui.tui import run_tui
 
     return run_tui(opened, machine, reference=not args.no_oracle, script=script)

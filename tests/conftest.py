@@ -42,6 +42,7 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 # What the engineer of this machine has set for its users is not what is tested.
 os.environ["DSTUI_SITE"] = ""
+os.environ.pop("ACCESSIBLE", None)
 
 # A shell ignores SIGINT for what it starts in the background, and every dstui of the tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -57,7 +57,7 @@ PLACES = {
     "a job": Place(**JOB),
     "a whole line": Place((("\r", "↑↓ move"),), **JOB),
     "a rank to type": Place((("g", "Its number:"),), **JOB),
-    "a search": Place((("/", "Search the log"),), **JOB),
+    "a search": Place((("/", "an expression:"),), **JOB),
     "the plot": Place((("m", "Metrics"),), **JOB),
     "another run over the plot": Place((("m", "Metrics"), ("o", "Lay another run over it")), **JOB),
 }

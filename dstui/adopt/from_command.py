@@ -115,8 +115,13 @@ def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     options = {**line.options}
     nodes = str(options.pop("nnodes", "1"))
     ranks = options.pop("nproc_per_node", "1")
-    for name in ("standalone", "use_env"):  # the default on one machine, and how every torchrun passes on the local rank
-        options.pop(name, None)
+    options.pop("standalone", None)  # how ranks of one machine meet anyway
+    if options.pop("use_env", False):
+        notes.append("--use_env is left out: it is how torchrun hands on the local rank anyway")
+    if options.pop("pass_local_rank", False):
+        notes.append(
+            "torch.distributed.launch adds --local-rank=N to the script's arguments, torchrun does not: the script has to read LOCAL_RANK"
+        )
     several = nodes not in ("1", "1:1")
     _ranks(found, "nproc_per_node", ranks, notes, several=several)
     if several:
@@ -131,7 +136,9 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
     """Convert the rendezvous: to keys of the cluster, or for several machines as typed."""
     address, port, rank = (str(options.pop(name, "")) for name in ("master_addr", "master_port", "node_rank"))
     if not several:
-        for name in ("rdzv_endpoint", "rdzv_backend", "rdzv_id"):
+        host, _, own = str(options.pop("rdzv_endpoint", "")).rpartition(":")
+        port = port or (own if host in LOCAL and own != "0" else "")
+        for name in ("rdzv_backend", "rdzv_id"):
             options.pop(name, None)
     if rank not in ("", "0"):
         notes.append(f"--node_rank {rank} is left out: the Plan is one for all hosts, and each gets its own")

@@ -8,7 +8,9 @@ from typing import Any
 
 from dstui.adopt.command_line import CommandLine
 from dstui.adopt.dsconfig import read_dsconfig
+from dstui.adopt.model_options import model_section
 from dstui.adopt.new_plan import Imported, doubts, plan_text
+from dstui.adopt.script_options import options_of, options_of_yamls
 
 YAML = (".yaml", ".yml")
 NAMES_CONFIG = re.compile(r"""(?m)^deepspeed(?:_config(?:_file)?)?[ \t]*:[ \t]*(['"]?)(?P<path>[^\s'"#]+)\1[ \t]*(?:\#.*)?$""")
@@ -27,9 +29,12 @@ def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str]
         notes += doubts(read, name)
     elif name is not None:
         notes.append(f"{name} is not a file here, or a name of {line.launcher}'s own: the deepspeed section stays empty")
+    model, about = model_section({**options_of_yamls(line.command, read_named), **options_of(line.command)}, line.folder)
+    notes += about
     job: dict[str, Any] = {"command": list(line.command), "workdir": line.folder, "integration": "trainer"}
-    sections = {"job": {key: value for key, value in job.items() if value}, "cluster": {"env": dict(line.env)} if line.env else {}}
-    return Imported(plan_text(source, {**sections, "deepspeed": config}, notes), notes)
+    cluster = {"env": dict(line.env)} if line.env else {}
+    sections = {"job": {key: value for key, value in job.items() if value}, "model": model, "cluster": cluster, "deepspeed": config}
+    return Imported(plan_text(source, sections, notes), notes)
 
 
 def _config_files(command: tuple[str, ...], read_named: Callable[[str], str | None]) -> Iterator[str]:

@@ -11,15 +11,33 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-MODEL = ("model_name_or_path", "base_model", "model_id", "model_name", "pretrained_model_name_or_path", "llm_model_name_or_path", "model")
+MODEL = (
+    "model_name_or_path",
+    "base_model",
+    "model_id",
+    "model_name",
+    "pretrained_model_name_or_path",
+    "llm_model_name_or_path",
+    "actor_model_name_or_path",
+    "pretrain",
+    "model",
+)
 """Options that name the model, the most reliable first."""
-PREFIXES = ("", "model.", "actor.")
+PREFIXES = ("", "model.", "actor.", "data.")
 """Prefixes of nested option parsers: --model.model_name_or_path."""
 SEQUENCE = (
     *("model_max_length", "max_seq_length", "max_sequence_length", "sequence_len", "cutoff_len", "max_seq_len", "block_size"),
-    *("max_length", "seq_length", "tokenizer_model_max_length"),
+    *("max_length", "seq_length", "tokenizer_model_max_length", "max_len"),
 )
-CHECKPOINTING = ("gradient_checkpointing", "gradient_checkpointing_enable", "grad_checkpoint", "use_gradient_checkpointing")
+TWO_PARTS = (
+    *(("max_prompt_length", "max_completion_length"), ("max_source_length", "max_target_length")),
+    *(("prompt_max_len", "generate_max_len"), ("max_prompt_seq_len", "max_answer_seq_len")),
+)
+"""Options that say a sequence in two parts: TRL's online methods, ChatGLM, OpenRLHF, DeepSpeed-Chat."""
+CHECKPOINTING = (
+    *("gradient_checkpointing", "gradient_checkpointing_enable", "grad_checkpoint", "use_gradient_checkpointing"),
+    *("actor_gradient_checkpointing", "checkpoint_activations"),
+)
 LORA_SWITCHES = ("use_lora", "lora_enable", "use_peft", "use_peft_lora", "lora")
 LORA_KINDS = ("finetuning_type", "adapter", "train_type", "sft_type", "tuner_type")
 """Options whose value is lora, qlora, full, freeze, …"""
@@ -33,9 +51,9 @@ FLASH = ("use_flash_attn", "flash_attn", "flash_attention", "use_flash_attention
 ATTENTION: Mapping[str, str] = {
     "eager": "eager",
     "sdpa": "sdpa",
-    "flash_attention_2": "flash",
-    "flash_attention_3": "flash",
-    "fa2": "flash",
+    "flash_attention_2": "flash2",
+    "flash_attention_3": "flash3",
+    "fa2": "flash2",
 }
 FUSED = ("use_liger", "use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 PARTS = re.compile(r"(?:freeze|tune|unfreeze)_\w+|vision_tower|image_tower|video_tower|mm_vision_tower")
@@ -60,6 +78,7 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
         "quantization": _quantization(options, source) if lora else None,
         "attention": _attention(options),
         "fused_loss": _switch(options, FUSED) or None,
+        "compiled": _switch(options, ("torch_compile",)) or None,
     }
     parts = [f"--{name} {value}" for name, value in options.items() if PARTS.fullmatch(name) and value.lower() != "false"]
     notes = [f"{', '.join(parts[:4])}: the forecast counts {source} alone, all of it trained (model.trainable says less)"] if parts else []
@@ -89,10 +108,10 @@ def _source(options: Mapping[str, str], folder: str) -> str | None:
 
 def _sequence(options: Mapping[str, str]) -> int | None:
     length = _whole(_first(options, SEQUENCE))
-    if length is None:  # TRL's online methods have two
-        both = [_whole(_first(options, (name,))) for name in ("max_prompt_length", "max_completion_length")]
-        length = sum(part for part in both if part) if all(both) else None
-    return length
+    if length is not None:
+        return length
+    parts = ([_whole(_first(options, (name,))) or 0 for name in both] for both in TWO_PARTS)
+    return next((sum(both) for both in parts if all(both)), None)
 
 
 def _switch(options: Mapping[str, str], names: tuple[str, ...]) -> bool | None:

@@ -9,7 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -19,6 +19,17 @@ from dstui.adopt.pycode import Call, Code, NotPython, ScriptOption, read_code
 from dstui.plan.handed_over import CONFIG, CONFIG_OPTIONS
 from dstui.plan.model import Builder, Integration
 
+RESUMING = (
+    "--resume-from-checkpoint",
+    "--resume",
+    "--resume-from",
+    "--resume-path",
+    "--load-checkpoint",
+    "--load-dir",
+    "--load",
+    "--from-checkpoint",
+)
+"""Options to resume from a checkpoint, the clearest name first; an underscore equals a dash."""
 MOST_OPTIONS = 60
 """Options of a script that are listed."""
 VARIABLE = "DSTUI_DS_CONFIG"
@@ -77,6 +88,8 @@ class ScriptFacts:
     """Whether it makes an Accelerator but neither prepares a model nor passes it on: nothing calls deepspeed.initialize."""
     options: tuple[str, ...] = ()
     """The options of its parser that are visible."""
+    resume: tuple[str, ...] = ()
+    """Arguments to resume from a checkpoint, with {checkpoint} for its folder; empty if none are known."""
     needs_argument: bool = False
     """Whether deepspeed.initialize gets its configuration only from the script's arguments."""
     without: WithoutDeepSpeed | None = None
@@ -109,10 +122,11 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
     own, all_of_it = _first_sign(alone), _first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
     if found is None:
+        resume = _resume(program.code, text)
         return (
-            _of_a_loop(program.code, alone, without)
+            replace(_of_a_loop(program.code, alone, without), resume=resume)
             if without
-            else ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
+            else ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer", resume=resume)
         )
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
@@ -134,6 +148,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         accumulates=_accumulates(code),
         makes_no_engine=integration == "accelerate" and _makes_no_engine(code),
         options=_options(program.code),
+        resume=_resume(program.code, text),
         needs_argument=_needs_argument(program.code),
         without=without,
     )
@@ -300,6 +315,15 @@ def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
 
 def _options(code: Code) -> tuple[str, ...]:
     return tuple(dict.fromkeys(option.word or option.name for option in code.options))[:MOST_OPTIONS]
+
+
+def _resume(code: Code, text: str) -> tuple[str, ...]:
+    known = {option.word.replace("_", "-"): option for option in code.options}
+    option = next((known[word] for word in RESUMING if word in known), None)
+    if option is not None:
+        return (option.word,) if option.switch else (option.word, "{checkpoint}")
+    trainers = _parses_trainer(code) and "resume_from_checkpoint" in text  # of TrainingArguments; the script hands it to train()
+    return ("--resume_from_checkpoint", "{checkpoint}") if trainers else ()
 
 
 def _accumulation(code: Code) -> int | None:

@@ -17,6 +17,7 @@ OF_A_PLAN = {"job", "deepspeed", "cluster"}
 LAUNCH = (
     r"(?m)^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*|llamafactory-cli|dlrover-run)[ \t]+\S"
     r"|^(?:[^#\n]*[ \t;&])?(?:axolotl|swift|xtuner|trl|colossalai)[ \t]+(?:train|sft|pt|rlhf|megatron|dpo|grpo|kto|orpo|reward|rloo|run)\b"
+    r"|^[ \t]*(?:\$[ \t]+)?(?:bash|sh|zsh|srun|sbatch|mpirun|docker|podman|ssh|composer|ray|\./\S+\.sh)(?:[ \t]+[^\s:]|$)|\A#!"
 )
 SLOTS = r"\S+\s+slots=\d+\b.*"
 JSON = (".json", ".hjson")

@@ -52,6 +52,13 @@ def no_screen() -> str:
     return "this terminal (TERM=dumb) cannot draw screens" if os.environ.get("TERM", "dumb") == "dumb" else ""
 
 
+def wants_lines() -> bool:
+    """Return whether the user wants prompts in lines instead of a screen: by ACCESSIBLE, or by a terminal that draws none."""
+    if os.environ.get("ACCESSIBLE", "0") not in ("", "0"):
+        return True
+    return os.isatty(0) and os.isatty(2) and bool(no_screen())
+
+
 def put(text: str) -> None:
     """Write text to standard output that is sanitised already (gigabytes of log lines)."""
     if sys.stdout is not None:

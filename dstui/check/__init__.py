@@ -1,6 +1,6 @@
-"""Diagnostics: one rule, one function, one test. `check(plan)` for a Plan, `check_config(config)` for a bare configuration.
+"""Checks of a Plan (`check_plan`) or a bare configuration (`check_config`): one rule, one function, one test.
 
-Pure: no file, clock, environment or process; what a rule knows is what it is given.
+Pure: rules use only their arguments, no file, clock, environment or process.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
     from dstui.plan.env_file import EnvFiles
@@ -34,12 +35,14 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
     models: Mapping[str, Mapping[str, Any] | None] | None = None,
     pool: Mapping[str, int] | HostfileProblem | None = None,
     env_files: EnvFiles | None = None,
+    slurm: SlurmOffers | None = None,
 ) -> list[Finding]:
-    """Return the findings on a Plan, the worst first. What is not known of the machine or the world size is not judged.
+    """Return the findings on a Plan, most severe first. Unknown facts about the machine or the world size are not judged.
 
     `script` is what a look into the Plan's script has found (`dstui.documents.open.script_facts_of`); `model` what stands in the model's
     config.json, `models` the same for each of several (`dstui.facts.model_files.read_model_configs`); `pool` what stands in its hostfile
-    (`hostfile_of` of `dstui.documents.plan_files`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`env_files_of` there).
+    (`hostfile_of` of `dstui.documents.plan_files`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`env_files_of` there),
+    `slurm` what the SLURM cluster here offers.
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context
@@ -56,14 +59,14 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
     reader = integration or plan.job.integration
     target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None, env_files or EnvFiles())
     ranks = world_size if world_size is not None else target.world_size
-    machine = target.hosts_machine if machine is not None else None  # one that only starts the ranks says nothing of them
+    machine = target.hosts_machine if machine is not None else None  # a machine that only starts the ranks says nothing about them
     found: list[Finding] = []
     for number, (name, config) in enumerate(plan.configurations.items()):
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
         trained = plan.trains(name)
         architecture = (models or {}).get(name, model)
         lines = env_file_lines(target) if whole is not None else ()
-        around = (script, architecture, trained, pool, installed, lines)
+        around = (script, architecture, trained, pool, installed, lines, slurm)
         found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, *around))
     found += _no_command(target, found)
     if plan.accelerate and reader == "accelerate":
@@ -77,7 +80,7 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
 
 
 def _of_layers(plan: Plan, finding: Finding) -> Finding:
-    """Return a finding on a Plan with layers: where the value comes from, and a patch for the Plan's own text."""
+    """Return a finding on a Plan with layers, with the origin of the value and a patch for the Plan's own text."""
     from dstui.plan.layer_edits import own_operations
     from dstui.plan.layered import origin_of
 
@@ -110,14 +113,14 @@ def check_config(  # noqa: PLR0913 - all but the first are named
 
 
 def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
-    """Yield why no command can be made of the Plan, where no rule has said so: whatever render refuses is a finding."""
+    """Yield why the Plan has no valid command, if no rule has reported it: whatever `render` refuses is a finding."""
     from dstui.render.launch import RenderError
 
     plan = target.plan
     if plan.cluster.hostfile and target.pool is None:
-        return  # what is wrong with the hostfile is said already, or nobody has looked
+        return  # the problem of the hostfile is reported already, or the file was not read
     if plan.job.command:
-        return  # it is run as it is
+        return  # the command runs as it is
     try:
         _ = target.launch
     except RenderError as error:

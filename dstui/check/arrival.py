@@ -1,4 +1,4 @@
-"""What reaches DeepSpeed of a configuration, for whoever asks DeepSpeed itself about it."""
+"""The part of a configuration that reaches DeepSpeed, for callers that ask DeepSpeed itself about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_RANKS = 1024
 
 
 def config_for_deepspeed(config: Mapping[str, Any], integration: str) -> dict[str, Any]:
-    """Return the configuration as DeepSpeed gets it: without "auto" where the reader fills it, and with a micro-batch."""
+    """Return the configuration as DeepSpeed gets it: without each "auto" that the reader fills in, and with a micro-batch."""
     if integration == "deepspeed":
         return dict(config)
     arriving = without_auto(config)
@@ -23,6 +23,6 @@ def config_for_deepspeed(config: Mapping[str, Any], integration: str) -> dict[st
 
 
 def fitting_world_size(config: Mapping[str, Any]) -> int:
-    """Return a number of ranks that fits the batch keys, where the world size is not given; else 1."""
+    """Return a number of ranks that fits the batch keys if the world size is not given; else 1."""
     written = written_batch(Context(config, release()))
     return next((ranks for ranks in range(1, MOST_RANKS + 1) if not evaluate_batch(written, ranks).fails), 1)

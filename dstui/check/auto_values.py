@@ -1,8 +1,4 @@
-"""The values of "auto" by reader: which keys the Trainer and accelerate fill, and with what.
-
-Sources: transformers/integrations/deepspeed.py (trainer_config_process, trainer_config_finalize) of 5.23;
-accelerate/accelerator.py (_prepare_deepspeed) and utils/dataclasses.py (DeepSpeedPlugin) of 1.15.
-"""
+"""The values of "auto" by reader: which keys the Trainer and accelerate fill in, and with what."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ OF_HIDDEN_SIZE = {
     f"{ZERO_SECTION}.stage3_prefetch_bucket_size": "int(0.9 × hidden_size²)",
     f"{ZERO_SECTION}.stage3_param_persistence_threshold": "10 × hidden_size",
 }
-"""Keys that follow from the model's hidden_size, else the largest of its hidden_sizes; a model without either ends the launch."""
+"""Keys that depend on the model's hidden_size, else on the largest of its hidden_sizes; without either the launch fails."""
 
 PLUGIN = {
     f"{ZERO_SECTION}.stage": "--zero_stage, else 2",
@@ -31,7 +27,7 @@ PLUGIN = {
     f"{ZERO_SECTION}.offload_param.nvme_path": "the environment, else none",
     f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save": "--zero3_save_16bit_model, else false",
 }
-"""What accelerate's plugin fills, which the Trainer uses too."""
+"""Keys that accelerate's plugin fills in, also for the Trainer."""
 BY_DEFAULT: Mapping[str, object] = {
     f"{ZERO_SECTION}.stage": 2,
     f"{ZERO_SECTION}.offload_optimizer.device": "none",
@@ -40,7 +36,7 @@ BY_DEFAULT: Mapping[str, object] = {
     f"{ZERO_SECTION}.offload_param.nvme_path": "none",
     f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save": False,
 }
-"""What "auto" becomes there where the plugin was told nothing."""
+"""The replacements of "auto" if the plugin was configured without these values."""
 
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 SCHEDULER = "scheduler.params"
@@ -79,7 +75,7 @@ ACCELERATE: Mapping[str, str] = {
     **PLUGIN,
 }
 FILLED: Mapping[str, Mapping[str, str]] = {"trainer": TRAINER, "accelerate": ACCELERATE, "deepspeed": {}}
-"""Reader -> path -> by what "auto" is filled there, in words."""
+"""Reader -> path -> the source of the value, in words."""
 
 
 MICRO, STEPS, TRAIN = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"
@@ -87,7 +83,7 @@ BATCH_OPTIONS: Mapping[str, tuple[str, ...]] = {
     MICRO: ("per_device_train_batch_size", "micro_batch_size"),  # the second is axolotl's
     STEPS: ("gradient_accumulation_steps",),
 }
-"""Key -> the options of a script that fill it."""
+"""Key -> options of a script that set it."""
 
 
 def fill_auto(
@@ -95,8 +91,8 @@ def fill_auto(
 ) -> Mapping[str, Any]:
     """Return the configuration with each "auto" replaced as its reader would, as far as that is known before the script runs.
 
-    `accelerate` is the Plan's section: the plugin's own keys and `mixed_precision`, which fill before the defaults do; `options`: the
-    Trainer's, as the script gets them, which fill before both.
+    `accelerate` is the Plan's section: the plugin's own keys and `mixed_precision`, which precede the defaults. `options`: the Trainer's
+    options in the script's arguments, which precede both.
     """
     if reader == "deepspeed":
         return config
@@ -110,7 +106,7 @@ def fill_auto(
 
 
 def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapping[str, Any]:
-    """Fill "auto", and missing batch keys, from the Trainer's options for batch size and precision."""
+    """Fill in "auto", and missing batch keys, from the Trainer's options for batch size and precision."""
     if not config:
         return config
     found = dict(config)
@@ -120,7 +116,7 @@ def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapp
         if config.get(key, of_whole) == AUTO and given.isdecimal() and int(given[:9]) > 0:
             found[key] = int(given[:9])
     if found.get(TRAIN) == AUTO and isinstance(found.get(MICRO), int):
-        del found[TRAIN]  # follows from the others and the ranks
+        del found[TRAIN]  # follows from the other two and the ranks
     on = {kind: options.get(kind, "").lower() in ("true", "1", "yes", "auto") for kind in TYPES}
     if any(on.values()):
         auto = [kind for kind in TYPES if isinstance(found.get(kind), Mapping) and found[kind].get("enabled") == AUTO]
@@ -129,7 +125,7 @@ def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapp
 
 
 def _plugin_values(accelerate: Mapping[str, Any]) -> dict[str, Any]:
-    """Return path -> value for a Plan's accelerate section, without values that their key does not accept."""
+    """Return path -> value for a Plan's accelerate section, without invalid values."""
     inner = accelerate.get(SECTION)
     section = inner if isinstance(inner, Mapping) else {}
     keys = [key for key in PLUGIN_KEYS.values() if key.path and key.name in section]
@@ -150,9 +146,9 @@ def _filled(config: Mapping[str, Any], values: Mapping[str, Any], before: str = 
 
 
 def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int | None:
-    """Return the hidden size that a reader takes from a model's config.json; None where the launch would fail.
+    """Return the hidden size that a reader takes from a model's config.json; None if the launch would fail.
 
-    The Trainer looks into the text part of a multimodal model too, accelerate does not.
+    The Trainer also looks into the text part of a multimodal model, accelerate does not.
     """
     text = config.get("text_config") if reader == "trainer" else None
     for part in (config, text if isinstance(text, Mapping) else {}):
@@ -165,7 +161,7 @@ def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int
 
 
 def value_of(path: str, hidden_size: int, stage: int) -> int | None:
-    """Return what "auto" becomes for a key that follows from the model; None for others, and for stage-3 keys below stage 3."""
+    """Return the value of "auto" for a key that depends on the model; None for others, and for stage-3 keys below stage 3."""
     name = path.removeprefix(f"{ZERO_SECTION}.")
     if name.startswith("stage3_") and stage != 3:
         return None

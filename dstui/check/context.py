@@ -1,4 +1,4 @@
-"""What a rule sees: the configuration as written and as DeepSpeed would take it, the machine, the world size, the reader."""
+"""The input of rules: the configuration as written and as DeepSpeed reads it, the machine, the world size, the reader."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from dstui.plan.handed_over import ACCELERATE_OPTION, hands_over, named_files
 from dstui.plan.hostfile import HostfileProblem
 
 if TYPE_CHECKING:
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.machine.snapshot import Gpu, Machine
     from dstui.plan import Plan
 
 MISSING = object()
-"""What `Context.written` gives for a key that is not there: null is a value."""
+"""The value of `Context.written` for a missing key: null is a value."""
 UNPROBED = "nothing looked at yet"
-"""The source of a Machine that nobody has looked at."""
+"""The source of a Machine that was not probed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A place where a rule applies, before it becomes a finding.
 
-    `path` is dotted from the configuration's root, or after "^" from the file's. The other fields override the rule's own.
+    `path` is dotted from the configuration's root, or after "^" from the file's. The other fields override those of the rule.
     """
 
     path: str
@@ -42,13 +43,13 @@ class Problem:
 
 
 def no_line(_path: str) -> int | None:
-    """Return None: the default of `Context.lines`, where there is no text."""
+    """Return None: the default of `Context.lines` if there is no text."""
     return None
 
 
 @dataclass
 class Context:
-    """One configuration to be judged. Made anew for each check; the caches in it live as long."""
+    """One configuration to be judged. Created for each check, and its caches with it."""
 
     raw: Mapping[str, Any]
     """The configuration as written."""
@@ -58,26 +59,28 @@ class Context:
     machine: Machine | None = None
     plan: Plan | None = None
     root: str = ""
-    """What comes before a path of the configuration in the file: `deepspeed.` in a Plan."""
+    """The prefix of a configuration's paths in the file: `deepspeed.` in a Plan."""
     lines: Callable[[str], int | None] = no_line
     script: ScriptFacts | NoScript | None = None
-    """What the training script says of itself; None where nobody has looked."""
+    """The facts about the training script; None if it was not analysed."""
     model: Mapping[str, Any] | None = None
-    """The model's config.json; None where nobody has looked, or it is not on this machine."""
+    """The model's config.json; None if it was not read or is not on this machine."""
     trained: bool = True
-    """Whether the model is trained; of several models some may only compute."""
+    """Whether the model is trained; of several models, some may only compute."""
     pool: Mapping[str, int] | HostfileProblem | None = None
-    """What the Plan's hostfile holds, or why that is not known; None where it names none, or nobody has looked."""
+    """The content of the Plan's hostfile, or why it is unknown; None if it names none or it was not read."""
     installed: str | None = None
-    """The exact release of DeepSpeed that is installed, or was asked about; `release` may be an older one with a catalogue."""
+    """The exact release of DeepSpeed that is installed or requested; `release` may be an older one with a catalogue."""
     env_lines: Sequence[tuple[Severity, str]] = ()
     """What becomes of the .deepspeed_env files that lie around, for the Plan as a whole."""
+    slurm: SlurmOffers | None = None
+    """What the SLURM cluster here offers; None where there is none, or nobody has asked."""
     config: Mapping[str, Any] = field(init=False)
-    """The configuration that reaches DeepSpeed: "auto" as the reader fills it, and without the key where that is not known before."""
+    """The configuration that reaches DeepSpeed: "auto" as the reader fills it in, and without the key if that is unknown."""
     flat: dict[str, Any] = field(init=False)
     """Dotted path -> value of `config`, sections included."""
     memo: dict[str, Any] = field(default_factory=dict)
-    """What several rules need and one works out."""
+    """Values that several rules need, computed once."""
     _fits: dict[str, Fit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -98,10 +101,10 @@ class Context:
             return True
         return bool(facts.suggested_args) and not facts.needs_argument
 
-    # -- what is written
+    # The written values
 
     def written(self, path: str) -> Any:
-        """Return the value as it reaches DeepSpeed, MISSING where there is none."""
+        """Return the value that reaches DeepSpeed; MISSING if there is none."""
         return self.flat.get(path, MISSING)
 
     def has(self, path: str) -> bool:
@@ -109,14 +112,14 @@ class Context:
         return path in self.flat
 
     def section(self, path: str) -> Mapping[str, Any]:
-        """Return the content of a section; empty where it is missing or not a mapping."""
+        """Return the content of a section; empty if it is missing or not a mapping."""
         value = self.flat.get(path)
         return value if isinstance(value, Mapping) else {}
 
-    # -- what DeepSpeed makes of it
+    # The values in DeepSpeed
 
     def fit(self, path: str) -> Fit:
-        """Return what DeepSpeed's own conversion makes of the written value, or why it refuses it."""
+        """Return the result of DeepSpeed's own conversion of the written value, or why it is refused."""
         found = self._fits.get(path)
         if found is None:
             found = self._fits[path] = self._fit(path)
@@ -130,11 +133,11 @@ class Context:
         if value is MISSING or (value == AUTO and key is not None and self.drops_auto(path)):
             return Fit(True, key.default if key else None)
         if key is None or not self.modelled(path):
-            return Fit(True, value)  # read by hand, as it is
+            return Fit(True, value)  # read by hand, unconverted
         return fit(value, key, old=self.old)
 
     def value(self, path: str) -> Any:
-        """Return the value that DeepSpeed uses: the converted one, else the default (also where the written one would be refused)."""
+        """Return the value that DeepSpeed uses: the converted one, else the default (also if the written one would be refused)."""
         found = self.fit(path)
         key = self.key(path)
         return found.value if found.ok else key.default if key else None
@@ -144,17 +147,17 @@ class Context:
         return bool(self.value(path))
 
     def number(self, path: str) -> float | None:
-        """Return a number, None where the value is not one (True and False are not)."""
+        """Return a number; None if the value is not one (True and False are not)."""
         value = self.value(path)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
     def text(self, path: str) -> str:
-        """Return a string, "" where the value is not one."""
+        """Return a string; "" if the value is not one."""
         value = self.value(path)
         return value if isinstance(value, str) else ""
 
     def key(self, path: str) -> Key | None:
-        """Return the key as the judged release has it."""
+        """Return the key in the judged release."""
         return self.release.key(path)
 
     def drops_auto(self, path: str) -> bool:
@@ -173,7 +176,7 @@ class Context:
 
     @property
     def old(self) -> bool:
-        """Return whether the release converts values as pydantic 1 does."""
+        """Return whether the release converts values like pydantic 1."""
         return self.before("0.15")
 
     @property
@@ -200,7 +203,7 @@ class Context:
 
     @property
     def hosts(self) -> Mapping[str, int]:
-        """Host -> slots, as the Plan or its hostfile says; empty where they are not known."""
+        """Host -> slots from the Plan or its hostfile; empty if unknown."""
         from dstui.render.launch import RenderError, hosts_of
 
         try:
@@ -211,28 +214,28 @@ class Context:
 
     @property
     def facts(self) -> ScriptFacts | None:
-        """The facts found in the script; None where it was not read, or there is none."""
+        """The facts about the script; None if it was not analysed or there is none."""
         return self.script if isinstance(self.script, ScriptFacts) else None
 
     @property
     def cpu_only(self) -> bool:
-        """Return whether the machine is known to have no GPU; False for one that was not probed."""
+        """Return whether the machine is known to have no GPU. False for one that was not probed."""
         machine = self.machine
         return machine is not None and machine.accelerator == "cpu" and machine.source != UNPROBED
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The machine's usable GPUs, as far as they are known."""
+        """The machine's usable GPUs, if they are known."""
         return tuple(gpu for gpu in self.machine.gpus if gpu.problem is None) if self.machine else ()
 
-    # -- what a rule answers
+    # The answers of rules
 
     def problem(self, path: str, message: str, **more: Any) -> Problem:
         """Return a problem at a key."""
         return Problem(path, message, **more)
 
     def put(self, path: str, value: Any, text: str) -> Fix:
-        """Return a fix that writes a key, with the sections it needs."""
+        """Return a fix that writes a key and the sections that it needs."""
         return Fix(text, (self._add(path, value),))
 
     def drop(self, path: str, text: str) -> Fix:
@@ -240,7 +243,7 @@ class Context:
         return Fix(text, ({"op": "remove", "path": self.pointer(path)},))
 
     def move(self, path: str, to: str, text: str, value: Any = MISSING) -> Fix:
-        """Return a fix that moves a key's value (or writes another) to a new path; a mere rename keeps the key's place."""
+        """Return a fix that moves a key's value (or writes another) to a new path. A mere rename keeps the key's place."""
         new = self.written(path) if value is MISSING else value
         if path.rpartition(".")[0] == to.rpartition(".")[0] and not self.has(to):
             renamed = {"op": "move", "from": self.pointer(path), "path": self.pointer(to)}

@@ -1,7 +1,7 @@
-"""How DeepSpeed's configuration models take a value: pydantic's lax conversions, said without pydantic.
+"""How DeepSpeed's configuration models convert values: pydantic's lax conversions, without pydantic.
 
-`"3"`, `3.0` and `true` are stages, `"yes"` is a boolean, `5e8` is an integer and `"5e8"` is none. 0.14 converts as pydantic 1
-does (`old`): there `1.5` becomes 1, a number becomes a string, and an empty list an empty section.
+`"3"`, `3.0` and `true` are valid stages, `"yes"` is a boolean, `5e8` is an integer and `"5e8"` is not. 0.14 converts like pydantic 1
+(`old`): there `1.5` becomes 1, a number becomes a string, and an empty list an empty section.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST = 2**63
 
 
 class Fit(NamedTuple):
-    """Whether a value is taken, and what it becomes; where it is not, what was expected."""
+    """Whether a value is accepted, and the converted value or what was expected."""
 
     ok: bool
     value: Any = None
@@ -52,7 +52,7 @@ def _bounded(found: Fit, key: Key) -> Fit:
 
 
 def _fit_any(value: Any, kind: str, key: Key, old: bool) -> Fit:
-    """Fit one of the alternatives of `int | str | null`; of several that fit, the one without a conversion."""
+    """Fit one of the alternatives of `int | str | null`, preferring one without a conversion."""
     kinds = kind.split(" | ")
     if value is None and "null" in kinds:
         return Fit(True, None)

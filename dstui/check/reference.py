@@ -1,6 +1,6 @@
-"""The reference checker: one warm child that asks the installed DeepSpeed, many questions.
+"""The reference checker: a child process that has imported the installed DeepSpeed and answers many questions.
 
-The child is `dstui/reference/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks; see there for the
+The child is `dstui/reference/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks. These files document the
 protocol.
 """
 
@@ -27,17 +27,17 @@ from dstui.plan import Plan
 
 CHILDREN = Path(__file__).parent.parent / "reference"
 START = 60.0
-"""Seconds until the child must be ready: the import of DeepSpeed takes 2 on an idle machine, 20 on a busy one."""
+"""Seconds until the child must be ready: importing DeepSpeed takes 2 on an idle machine, 20 on a busy one."""
 ANSWER = {"parse": 20.0, "initialize": 150.0}
 
 
 class ReferenceFailure(Exception):
-    """There is no verdict: a sentence that says why."""
+    """There is no verdict. Holds the reason as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceVerdict:
-    """What the installed DeepSpeed says of a configuration."""
+    """The installed DeepSpeed's verdict on a configuration."""
 
     ok: bool
     version: str
@@ -46,15 +46,15 @@ class ReferenceVerdict:
     message: str = ""
     warnings: tuple[str, ...] = ()
     when: str | None = None
-    """At which moment, where that was asked: parse, initialize or run."""
+    """The moment of the failure, if it was asked for: parse, initialize or run."""
     types: Mapping[str, bool] = field(default_factory=dict)
-    """Which 16-bit floats its accelerator for CPUs takes here."""
+    """Which 16-bit floats its CPU accelerator supports here."""
     instead_of: str = ""
-    """The interpreter that the Plan names, where it was not asked but dstui's own."""
+    """The Plan's interpreter, if dstui's own was asked instead."""
 
     @property
     def name(self) -> str:
-        """The DeepSpeed that judged, with its version."""
+        """The version of DeepSpeed that judged."""
         return ("dstui's " if self.instead_of else "") + f"DeepSpeed {self.version}"
 
 
@@ -68,7 +68,7 @@ def add_float_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
 
 
 def ask_float_types(plan: Plan, machine: Machine) -> Machine:
-    """Return the machine, with DeepSpeed's answer on 16-bit floats where the Plan trains in fp16 on CPUs: only DeepSpeed knows it."""
+    """Return the machine with DeepSpeed's answer on 16-bit floats if the Plan trains in fp16 on CPUs: only DeepSpeed knows it."""
     wanted = machine.accelerator == "cpu" and isinstance(machine.software.fp16, Unknown) and plan.get("deepspeed.fp16.enabled") is True
     if wanted:
         with suppress(ReferenceFailure), ReferenceChecker(probe_python(plan)) as checker:
@@ -77,7 +77,7 @@ def ask_float_types(plan: Plan, machine: Machine) -> Machine:
 
 
 class ReferenceChecker:
-    """One child process. Start it early: `judge` waits for it. Safe to use from several threads."""
+    """One child process. Start it early, since `judge` waits for it. Thread-safe."""
 
     def __init__(self, python: str = sys.executable, *, how: str = "parse", path: str = "") -> None:
         """Prepare a checker. `how`: parse or initialize; `path` goes first on the child's PYTHONPATH (another release of DeepSpeed)."""
@@ -101,7 +101,7 @@ class ReferenceChecker:
     def validate(self, config: Mapping[str, Any] | str, world_size: int | None = None, **more: Any) -> ReferenceVerdict:
         """Return DeepSpeed's verdict on a configuration (or, with parse, on a file's text) for a number of ranks. Raises ReferenceFailure.
 
-        `more` for initialize: steps=N trains as many, optimizer=True brings one of the script's.
+        `more` for initialize: steps=N trains N steps, optimizer=True passes one of the script's.
         """
         with self._lock:
             self._wait_until_ready()
@@ -147,7 +147,7 @@ class ReferenceChecker:
             self.version, self._types = str(reported["version"]), reported.get("types", {})
 
     def _line(self, seconds: float) -> dict[str, Any]:
-        """Return the next answer. Raises ReferenceFailure where none comes in time; the child is then unusable."""
+        """Return the next answer. Raises ReferenceFailure if none comes in time; the child is then unusable."""
         assert self._child.stdout is not None
         until = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:

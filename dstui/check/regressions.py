@@ -1,7 +1,7 @@
-"""Known regressions of DeepSpeed: which releases have them, when they matter, what they look like, where that is told.
+"""Known regressions of DeepSpeed: the affected releases, the conditions, the symptom and a workaround.
 
-A table of facts, each read in the thread or the pull request that it links to and, for the versions, in the tags of DeepSpeed's
-repository. An entry that no release in use has any more can go.
+A table of facts, each read in the linked issue or pull request and, for the versions, in the tags of DeepSpeed's repository. An entry can
+be deleted when no release in use has the defect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dstui.check.context import Context
 from dstui.plan.catalogue import ZERO_SECTION
 
 AS_OF = "2026-11-23"
-"""When the table was last gone through."""
+"""When the table was last reviewed."""
 DEEPSPEED = "https://github.com/deepspeedai/DeepSpeed"
 
 
@@ -22,21 +22,21 @@ class Regression:
     """One defect of some releases."""
 
     since: str
-    """The first release that has it."""
+    """The first release with the defect."""
     fixed: str
-    """The first release that has it no more."""
+    """The first release without it again."""
     applies: Callable[[Context], bool]
     path: str
     """The key that it is about."""
     symptom: str
     """What happens, as the end of a sentence."""
     instead: str
-    """What to do where the release has to stay; empty where nothing helps."""
+    """A workaround if the release cannot be changed; empty if there is none."""
     link: str
 
 
 def _trains_a_part(c: Context) -> bool:
-    """Tell whether some weights are frozen."""
+    """Return whether some weights are frozen."""
     model = c.plan.model if c.plan is not None else None
     return model is not None and (model.lora is not None or model.trainable is not None)
 

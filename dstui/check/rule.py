@@ -1,4 +1,4 @@
-"""What a rule is: a small function that yields problems, registered with a stable code and what would happen.
+"""Rules: small functions that yield problems, registered with a stable code and the consequence.
 
 @rule("DS051", "error", when="parse", says="bfloat16 and fp16 modes cannot be simultaneously enabled", source="runtime/config.py:511")
 def both_16_bit_types(c: Context) -> Problems:
@@ -32,13 +32,13 @@ class Rule:
     evaluate: Evaluate
     when: When | None = None
     says: str = ""
-    """DeepSpeed's own message, or the unchanging part of it; empty where it says nothing."""
+    """DeepSpeed's own message, or the constant part of it; empty if it has none."""
     source: str = ""
-    """Where DeepSpeed (or whoever reads the file) decides it: file and line."""
+    """File and line where DeepSpeed (or whoever reads the file) decides it."""
     since: str = RELEASES[0]
     until: str = NEWEST
     readers: tuple[str, ...] = ()
-    """The integrations that the rule is about; empty for all."""
+    """The integrations that the rule applies to; empty for all."""
 
     def applies(self, c: Context) -> bool:
         """Return whether the rule applies to this reader and this release."""
@@ -48,12 +48,12 @@ class Rule:
         )
 
     def _never_comes(self, c: Context, when: When | None) -> bool:
-        """Return whether the run would only fail in an engine that, by the look into the script, is never created."""
+        """Return whether the run would only fail in an engine that, by the analysis of the script, is never created."""
         in_an_engine = when in ("initialize", "run") and not self.source.startswith(BEFORE_AN_ENGINE)
         return in_an_engine and c.facts is not None and c.facts.makes_no_engine and c.integration == "accelerate"
 
     def findings(self, c: Context) -> Iterator[Finding]:
-        """Yield the findings of the rule; of very many problems only the first."""
+        """Yield the findings of the rule; of too many problems only the first ones."""
         for count, p in enumerate(self.evaluate(c)):
             if count == MOST_LISTED:
                 yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: fix these first")
@@ -74,12 +74,12 @@ BEGUN = re.compile(r"(?:are|cannot|got|has|is|must|not|requires)\b")
 
 
 def quote_excerpt(says: str) -> str:
-    """Quote a part of a message, with an ellipsis where it is cut."""
+    """Quote a part of a message, with an ellipsis if it is cut."""
     return ("… " if BEGUN.match(says) else "") + says + (" …" if MID_SENTENCE.search(says) else "")
 
 
 RULES: dict[str, Rule] = {}
-"""Every rule by its code, in the order in which the modules of `dstui.check.rules` register them."""
+"""Every rule by its code, in the order of registration by the modules of `dstui.check.rules`."""
 
 
 def rule(  # noqa: PLR0913 - all but the first are named
@@ -104,7 +104,7 @@ def rule(  # noqa: PLR0913 - all but the first are named
 
 
 def register(found: Rule, book: dict[str, Rule] | None = None) -> None:
-    """Add a rule to the registry, or to a `book` of its own. ValueError where its code is taken."""
+    """Add a rule to the registry, or to a `book` of its own. Raises ValueError if its code is taken."""
     rules = RULES if book is None else book
     if found.code in rules:
         raise ValueError(f"the code {found.code} is taken by {rules[found.code].title!r}")

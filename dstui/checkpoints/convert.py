@@ -53,7 +53,7 @@ class ConversionCost:
 
     @property
     def too_much(self) -> str:
-        """Why there is not enough space or memory; "" if there is."""
+        """Return why there is not enough space or memory; "" if there is."""
         if self.disk > self.disk_free:
             return f"the disk has {format_gib(self.disk_free)} free, and {format_gib(self.disk)} are written"
         if self.memory > self.memory_free:

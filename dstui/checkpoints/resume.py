@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from dstui.adopt.script import ScriptFacts
 from dstui.checkpoints.checkpoint import Checkpoint
 from dstui.plan import Plan
 from dstui.plan.finding import Finding, Fix
 
+CHECKPOINT = "{checkpoint}"
+LINES: Mapping[str, str] = {
+    "deepspeed": "engine.load_checkpoint({folder!r})",
+    "trainer": "trainer.train(resume_from_checkpoint={folder!r})",
+    "accelerate": "accelerator.load_state({folder!r})",
+}
+"""What a script of each integration says to go on from a checkpoint."""
 LOAD_UNIVERSAL = "deepspeed.checkpoint.load_universal"
 
 
@@ -49,3 +57,28 @@ def _universal(is_one: bool) -> Finding:
     operation = {"op": "add", "path": "/deepspeed/checkpoint", "value": {"load_universal": True}}
     fix = Fix(text, (operation,)) if is_one else Fix(f"{text}, or convert it: dstui checkpoint PATH --universal DIR")
     return Finding("CK004", "error", LOAD_UNIVERSAL, message, "DeepSpeed looks for other files then", "run", fix=fix)
+
+
+def resume_arguments(plan: Plan, script: object, folder: str) -> tuple[str, ...]:
+    """Return the arguments with which the script goes on from a folder: those of `run.restarts`, else what its parser takes; else none."""
+    restarts = plan.run.restarts.args
+    of_script = script.resume if isinstance(script, ScriptFacts) else ()
+    template = restarts if any(CHECKPOINT in word for word in restarts) else of_script
+    return tuple(word.replace(CHECKPOINT, folder) for word in template)
+
+
+def with_arguments(args: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Return the arguments of a script with these, in place of the same options with other values."""
+    made, options = list(args), [word for word in new if word.startswith("-")]
+    for option in options:
+        made = [word for word in made if not word.startswith(f"{option}=")]
+        while option in made:
+            at = made.index(option)
+            follows = made[at + 1 : at + 2]
+            del made[at : at + 2 if follows and not follows[0].startswith("-") else at + 1]
+    return [*made, *new]
+
+
+def resume_line(plan: Plan, folder: str) -> str:
+    """Return the line that a script needs to go on from a folder."""
+    return LINES[plan.job.integration].format(folder=folder)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
 COMMANDS = {
+    "tour": "ten minutes in the application, with a real training on this machine: begin here",
     "new": "a Plan from a template of the site or of dstui; without a name, the list of them",
     "site": "the file that sets defaults, locks and templates for everybody here: init, check",
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
@@ -32,6 +33,7 @@ COMMANDS = {
     "checkpoint": "what is in a checkpoint, whole weights from it, whether a Plan can go on from it",
     "docs": "what a key or the code of a finding means",
     "schema": "the JSON Schema of a Plan, for editors",
+    "settings": "your theme, keys and the like: one file, opened in your editor",
     "completion": "a script that completes dstui's commands in bash, zsh or fish",
 }
 """Name -> description in one line. Each command is the module of that name in this package."""
@@ -57,12 +59,14 @@ def session_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-oracle", "--no-reference", action="store_true", help="edit without the installed DeepSpeed's verdict (a child of 250 MB)"
     )
+    parser.add_argument("--plain", action="store_true", help="numbered prompts instead of the screen (also with ACCESSIBLE=1 or TERM=dumb)")
     headless = parser.add_argument_group("without the screen")
     headless.add_argument("--headless", action="store_true", help="check, launch, stream every rank's lines, end with the job's status")
     headless.add_argument("--dry-run", action="store_true", help="print what would be written and run, and start nothing")
     headless.add_argument("--json", action="store_true", help="one JSON event per line instead of text")
     headless.add_argument("--detach", action="store_true", help="print the job folder and leave the job running")
     headless.add_argument("--strict", action="store_true", help="stop a job in which no rank reads the configuration, and end with 1")
+    headless.add_argument("--trust-site", action="store_true", help="agree to the lines that a site or team file runs in the job, once")
     headless.add_argument("--no-preflight", action="store_true", help="do not look at the hosts before a launch to several")
     headless.add_argument(
         "--set", action="append", default=[], metavar="PATH=VALUE", help="override a key: deepspeed.zero_optimization.stage=2"

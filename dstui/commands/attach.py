@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from dstui.base.output import no_screen, refuse, say
+from dstui.base.output import no_screen, refuse, say, wants_lines
 from dstui.jobs.store.index import RUN, find
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
+    parser.add_argument("--plain", action="store_true", help="a line of state every 30 seconds instead of the screen")
     parser.add_argument("--until-end", action="store_true", help="leave by itself when the job has ended")
 
 
@@ -22,6 +23,10 @@ def run(args: argparse.Namespace) -> int:
     except LookupError as error:
         say(str(error))
         return 1
+    if args.plain or wants_lines():
+        from dstui.plain import attach_plain
+
+        return attach_plain(folder)
     if why := no_screen():
         return refuse(f"{why}: dstui logs {shlex.quote(folder.name)} --follow shows the same lines")
     from dstui.tui import attach_tui

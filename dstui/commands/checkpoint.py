@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 from pathlib import Path
 
 from dstui.base.files import FileProblem
@@ -13,8 +14,9 @@ from dstui.base.text import sanitise
 from dstui.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from dstui.checkpoints.checkpoint_facts import conversion_problem, describe_checkpoint
 from dstui.checkpoints.convert import Conversion, Kind, convert, estimate_cost, format_gib
-from dstui.checkpoints.resume import resume_findings
+from dstui.checkpoints.resume import resume_arguments, resume_findings, resume_line
 from dstui.commands.plan_argument import plan_of
+from dstui.documents.open import script_facts_of
 from dstui.documents.plan_files import read_pool
 from dstui.plan import PlanError
 
@@ -102,4 +104,9 @@ def _resume(checkpoint: Checkpoint, path: Path) -> int:
             tell(f"    do:  {finding.fix.text}")
     if not findings:
         tell(f"{path} can go on from step {checkpoint.step} of {checkpoint.path}")
+        folder = str(checkpoint.folder.absolute())
+        if args := resume_arguments(plan, script_facts_of(plan), folder):
+            tell(f"    do:  add to job.args: {shlex.join(args)}")
+        else:
+            tell(f"    do:  no option of the script is known for it; it needs {resume_line(plan, folder)}")
     return int(bool(findings))

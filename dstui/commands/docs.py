@@ -15,15 +15,13 @@ from dstui.base.output import say, tell
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
-from dstui.check.regressions import AS_OF, REGRESSIONS
-from dstui.check.rule import Rule, quote_excerpt
+from dstui.check.pages import rule_page
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.topics import GROUPS, topics, topics_called
 from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
 from dstui.documents.plan_files import SHIPPED, find_plan, read_plan
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
-from dstui.plan.finding import describe_moment
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
 from dstui.plan.model import NamedModel
@@ -101,9 +99,8 @@ def _sections() -> dict[str, str]:
 def _pages(name: str) -> Iterator[str]:
     """Yield all pages of a name: those with this full path, else those with this last part."""
     asked = name.removeprefix("deepspeed.").removeprefix("accelerate.").removeprefix(f"{SECTION}.")
-    rule = RULES.get(name.upper()) or ACCELERATE_RULES.get(name.upper())
-    if rule is not None:
-        yield _of_rule(rule)
+    if rule := rule_page(name.upper()):
+        yield rule
     yield from cause_pages(name)
     if name in SHIPPED:
         yield _of_recipe(name)
@@ -201,21 +198,4 @@ def _of_accelerate(key: AccelerateKey, title: str) -> str:
     if not key.beside_file:
         lines.append("  not      beside deepspeed_config_file: accelerate refuses the file for it")
     lines.append(f"  page     {GUIDE}")
-    return "\n".join(lines)
-
-
-def _of_rule(rule: Rule) -> str:
-    lines = [f"{rule.code}  ({rule.severity})", f"  {rule.title}"]
-    if rule.when:
-        reader = "accelerate" if "accelerate" in rule.readers or rule.code in ACCELERATE_RULES else rule.readers[0] if rule.readers else ""
-        lines.append(f"  when     {describe_moment(rule.when, reader)}")
-    if rule.says:
-        lines.append(f"  says     {quote_excerpt(rule.says)}")
-    if rule.readers:
-        lines.append(f"  about    configurations that {', '.join(rule.readers)} reads")
-    if rule.source:
-        lines.append(f"  source   {rule.source}")
-    if rule.code == "KR001":
-        lines.append(f"  known    as of {AS_OF}")
-        lines += [f"    {one.since} up to {one.fixed}: {one.symptom}\n      {one.link}" for one in REGRESSIONS]
     return "\n".join(lines)

@@ -126,7 +126,8 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
         yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
         s = found.speed
-        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s, {_seconds(s.step)} a step; bound by {s.bound_by}"
+        low, high = (f"{float(f'{end:.2g}'):,.0f}" for end in s.range)
+        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s ({low} to {high}), {_seconds(s.step)} a step; bound by {s.bound_by}"
     if found.corrected:
         yield found.corrected
     for name, need in (("GPU", found.gpu), ("RAM", found.host)):
@@ -158,7 +159,8 @@ def _head(plan: Plan, found: Forecast) -> str:
     if found.setups:
         each = "; ".join(f"{name} {'trained' if one.training else 'for inference'}, {_way(one)}" for name, one in found.setups.items())
         return f"{plan.name or 'this Plan'}: {len(found.setups)} models, {_count(found.params)} parameters, {trained}; {ranks}; {each}"
-    return f"{plan.name or 'this Plan'}: {_count(found.params)} parameters, {trained}; {ranks}, {_way(s)}"
+    active = f" ({_count(int(plan.model.active_params))} for a token)" if plan.model and plan.model.active_params else ""
+    return f"{plan.name or 'this Plan'}: {_count(found.params)} parameters{active}, {trained}; {ranks}, {_way(s)}"
 
 
 def _way(s: Setup) -> str:
@@ -170,8 +172,8 @@ def _way(s: Setup) -> str:
         if place != "none"
     )
     split = f" over {s.sequence_parallel} ranks" if s.sequence_parallel > 1 else ""
-    batch = f"micro-batch {s.micro_batch} x {s.sequence} tokens{split} x {s.accumulation}"
-    return f"{zero}{places}, {s.precision}, {batch}"
+    times = f", accumulated {s.accumulation} times" if s.accumulation > 1 else ""
+    return f"{zero}{places}, {s.precision}, micro-batch {s.micro_batch} of {s.sequence} tokens{split}{times}"
 
 
 def _count(number: int) -> str:
@@ -215,8 +217,9 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield from (f"  - {way}" for way in recommendation.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
     else:
         yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step, {recommendation.order}"
-        yield f"  {'':<5} {'GPU':>9}  {'left':>5} {'RAM':>9}  {'left':>5} {'tokens/s':>9}   (* the place with the least left)"
+        yield f"  {'':<5} {'GPU':>9}  {'left':>5} {'RAM':>9}  {'left':>5} {'tokens/s':>9}"
         yield from map(_ranked_line, recommendation.rows)
+        yield "  * the place with the least left; micro-batch 4 x 2: 4 samples at a time, twice in a step"
         yield "  tried: " + ", ".join(f"{number} {name}" for name, number in recommendation.tried.items())
         if recommendation.cheapest:
             yield f"  cheaper: {recommendation.cheapest}"

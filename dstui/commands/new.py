@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from dstui.base.files import FileProblem, is_there, read_text, write_atomic
 from dstui.base.output import refuse, tell
 from dstui.base.text import sanitise
 from dstui.documents.layers import load_layered
-from dstui.documents.plan_files import SHIPPED, find_plan, overridden
+from dstui.documents.plan_files import SHIPPED, apply_overrides, find_plan
 from dstui.documents.templates import Template, site_templates
-from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.holes import find_holes
-from dstui.plan.locks import broken_locks
 from dstui.site.installed import installed_site
+from dstui.surroundings import judge_template
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,34 +57,16 @@ def _list(recorded: Path | None) -> int:
     machine = find_machine(str(recorded) if recorded else None, load_layered(read_text(find_plan("quickstart")), "quickstart", "/"))
     width = max(len(template.name) for template in templates)
     for template in templates:
-        tell(f"{sanitise(template.name):<{width}}  {_fits(template, machine):<12}  {sanitise(template.purpose)}")
+        tell(f"{sanitise(template.name):<{width}}  {judge_template(template, machine):<12}  {sanitise(template.purpose)}")
     tell("\ndstui new NAME writes plan.yaml from one; --set job.script=train.py changes a key on the way")
     return 0
-
-
-def _fits(template: Template, machine: Machine) -> str:
-    """Return in a word whether a template fits on a machine; a refusal of the site comes first."""
-    from dstui.assess import assess
-    from dstui.surroundings import gather
-
-    with suppress(FileProblem, PlanError):
-        plan = _plan_of(template)
-        if broken_locks(plan):
-            return "not allowed"
-        forecast = assess(*gather(plan, machine)).forecast
-        return str(forecast.verdict) if forecast is not None else "fits"
-    return "broken"
-
-
-def _plan_of(template: Template) -> Plan:
-    return load_layered(read_text(template.path), str(template.path), str(template.path.absolute().parent))
 
 
 def _write(name: str, output: Path, sets: list[str]) -> int:
     template = next((one for one in all_templates() if one.name == name), None)
     if template is None:
         return refuse(f"{name}: no template of this name; `dstui new` lists them")
-    plan = overridden(load_layered(read_text(template.path), str(output), str(output.absolute().parent)), sets)
+    plan = apply_overrides(load_layered(read_text(template.path), str(output), str(output.absolute().parent)), sets)
     if is_there(output):
         return refuse(f"{output} is there already, and is not replaced: -o FILE names another place")
     write_atomic(output, plan.text)

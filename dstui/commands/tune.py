@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             return 1
         from dstui.forecast.model import ModelFacts
         from dstui.tune import report
-        from dstui.tune.candidates import Problem
+        from dstui.tune.candidates import Problem, regret_of
         from dstui.tune.record import key_of, new_folder, unfinished
         from dstui.tune.session import Options, chosen, tune
 
@@ -88,11 +88,11 @@ def run(args: argparse.Namespace) -> int:
         with signals() as asked:
             why = tune(tuned, target, facts, folder, options, asked, remark)
             number = asked()
-        best = chosen(tuned, folder.results)
+        best, regret = chosen(tuned, folder.results), regret_of(tuned, folder.results)
         if args.json:
-            tell(json.dumps(report.as_json(folder, best, why), indent=1, default=str))
+            tell(json.dumps(report.as_json(folder, best, why, regret), indent=1, default=str))
         else:
-            tell("\n".join(report.lines(plan, folder, best, why)))
+            tell("\n".join(report.lines(plan, folder, best, why, regret)))
         if number is not None:
             return 128 + number
         if args.output is not None and best is not None:

@@ -1,11 +1,11 @@
-"""Why a run ended: signatures of failures as data, and an engine that tells the cause from what only followed from it.
+"""Diagnose why a run ended: signatures of failures as data, and an engine that separates causes from consequences.
 
     diagnose(["job.log", "node2.log"])     any logs: of any launcher, of one rank or of many
-    diagnose(["dstui_runs/NAME"])          a job folder: with what the records of its ranks and its Plan add
-    report(diagnosis)                      in words
+    diagnose(["dstui_runs/NAME"])          a job folder: its ranks' records and its Plan are used too
+    report(diagnosis)                      the diagnosis as text
 
-`engine` has the four stages; of them only the reading (`log_reader`, `job_diagnosis`) touches files. Nothing is
-loaded before it is asked for: the tables compile 200 regular expressions.
+`engine` has the four stages, of which only the reading (`log_reader`, `job_diagnosis`) touches files. Imports are deferred, because the
+tables compile 200 regular expressions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ __all__ = ["Diagnosis", "Evidence", "diagnose", "diagnose_job", "report", "unrea
 
 
 def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis:
-    """Why a run ended: from logs (gzip too), folders and zips of them, `-` for standard input, a job folder or its bundle.
+    """Diagnose why a run ended. Raises FileProblem.
 
-    Raises FileProblem.
-
-    `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
+    `paths`: logs (also gzip), folders and zips of them, `-` for standard input, a job folder or its bundle. `plan`: the Plan of the run, if
+    known, for fixes as edits of it; a job folder has its own.
     """
     from dstui.diagnosis.packed import is_zip, unpacked
 
@@ -54,7 +53,7 @@ def _diagnose(given: list[Path | str], plan: Plan | None) -> Diagnosis:
 
 
 def _with_site_note(diagnosis: Diagnosis) -> Diagnosis:
-    """Return the diagnosis with what the site says of its cause."""
+    """Return the diagnosis with the site's note on its cause."""
     from dstui.site.installed import site_note
 
     note = site_note(diagnosis.cause or "")
@@ -62,7 +61,7 @@ def _with_site_note(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
-    """Why a job of dstui ended. Raises FileProblem where its logs cannot be read."""
+    """Diagnose why a job of dstui ended. Raises FileProblem if its logs cannot be read."""
     from dstui.diagnosis.engine_notes import with_phases
     from dstui.diagnosis.job_diagnosis import diagnose_job as of_job
 
@@ -70,14 +69,14 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
-    """Return what is to be said of a job that ended well although no rank has read its configuration; None of any other. Reads no log."""
+    """Return a diagnosis for a successful job in which no rank has read its configuration; None for other jobs. Reads no log."""
     from dstui.diagnosis.unread_config import unread_configuration as of_job
 
     return of_job(folder)
 
 
 def report(diagnosis: Diagnosis, *, markdown: bool = False) -> str:
-    """Return the diagnosis in words: as lines for a terminal, or as Markdown."""
+    """Return the diagnosis as text, for a terminal or as Markdown."""
     from dstui.diagnosis.wording import in_markdown, in_words
 
     return in_markdown(diagnosis) if markdown else in_words(diagnosis)

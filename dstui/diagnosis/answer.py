@@ -1,4 +1,4 @@
-"""The last stage: a verdict in a reader's terms, with its evidence, its ways out, and what else should be known. Pure."""
+"""The last stage: turn a verdict into a diagnosis with evidence, fixes and notes. Pure."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 MOST_LINES = 6
 KINDS: dict[str, Kind] = {"stop": "stop", "success": "success", "benign": "benign"}
 WHAT = re.compile(r"^\s*what\(\):\s*")
-"""What C++ puts before the reason of an exception that nobody caught."""
+"""C++ writes this before the reason of an uncaught exception."""
 DETAIL = re.compile(rf"{WHAT.pattern}|- ds \S+=.* vs hf ")
-"""Lines below the one that shows a cause that each say more about it."""
+"""Lines below the one that shows a cause, each with further details."""
 LAST_STARTED = re.compile(r"--local[-_]rank=(\d+)'.* exits with return code")
 BATCH = re.compile(r"world_size (\d{1,9}) != (\d{1,9}) \* (\d{1,9}) \* (\d{1,9})")
-"""train_batch_size, micro-batch, accumulation and ranks in DeepSpeed's assertion."""
+"""train_batch_size, micro-batch, accumulation and ranks in DeepSpeed's assertion message."""
 UNKNOWN = "Nothing in the logs says why"
 NO_END = "Nothing in this text says how it ended"
 
 
 def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) -> Diagnosis:
-    """Return the diagnosis that a verdict stands for; the fixes are patches where the Plan is known."""
+    """Return the diagnosis for a verdict. The fixes are patches if the Plan is known."""
     if verdict.signature is None:
         return _unknown(context, candidates(context, verdict))
     signature = verdict.signature
@@ -65,18 +65,18 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
 
 
 def _title(signature: Signature, hit: Hit | None) -> str:
-    """Return what happened, in one sentence; of an exception its own words."""
+    """Return what happened, in one sentence; for an exception, its own message."""
     return f"{signature.title}: {WHAT.sub('', hit.text).strip()[:200].rstrip('.')}" if hit is not None else signature.title
 
 
 def _unknown_exception(verdict: Verdict) -> Hit | None:
-    """Return the exception, where the answer is one that no signature knows."""
+    """Return the exception if the verdict is one that no signature knows."""
     first = verdict.hits[0] if verdict.hits else None
     return first if first is not None and first.raised is not None and verdict.signature is BY_ID["USER-PY"] else None
 
 
 def _last_error(context: FailureContext, verdict: Verdict) -> Evidence | None:
-    """Return the last exception of the text that is none of those that show the cause; None of several files, whose order nobody knows."""
+    """Return the last exception of the text besides those that show the cause. None for several files, whose order is unknown."""
     if len(context.found.files) != 1:
         return None
     raised = [
@@ -98,17 +98,17 @@ def _same_words(hit: Hit, other: Hit) -> bool:
 
 
 def _words_of_abort(verdict: Verdict) -> Hit | None:
-    """Return the line in which native code says why it gave up."""
+    """Return the line in which native code gives the reason for its abort."""
     return next((hit for hit in verdict.hits if verdict.signature is BY_ID["SIGABRT"] and WHAT.match(hit.text)), None)
 
 
 def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]:
-    """Return the lines that show it: the first of each rank, what says more about it, and how the processes ended."""
+    """Return the lines that show the cause: the first of each rank, details about it, and how the processes ended."""
     found, lines = context.found, list[Evidence]()
     reported: set[tuple[int | None, str, bool, str]] = set()
     for hit in [*verdict.hits, *_once(verdict.sub)]:
         detail = hit.text if DETAIL.match(hit.text) else ""
-        key = (hit.rank, hit.signature.id, hit.stream == FACTS, detail)  # what was seen of the machine is another kind of evidence
+        key = (hit.rank, hit.signature.id, hit.stream == FACTS, detail)  # facts about the machine are another kind of evidence
         if key in reported:
             continue
         reported.add(key)
@@ -124,19 +124,19 @@ def _once(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _fixes(signature: Signature, verdict: Verdict, plan: Plan | None) -> tuple[Fix, ...]:
-    """Return the ways out, those of the more exact finding first; a patch only where the Plan leaves something to change."""
+    """Return the fixes, those of the more specific finding first; a patch only if there is something to change in the Plan."""
     remedies = [way for hit in _once(verdict.sub) for way in hit.signature.all_remedies()] if signature.id == "OP-BUILD" else []
     fixes: dict[str, Fix] = {}
     for way in [*remedies, *signature.all_remedies()]:
         patch = way.patch(plan) if way.patch and plan else None
         if way.patch and plan and patch is None:
-            continue  # the Plan has it already, or nothing of the kind
+            continue  # the Plan has it already, or lacks the setting
         fixes.setdefault(way.text, Fix(way.text, tuple(patch) if patch else None))
     return tuple(fixes.values())
 
 
 def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
-    """Return what keeps a reader from believing the launcher, and what else should be known."""
+    """Return notes: why the launcher's message is misleading, and other remarks."""
     notes: list[str] = []
     named = {end.rank for end in context.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in context.found.agents}
     if verdict.rank is not None and named and verdict.rank not in named:
@@ -165,7 +165,7 @@ def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
 
 
 def _who_ran_out(ranks: set[int | None], world: int) -> str:
-    """Return what the ranks that ran out of memory tell of the reason."""
+    """Return what the set of ranks that ran out of memory says about the reason."""
     if ranks == {0}:
         return "Only rank 0 ran out: something is on its GPU that the others do not hold."
     if None not in ranks and len(ranks) == 1:
@@ -174,7 +174,7 @@ def _who_ran_out(ranks: set[int | None], world: int) -> str:
 
 
 def _who_counted(lines: Sequence[str]) -> str:
-    """Return what the numbers of a batch that does not fit tell of the numbers of ranks; empty where they tell nothing."""
+    """Return what the numbers of an inconsistent batch say about the number of ranks; "" if nothing."""
     numbers = next((tuple(map(int, found.groups())) for line in lines if (found := BATCH.search(line))), None)
     if numbers is None or not (each := numbers[1] * numbers[2]) or numbers[0] % each:
         return ""
@@ -192,7 +192,7 @@ def _who_counted(lines: Sequence[str]) -> str:
 
 
 def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
-    """No cause: the first error of each rank is what there is to look at."""
+    """Return a diagnosis without a cause: the first error of each rank is shown."""
     found, lines = context.found, list[Evidence]()
     for hit in sorted(found.hits, key=context.order):
         if hit.signature.role in ("cascade", "root") and all(line.rank != hit.rank or line.text != hit.text for line in lines):
@@ -217,7 +217,7 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
 
 
 def _passed(context: FailureContext) -> Hit | None:
-    """Return the last error that something was written after, as if the program, or another run in the same file, had gone on."""
+    """Return the last error that was followed by further output, as if the program, or another run in the same file, had continued."""
     found = context.found
     survived = [hit for hit in found.hits if hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.at_exit]
     left = [hit for hit in (*found.passed, *survived) if not (hit.raised and hit.raised.of_destructor)]
@@ -225,7 +225,7 @@ def _passed(context: FailureContext) -> Hit | None:
 
 
 def _followed_by_text(context: FailureContext, hit: Hit, could_be: tuple[str, ...]) -> Diagnosis:
-    """Return the answer for an error that text follows: it is shown, and its cause is the likeliest."""
+    """Return the diagnosis for an error that text follows: the error is shown, with its likeliest cause."""
     cause = hit.signature.answer or hit.signature.id
     return Diagnosis(
         None,

@@ -1,4 +1,4 @@
-"""What else it could be: other causes that the text speaks of, and those that leave the same words as the one that is told. Pure."""
+"""Find other possible causes: those that the text mentions, and those with the same text as the reported one. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.labels import HANDLED
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.subjects import likely, subjects_of
+from dstui.diagnosis.subjects import likely_causes, subjects_of
 
 MOST = 3
-"""Causes that are told altogether, the first, those beside it and what it could also be: a list that is longer helps nobody."""
+"""Causes that are reported in total: the first, further ones, and possible ones. A longer list helps nobody."""
 UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
-"""Causes that say no more than that something ended."""
+"""Causes that only say that something ended."""
 CAN_BE_CAUSES = ("root", "symptom")
 WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b")
 ERROR = re.compile(
@@ -22,22 +22,22 @@ ERROR = re.compile(
     r"|abort(?:ed|ing)?)\b"
 )
 LAST, LAST_OF_ALL = 6, 2
-"""Lines at the end that may tell an error in words that nobody knows; where nothing else says that anything failed, fewer."""
+"""Lines at the end that may contain an unknown error message; fewer if nothing else shows a failure."""
 OF_STATUS: dict[int, tuple[str, ...]] = {
     1: ("USER-PY",),
     2: ("USER-PY", "NO-SCRIPT"),
     126: ("CKPT-PERM", "NO-DS-CMD"),
     127: ("NO-DS-CMD", "NO-SCRIPT"),
 }
-"""What interpreters and shells end with -> of what."""
+"""Exit statuses of interpreters and shells -> their possible causes."""
 
 
 def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
-    """Return ids of the causes that it could be too, the likeliest first; none beside one that is sure.
+    """Return ids of other possible causes, the likeliest first; none beside a sure one.
 
-    First those that the text has a word of, weaker or earlier than the one that is told; then those that leave the same words: the ones
-    that its signature names, and for a known exception the plain one of the script. Of an exception that no signature knows they are those
-    that its message, its functions and its library speak of. What the facts of the machine rule out is not told.
+    First those that the text mentions, less clearly or earlier than the reported one; then those with the same text: the ones that its
+    signature names, and for a known exception the plain one of the script. For an exception that no signature knows, they are those that
+    its message, its functions and its library suggest. Causes that the facts about the machine rule out are omitted.
     """
     if verdict.confidence == "high":
         return ()
@@ -49,13 +49,13 @@ def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
         alike = _alike(verdict)
         found = [*(one for one in alike if one in {*strong, *weak}), *strong[:1], *alike, *weak]
     left = [one for one in dict.fromkeys(found) if one not in {*reported, *context.found.ruled_out}]
-    if _known_exception(verdict) and "USER-PY" not in reported:  # whatever its words are, the script's own mistake may have led to them
+    if _known_exception(verdict) and "USER-PY" not in reported:  # the script's own error may have led to any known exception
         left.insert(1, "USER-PY")
     return tuple(dict.fromkeys(left))[: max(MOST - len(reported), 0)]
 
 
 def _mentioned(context: FailureContext, verdict: Verdict) -> tuple[list[str], list[str]]:
-    """Other causes that the text has a word of, the latest first: those that say an end, and mere mentions."""
+    """Return other causes that the text mentions, latest first: those that report an end, and mere mentions."""
     signature = verdict.signature
     explained = (signature.id, *signature.explains) if signature else ()
     found: tuple[list[str], list[str]] = [], []
@@ -72,27 +72,27 @@ def _says_an_end(hit: Hit) -> bool:
 
 
 def _spoken_of(context: FailureContext) -> list[str]:
-    """What the last lines with an error's words speak of, what the consequences may have come from, what the exit status stands for."""
+    """Return causes suggested by the last lines with error messages, by the consequences, and by the exit status."""
     fallen = [one for hit in context.found.hits if hit.signature.role == "cascade" for one in hit.signature.alike]
     ended = [one for end in context.bad_ends for one in OF_STATUS.get(end.exit.code, ())]
     return [*_last_words(context, LAST), *fallen, *ended]
 
 
 def _last_words(context: FailureContext, count: int) -> list[str]:
-    """Return what the last lines speak of that have an error's words, the last one first."""
+    """Return causes suggested by the last lines that look like errors, last line first."""
     last = [line for lines in context.found.tails.values() for line in lines[-count:] if ERROR.search(line) and not exits_in(line)]
     return [one for line in reversed(last) for one in subjects_of(line)]
 
 
 def _alike(verdict: Verdict) -> list[str]:
-    """Return causes that leave the same words, those first that these very words speak of too."""
+    """Return causes with the same text, those first that this very text suggests too."""
     signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
     named = list(signature.alike) if signature else []
-    by_words = likely(first.raised, first.text) if first is not None and first.raised is not None else ()
+    by_words = likely_causes(first.raised, first.text) if first is not None and first.raised is not None else ()
     if signature is BY_ID["USER-PY"]:
         named = list(by_words)
     named.sort(key=lambda one: by_words.index(one) if one in by_words else len(by_words))
-    if first is not None and first.signature.role == "cascade":  # what it may have followed from
+    if first is not None and first.signature.role == "cascade":  # its possible causes
         named = [*first.signature.alike, *named]
     return list(map(_answer, named))
 

@@ -1,6 +1,6 @@
-"""Signals confirmed by facts: what the supervisor saw at the launch and at a rank's end says whether it was memory, /dev/shm or a disk.
+"""Confirm signals by facts: the supervisor's samples at the launch and at a rank's end show whether memory, /dev/shm or a disk ran out.
 
-Where the facts prove a cause they are a hit like a line of a log; where they speak against one, that is said beside it.
+A fact that proves a cause becomes a hit, like a line of a log. One that contradicts a cause is noted beside it.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import KILLED, Ranks
 
 FULL = 0.01
-"""Of a file system, the part that is left where it counts as full: the writer may have tidied up after itself."""
+"""A file system counts as full if less than this share is left: the writer may have cleaned up after itself."""
 PLENTY = 1 << 30
-"""Bytes of memory that rule out that the host had none."""
+"""Bytes of free memory that rule out a shortage on the host."""
 BUS_ERROR = 128 + 7
 
 
 @dataclass(frozen=True, slots=True)
 class FactsEvent:
-    """A line of events.jsonl that holds facts."""
+    """A line of events.jsonl with facts."""
 
     line: int
     facts: Mapping[str, Any]
 
     def number(self, name: str) -> int | None:
-        """Return a count or a number of bytes; None where it could not be read."""
+        """Return a count or a number of bytes; None if it could not be read."""
         value = self.facts.get(name)
         return value if isinstance(value, int) else None
 
     def least(self, name: str) -> int | None:
-        """Return the least that was free since the launch."""
+        """Return the minimum that was free since the launch."""
         value = (self.facts.get("least") or {}).get(name, self.facts.get(name))
         return value if isinstance(value, int) else None
 
 
 def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
-    """What the facts prove becomes a hit, what they speak against a remark."""
+    """Add a hit for each cause that the facts prove, and a remark on each that they contradict."""
     events = [FactsEvent(line, event) for line, event in folder.numbered_events() if event.get("event") == "facts"]
     events = [event for event in events if event.facts.get("attempt") == ranks.attempt]
     ends = {number: event for event in events for number in event.facts.get("ranks") or () if number in ranks.ranks}
@@ -55,7 +55,7 @@ def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedFacts:
-    """What was seen at the launch, and at the end of each rank."""
+    """The facts at the launch and at the end of each rank."""
 
     found: Findings
     ranks: Ranks
@@ -63,7 +63,7 @@ class ConfirmedFacts:
     ends: Mapping[int, FactsEvent]
 
     def memory(self) -> None:
-        """Kills that the kernel counted: in the rank's own cgroup, in the job's, or somewhere on this host."""
+        """Check the kernel's kill counts: in the rank's own cgroup, in the job's, or on this host."""
         last = list(self.ends.values())[-1]
         own = sum((event.facts.get("killed") or {}).get(str(rank), 0) for rank, event in self.ends.items())
         counted, host = own + (self._risen(last, "oom_kill") or 0), self._risen(last, "host_oom_kill") or 0
@@ -83,7 +83,7 @@ class ConfirmedFacts:
             self.found.remarks["ALLOC-REFUSED"] = f"The host always had {size(free)} of memory left, and {reported}: {why}."
 
     def shared_memory(self) -> None:
-        """Whether /dev/shm was full when a rank died of a bus error."""
+        """Check whether /dev/shm was full when a rank died of a bus error."""
         named = {hit.rank for hit in self.found.hits if hit.signature.id == "SIGBUS-SHM"}
         for rank, event in self.ends.items():
             total, free = event.number("shm_total"), event.least("shm_free")
@@ -97,21 +97,21 @@ class ConfirmedFacts:
                 self.found.remarks["SIGBUS-SHM"] = text
 
     def disks(self) -> None:
-        """What room there was in the folders of the job."""
+        """Check the free space in the folders of the job."""
         least = next(iter(self.ends.values())).facts.get("least") or {}
         reported = [f"{size(free)} in {place}" for place, free in (least.get("disk_free") or {}).items() if isinstance(free, int)]
         if reported:
             self.found.remarks["CKPT-DISK"] = f"Of the job's own folders there was always left: {', '.join(reported)}."
 
     def _killed(self) -> list[int]:
-        """Return ranks that died of SIGKILL, the first first, and those whose data-loader worker did."""
+        """Return ranks that died of SIGKILL, in order, and those whose data-loader worker did."""
         killed = [rank for rank in self.ends if self.ranks.ranks[rank].exit_code == KILLED]
         workers = [hit.rank for hit in self.found.hits if hit.signature.id == "DL-WORKER" and "Killed" in hit.text]
         killed.sort(key=lambda rank: self.found.ended.get(rank, 0.0))
         return [*killed, *(rank for rank in workers if rank in self.ends and rank is not None)]
 
     def _risen(self, end: FactsEvent, name: str) -> int | None:
-        """By how much a count has risen since the launch."""
+        """Return how much a count has risen since the launch."""
         before, after = self.launch.number(name), end.number(name)
         return None if before is None or after is None else max(after - before, 0)
 
@@ -121,13 +121,13 @@ class ConfirmedFacts:
 
 
 def _limits(event: FactsEvent) -> str:
-    """Return what the cgroup may take, and took at most."""
+    """Describe the cgroup's limit and its peak use."""
     reported = [f"{word} {size(value)}" for word in ("limit", "peak") if (value := event.number(f"memory_{word}")) is not None]
     return f" ({', '.join(reported)})" if reported else ""
 
 
 def size(count: int) -> str:
-    """3.0 GiB, 64 MiB, 512 KiB."""
+    """Format a size: 3.0 GiB, 64 MiB, 512 KiB."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20)):
         if count >= 1 << power:
             return f"{count / (1 << power):.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Which rank a cause began on, and whether every rank shows it. Pure."""
+"""Find the rank on which a cause began, and whether every rank shows it. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Ended, Findings, Hit
-from dstui.diagnosis.rank_resolution import first_of_host, shown
+from dstui.diagnosis.rank_resolution import count_showing, first_of_host
 
 A_HOST = 4
-"""Ranks in a row: the log of one host of several has no others."""
+"""Consecutive ranks in a log: one host's log of several contains no others."""
 
 
 def every_rank(context: FailureContext, hits: Sequence[Hit]) -> bool:
-    """Return whether all ranks show the cause: by their labels, or by as many tracebacks without a label as there are ranks."""
+    """Return whether all ranks show the cause: by their labels, or by as many unlabelled tracebacks as there are ranks."""
     ranks = {hit.rank for hit in hits if hit.rank is not None and hit.signature.role in ("root", "symptom")}
     if len(set(context.found.enqueued.values())) > 1:
-        return False  # one of them has come less far
+        return False  # one rank is behind the others
     if len(ranks) > 1:
         whole_host = len(ranks) >= A_HOST and max(ranks) - min(ranks) + 1 == len(ranks)
         named = {hit.raised.name for hit in hits if hit.raised and hit.signature.id == "USER-PY"}
@@ -27,15 +27,16 @@ def every_rank(context: FailureContext, hits: Sequence[Hit]) -> bool:
         return True
     unlabelled = [hit for hit in hits if hit.rank is None]
     texts = {hit.text for hit in unlabelled if hit.raised}
-    beside = [
-        hit for hit in context.found.named if hit.rank is None and hit.text in texts
-    ]  # of tracebacks that were written into each other
-    return 1 < context.processes <= shown(unlabelled) + len(beside) or (not ranks and _all_ended_alike(context, hits))
+    beside = [hit for hit in context.found.named if hit.rank is None and hit.text in texts]  # tracebacks that are interleaved
+    return 1 < context.processes <= count_showing(unlabelled) + len(beside) or (not ranks and _all_ended_alike(context, hits))
 
 
 def _all_ended_alike(context: FailureContext, hits: Sequence[Hit]) -> bool:
-    """Whether torchrun's table has every rank as ended by itself with an exception's status, several have begun to say so, and nobody
-    speaks of a lost peer."""
+    """Return whether torchrun's table and the exceptions say that all ranks failed in the same way.
+
+    The table has every rank as ended by itself with an exception's status, several exceptions were printed, and no rank reports a lost
+    peer.
+    """
     of_launchers = sum(
         hit.signature.id == "CHILD-FAILED" and hit.raised is not None and hit.raised.in_launcher for hit in context.found.hits
     )
@@ -47,9 +48,9 @@ def _all_ended_alike(context: FailureContext, hits: Sequence[Hit]) -> bool:
 
 
 def first_failing(context: FailureContext, hits: Sequence[Hit]) -> tuple[int | None, bool]:
-    """Return the rank that a cause began on, and whether the text says so rather than the circumstances.
+    """Return the rank on which a cause began, and whether the text says so explicitly.
 
-    A process id, a host, and the order of two tracebacks without a label name no rank.
+    A process id, a host, or the order of two unlabelled tracebacks does not identify a rank.
     """
     known = [hit for hit in hits if hit.rank is not None]
     if known:
@@ -58,7 +59,7 @@ def first_failing(context: FailureContext, hits: Sequence[Hit]) -> tuple[int | N
         return 0, True
     mentioned = {hit.rank for hit in context.found.hits if hit.rank is not None and hit.signature is hits[0].signature}
     if len(mentioned) == 1:
-        return mentioned.pop(), True  # the program's own word for it, beside a traceback without a label
+        return mentioned.pop(), True  # the program's own statement, beside an unlabelled traceback
     if any(hit.raised for hit in hits):
         return named_by_launcher(context), True
     rank, certain = context.suspect()
@@ -66,7 +67,7 @@ def first_failing(context: FailureContext, hits: Sequence[Hit]) -> tuple[int | N
 
 
 def named_by_launcher(context: FailureContext) -> int | None:
-    """The rank that ended first by itself, as its launcher saw it: the last resort, since that is not always the first that failed."""
+    """Return the rank that ended first by itself according to its launcher. A last resort, since it is not always the first that failed."""
     if first := next((end for end in context.bad_ends if end.root or end.exit.reported), None):
         return first.rank
     ends = [end for end in context.bad_ends if not end.exit.whole]
@@ -75,7 +76,7 @@ def named_by_launcher(context: FailureContext) -> int | None:
 
 
 def _rank_of(found: Findings, end: Ended) -> int | None:
-    """Return the rank that an end is told of."""
+    """Return the rank that an end belongs to."""
     if end.rank is not None or not end.exit.local or end.exit.rank is None:
         return end.rank
     first = first_of_host(found)

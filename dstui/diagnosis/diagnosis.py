@@ -1,4 +1,4 @@
-"""What a diagnosis says: the cause, how sure it is, the lines that show it, who failed first, and what to do."""
+"""The result of a diagnosis: the cause, the confidence, the lines that show it, which rank failed first, and what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Confidence = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One line of a log. `line` counts from 1; `rank` and `host` are None where the text does not tell them."""
+    """One line of a log. `line` counts from 1; `rank` and `host` are None if the text does not tell them."""
 
     file: str
     line: int
@@ -22,54 +22,54 @@ class Evidence:
     host: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As `dstui diagnose --json` has it."""
+        """Return the object that `dstui diagnose --json` documents."""
         return {"file": self.file, "line": self.line, "text": self.text, "rank": self.rank, "host": self.host}
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why a run ended. `cause` is None where nothing says it: unknown beats a guess."""
+    """Why a run ended. `cause` is None if nothing shows it: unknown is better than a guess."""
 
     cause: str | None
     kind: Kind | None
-    """None where nothing says how it ended: neither well nor badly."""
+    """None if nothing shows whether it ended well or badly."""
     confidence: Confidence
     title: str
-    """One sentence: what happened."""
+    """What happened, in one sentence."""
     why: str = ""
-    """What brings it about, in general."""
+    """The usual reason."""
     evidence: tuple[Evidence, ...] = ()
     first_failing_rank: int | None = None
     ranks: tuple[int, ...] = ()
-    """All ranks that show the cause themselves, not its consequences."""
+    """All ranks that show the cause itself, not its consequences."""
     every_rank: bool = field(default=False, kw_only=True)
     """Whether all ranks show it: then none of them is to blame."""
     host: str | None = None
-    """Where the cause was, if the text tells one host from others."""
+    """The host of the cause, if the text distinguishes hosts."""
     confirm: str = ""
-    """The fact that would make it certain."""
+    """The fact that would prove it."""
     fixes: tuple[Fix, ...] = ()
     others: tuple[str, ...] = ()
-    """Further causes, independent of the first."""
+    """Further causes that are independent of the first."""
     could_be: tuple[str, ...] = field(default=(), kw_only=True)
-    """Causes that may leave the same words, the likeliest first, where the first is not sure."""
+    """Causes with the same text, the likeliest first, if the first is not sure."""
     last_error: Evidence | None = field(default=None, kw_only=True)
-    """The last exception of the last run, where it is another than those that show the cause."""
+    """The last exception of the last run, if it differs from those that show the cause."""
     notes: tuple[str, ...] = field(default=())
-    """What else should be known, a sentence each: the launcher's line names another rank, and why that is no evidence."""
+    """Remarks, one sentence each: for example, that the launcher's message names another rank, and why that is misleading."""
 
     @property
     def found(self) -> bool:
-        """Whether there is an answer."""
+        """Return whether there is a cause."""
         return self.cause is not None
 
     def renamed(self, folder: str, to: str) -> Diagnosis:
-        """This diagnosis with the folder called `to` in its evidence and notes: for a report that is read elsewhere."""
+        """Return this diagnosis with the folder called `to` in its evidence and notes, for a report that is read elsewhere."""
         evidence = tuple(replace(line, file=line.file.replace(folder, to, 1)) for line in self.evidence)
         return replace(self, evidence=evidence, notes=tuple(note.replace(folder, to) for note in self.notes))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shape that `dstui diagnose --json` promises."""
+        """Return the object that `dstui diagnose --json` documents."""
         return {
             "version": 1,
             "cause": self.cause,

@@ -1,11 +1,11 @@
-"""From paths to a diagnosis, in four stages: read, recognise, reason, report. docs/diagnosis.md shows one log going through them.
+"""From paths to a diagnosis in four stages: read, recognise, reason, report. docs/diagnosis.md follows one log through them.
 
     read       log_reader    paths -> lines, each once, with bounded memory
     recognise  scan          lines -> Findings: signatures, exceptions, ends of processes, facts of the launchers
-    reason     rules         Findings -> Verdict, by the first rule that has an answer
+    reason     rules         Findings -> Verdict, by the first rule that matches
     report     answer        Verdict -> Diagnosis
 
-A stage changes nothing of what it is given. The reader feeds the scanner line by line, so that no log is held in memory.
+No stage changes its input. The reader feeds the scanner line by line, so that no log is held in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def diagnose_logs(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis:
-    """Return what logs say, whoever wrote them. Raises FileProblem where one cannot be read."""
+    """Return the diagnosis of any logs. Raises FileProblem if one cannot be read."""
     return conclude(read_logs(paths), plan)
 
 

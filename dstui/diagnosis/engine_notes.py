@@ -1,4 +1,4 @@
-"""What the hooks of the ranks add to a diagnosis: the phase and step in which each rank ended, and what never met DeepSpeed."""
+"""Add the reports of the ranks' hooks to a diagnosis: phase and step in which each rank ended, and optimizers without DeepSpeed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dstui.jobs.store.ranks import ranks_in_words
 MOST_RANKS = 1024
 """Ranks whose phases are read."""
 READ = 1 << 24
-"""Bytes of the lines of a rank that are read for its checkpoints."""
+"""Bytes of a rank's lines that are searched for its checkpoints."""
 ENDS = ("failure", "stop")
 
 
 def with_phases(diagnosis: Diagnosis, folder: JobFolder) -> Diagnosis:
-    """Add in which phase, and after which step, the ranks ended, and a checkpoint that was being written then."""
+    """Add the phase and step in which the ranks ended, and a checkpoint that was being written."""
     if diagnosis.kind not in ENDS:
         return diagnosis
     attempt = (status.attempt if (status := folder.read_status()) else 1) or 1
@@ -39,7 +39,7 @@ def with_phases(diagnosis: Diagnosis, folder: JobFolder) -> Diagnosis:
 
 
 def phases(folder: JobFolder, attempt: int, first: int | None) -> dict[int, RankNow]:
-    """The last phase of each rank, that of the first failing rank before the others."""
+    """Return the last phase of each rank, the first failing rank before the others."""
     status = folder.read_status()
     ranks = sorted(status.ranks if status else (), key=lambda rank: (rank != first, rank))[:MOST_RANKS]
     found = {rank: read_now(folder.engine(rank, attempt, "json")) for rank in ranks}
@@ -47,7 +47,7 @@ def phases(folder: JobFolder, attempt: int, first: int | None) -> dict[int, Rank
 
 
 def lone_optimizers(folder: JobFolder, attempt: int, ranks: Iterable[int]) -> Mapping[int, LoneOptimizer]:
-    """The ranks in which an optimizer stepped and no engine was ever made."""
+    """Return the ranks in which an optimizer stepped without an engine."""
     found: dict[int, LoneOptimizer] = {}
     for rank in list(ranks)[:MOST_RANKS]:
         reports = list(read_all(folder.engine(rank, attempt), 1 << 16))

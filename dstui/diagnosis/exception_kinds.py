@@ -1,7 +1,7 @@
-"""The cause of an exception whose words no signature knows: by its type, what it speaks of, and the code that raised it. Pure.
+"""Find the cause of an exception that no signature knows: by its type, its subject, and the code that raised it. Pure.
 
-These are rules for whole kinds (whatever a library of images raises, the images could not be read), so they hold for messages that nobody
-has met yet. A mistake of programming is none of them: it tells of the code, not of what the code works on.
+These rules cover whole kinds (whatever an image library raises, the images could not be read), so they also apply to new messages.
+Programming errors are excluded: they are about the code, not about what the code processes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dstui.diagnosis.traces import Raised
 
 NO_FILE = r"FileNotFoundError|NotADirectoryError|IsADirectoryError"
 DATA_PATH = r"(?i)data(?:sets?)?[/_'.]|/(?:train|val|valid|test|images?|labels?|annotations?|imagenet|coco)\b"
-"""What the path of a file of the data has."""
+"""The path of a data file."""
 COMPUTING = r"RuntimeError|ValueError|AssertionError|AcceleratorError"
 DATA_CODE = (
     r"/(?:PIL|h5py|cv2|librosa|torchaudio|decord|av|lmdb|webdataset|pyarrow|nibabel|pydicom|rasterio|imageio|pycocotools|tensorflow_datasets)/"
@@ -33,18 +33,18 @@ BUILD_CODE = r"torch/utils/cpp_extension|_inductor/(?:cpp_builder|codecache)|tri
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of exception: all that is given must fit."""
+    """One kind of exception: all given conditions must hold."""
 
     cause: str
     """The id of its signature."""
     words: str = ""
-    """A regular expression in its line."""
+    """A regular expression for its line."""
     names: str = ""
-    """The whole name of its class, without the module."""
+    """The name of its class, without the module."""
     code: str = ""
     """The file and function that raised it, as PATH:FUNCTION."""
     own: str = ""
-    """The same of the last frame in the script's own code."""
+    """The same for the last frame in the script's own code."""
 
     def fits(self, raised: Raised, text: str) -> bool:
         """Return whether an exception is of this kind."""
@@ -57,7 +57,7 @@ class Kind:
 
 
 KINDS = (
-    # Files that are not there, by what they are and who opens them.
+    # Missing files, by what they are and who opens them
     Kind("PROGRAM-GONE", r"No such file or directory: '[\w.+-]+'$", NO_FILE, r"subprocess\.py:|concurrent/futures/|_inductor/"),
     Kind("CONFIG-PATH", r"\.(?:ya?ml|toml|cfg|ini|conf)'?$|['\"/]conf(?:ig)?s?/[^'\"]*\.(?:py|json)['\"]", NO_FILE),
     Kind(
@@ -69,10 +69,10 @@ KINDS = (
     Kind("DATA-FILE", r"\.(?:xlsx?|tsv|mat|nii|gz|pickle|feather|hdf5|db|xml|html|bmp|tiff?|gif|mkv|ogg|pt|vocab)'$", NO_FILE),
     Kind("DATA-FILE", DATA_PATH, NO_FILE),
     Kind("DATA-FILE", names=NO_FILE, own=r"(?i)dataset|data_?loader|:\w*(?:__getitem__|read|load)\w*$"),
-    # What ran out, in whoever's words.
+    # Exhausted resources, in any library's words
     Kind("ALLOC-REFUSED", r"(?i)(?:\bhost|\bCPU|\bRAM|system) (?:is )?(?:ran )?out of memory|out of (?:host|CPU|system) memory"),
     Kind("OOM-GPU", r"(?i)\bout of (?:\w+ )?memory\b|OutOfMemory"),
-    # Numbers: what an operation refuses.
+    # Numerical values that an operation refuses
     Kind("NAN-RAISED", r"(?i)\bloss\b.{0,40}\b(?:nan|inf(?:inite)?|not finite|non-?finite|diverged)\b"),
     Kind("NAN-RAISED", r"(?i)(?:\b(?:nan|infs?)\b|non-?finite).{0,40}\b(?:loss|grad\w*|outputs?|inputs?|logits|weights|activations?)\b"),
     Kind(
@@ -104,7 +104,7 @@ KINDS = (
     Kind("USER-SHAPE", r"(?i)\bexpected\b.*\bgot (?:input )?(?:size|shape)|truncation and/or padding", COMPUTING),
     Kind("USER-SHAPE", r"(?i)\b(?:height|width|resolution|image size)\b.*(?:n't|not) match", COMPUTING),
     Kind("USER-SHAPE", code=r"/einops/"),
-    # What the machine has not.
+    # What the machine lacks
     Kind("INVALID-ORDINAL", r"Invalid CUDA '?device"),
     Kind(
         "INVALID-ORDINAL", r"(?i)(?:requir|request|need|expect|specified|ask)\w*\b.{0,30}\b\d+ (?:GPU|device)s?\b|\bGPUs?\b.{0,40}\bonly \d"
@@ -121,7 +121,7 @@ KINDS = (
     ),
     Kind("HUB-DOWN", r"(?i)timed? ?out|communicat|connect|unreachable|network|\b50\d\b|Service\w*Error", code=TRACKER_CODE),
     Kind("TRACKER-LOGIN", r"(?i)\bkey\b|log(?:ged)? ?in|permission|\b40[13]\b|entity|unauthori|credential", code=TRACKER_CODE),
-    # Settings that do not go together.
+    # Settings that cannot be combined
     Kind(
         "PARALLEL-BATCH",
         r"(?i)\b(?:world.?size|[tpsedc]p_(?:size|degree)"
@@ -140,7 +140,7 @@ KINDS = (
         r"deepspeed/runtime/engine|s/deepspeed\.py",
     ),
     Kind("CONFIG-ASSERT", code=r"deepspeed/runtime/config|accelerate/(?:commands/config|utils/(?:dataclasses|deepspeed))"),
-    # By the code that raised it.
+    # By the code that raised it
     Kind("CKPT-NONE", r"(?i)(?:fail|unable|cannot|can't|could not|no)\w*\b.{0,30}(?:find|found|resume|locate|exist)\w*.{0,40}checkpoint"),
     Kind("MODEL-FILES-PART", r"(?i)is not a (?:valid )?checkpoint"),
     Kind(
@@ -168,7 +168,7 @@ KINDS = (
     Kind("DATA", r"^(?:EOFError: Compressed file ended|(?:\w+\.)*Bad(?:Zip|Gzip)File\b|(?:\w+\.)*LZMAError\b|zlib\.error: )"),
     Kind("NCCL-SYSTEM", r"\b(?:NCCL|RCCL|HCCL|oneCCL)\b", code=r"torch/distributed/"),
 )
-"""The first that fits decides. `cause_of` has answered before where the type is a mistake of programming (`PROGRAMMING`)."""
+"""The first match wins. `cause_of` has handled programming errors (`PROGRAMMING`) before."""
 AGED = re.compile(
     r"(?i)\bha(?:s|ve) been (?:removed|dropped|discontinued)\b|\bwas removed (?:in|from|since)\b"
     r"|\bno longer (?:supports?|supported|available)\b"
@@ -176,26 +176,26 @@ AGED = re.compile(
     r"(?:[<>]=? ?\d+\.\d|== ?\d+\.\d|v?\d+(?:\.\d+)+\+?,? or (?:newer|higher|above|later|greater))"
     r"|\bplease (?:upgrade|downgrade) "
 )
-"""What a library says that refuses what another release of it took: by any type, NotImplementedError too."""
+"""A library's message about a call that other releases accept, with any exception type, including NotImplementedError."""
 WRONG_CALL = re.compile(r"unexpected keyword argument|takes \d+ positional arguments? but|takes no (?:keyword )?arguments")
-"""What a call says that was written for another release; in a library's own code it is no mistake of the script."""
+"""A call that was written for another release; inside of a library it is not an error of the script."""
 PASSES_ON = frozenset(
     {"_call_impl", "_wrapped_call_impl", "__call__", "wrapped_fn", "wrapper", "inner", "decorate_autocast", "decorate_context"}
 )
-"""Functions of libraries that hand on the arguments that they were given."""
+"""Library functions that pass on the arguments they were given."""
 
 
 WRITES = re.compile(r"save(?!d)|write|dump|mkdir|makedirs|rename")
-"""What functions are called that make files: where they do not find one, a folder is missing, and nothing that was to be read."""
+"""Names of functions that create files: if they do not find one, a folder is missing, not an input file."""
 
 
 def to_be_written(raised: Raised) -> bool:
-    """Return whether a file that is not there was to be written."""
+    """Return whether a missing file was to be written."""
     return re.fullmatch(NO_FILE, raised.name) is not None and any(WRITES.search(one.function) for one in (raised.own, raised.deepest))
 
 
 def cause_of(raised: Raised, text: str) -> str:
-    """Return the id of the signature that an exception belongs to whose words no other one knows: USER-PY where nothing tells."""
+    """Return the id of the signature for an exception that no other one knows: USER-PY if nothing indicates a cause."""
     if raised.place and not re.search(DATA_PATH, text):
         return raised.place
     if raised.name in ("ImportError", "ModuleNotFoundError"):

@@ -1,4 +1,4 @@
-"""An exception that no signature knows, in words: where it was raised, what led there, what its message wants. Pure."""
+"""Explain an exception that no signature knows: where it was raised, the calls that led there, the meaning of its message. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the words of an exception mean, and what to look at. {0} and so on are groups of the regular expression."""
+    """The meaning of an exception's message, and what to check. {0} and so on are groups of the regular expression."""
 
     names: str
     regex: str
@@ -151,15 +151,15 @@ READINGS = (
         "whether it is alive, and its own log",
     ),
 )
-"""The first whose name and words fit."""
+"""The first match of name and message wins."""
 ANY = Reading("", "", "", "what the message names")
 OF_A_LIBRARY = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subprocess|concurrent|multiprocessing)\.")
-"""How an exception begins whose class tells of another process or host."""
+"""The beginning of an exception whose class is about another process or host."""
 ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
 
 
 def reading(raised: Raised, text: str) -> tuple[str, str]:
-    """Return what an exception says, as sentences, and what to look at."""
+    """Return the meaning of an exception, as sentences, and what to check."""
     known, found = _fitting(raised, text)
     groups = [group[:LONGEST] for group in found.groups()] if found else []
     where = raised.own.where or raised.deepest.where
@@ -168,7 +168,7 @@ def reading(raised: Raised, text: str) -> tuple[str, str]:
 
 
 def points_elsewhere(raised: Raised, text: str) -> bool:
-    """Return whether its words point beyond the line that raised it: to a file, a GPU, what a library's own exception tells of."""
+    """Return whether its message is about more than the line that raised it: a file, a GPU, or a library's own subject."""
     return bool(ELSEWHERE.search(text) or OF_A_LIBRARY.match(text)) or raised.name in ("FileNotFoundError", "FileExistsError", "OSError")
 
 
@@ -178,7 +178,7 @@ def _fitting(raised: Raised, text: str) -> tuple[Reading, re.Match[str] | None]:
 
 
 def _path(raised: Raised) -> str:
-    """Return the way through the code, as a sentence."""
+    """Return the path through the code as a sentence."""
     own, deepest = raised.own, raised.deepest
     if not deepest.file:
         return ""

@@ -1,7 +1,7 @@
-"""How processes ended, as launchers and shells tell it: exit codes translated, and never the launcher's word for the rank.
+"""Parse how processes ended from the output of launchers and shells, translating exit statuses and distrusting the reported rank.
 
-DeepSpeed's launcher prints the command of the rank that it started last beside the code of the one that failed; torchrun picks the
-first that ended, not the first that failed. So a rank is taken from them only where they are bound to know it.
+DeepSpeed's launcher prints the command of the rank that it started last beside the status of the one that failed. torchrun reports the
+first that ended, not the first that failed. A rank is therefore used only if the program must know it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SIGNAL_CAUSES = {
     9: "KILLED-UNKNOWN",
     11: "SIGSEGV",
 }
-"""The signature of a death by signal, where nothing else is known."""
+"""The signature of a death by signal if nothing else is known."""
 TIMED_OUT = 124
-"""What timeout(1) ends with when it had to stop its command."""
+"""The exit status of timeout(1) after it had to stop its command."""
 WORDS = {
     "Killed": -9,
     "Out Of Memory": -9,
@@ -34,30 +34,30 @@ WORDS = {
     "Aborted (core dumped)": -6,
     "Terminated": -15,
 }
-"""What srun and shells say of a task in the place of a number."""
+"""Words of srun and shells for a task's end instead of a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """One process's end. `code` is negative for a signal."""
+    """The end of one process. `code` is negative for a signal."""
 
     code: int
     rank: int | None = None
     task: int | None = None
     local: bool = False
-    """Whether `rank` is only known to be the rank on its host."""
+    """Whether `rank` is only the local rank on its host."""
     spawned: bool = False
-    """Whether torch.multiprocessing.spawn tells it, which ends the other processes as soon as one has ended badly."""
+    """Whether torch.multiprocessing.spawn reported it, which ends the other processes after the first failure."""
     reported: bool = False
-    """Whether the launcher tells it of one rank as the first that it saw fail."""
+    """Whether the launcher reports it as the first failure, with one rank."""
     whole: bool = False
     """Whether it is the launcher's own end, which stands for the run."""
 
 
 def translated(code: int) -> int:
-    """Return an exit status as its signal, negative: 137 is -9, and 247 too, since DeepSpeed ends with the negative number itself.
+    """Return an exit status as its signal, negative: 137 is -9, and so is 247, since DeepSpeed exits with the negative number itself.
 
-    255 stays: it is what exit(-1), ssh and containers end with when something failed, and says nothing of SIGHUP.
+    255 stays: exit(-1), ssh and containers use it for any failure, so it does not mean SIGHUP.
     """
     if 128 < code <= 128 + 64:
         return 128 - code
@@ -75,8 +75,8 @@ OF_RANK = (
     re.compile(r"\bRank (?P<rank>\d+) crashed with exit code (?P<code>-?\d+)"),  # Composer
     re.compile(r"Global rank (?P<rank>\d+) \(PID \d+\) exited with code (?P<code>-?[1-9]\d*)"),
     re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>[1-9]\d*)"),  # Horovod
-    re.compile(r"Process name: (?:\[\[\d+,\d+\],|\[[\w.@-]+,)?(?P<rank>\d+)\]?\s*$"),  # Open MPI and Horovod; the status stands beside it
-    re.compile(r"noticed that process rank (?P<rank>\d+) .*exited on(?: signal (?P<signal>\d+)|$)"),  # the newer ones break the line there
+    re.compile(r"Process name: (?:\[\[\d+,\d+\],|\[[\w.@-]+,)?(?P<rank>\d+)\]?\s*$"),  # Open MPI and Horovod; the status follows it
+    re.compile(r"noticed that process rank (?P<rank>\d+) .*exited on(?: signal (?P<signal>\d+)|$)"),  # newer releases break the line there
     re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)"),
     re.compile(r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm"),  # MPICH and Intel MPI
     re.compile(r": rank (?P<rank>\d+) (?:exited with code (?P<code>[1-9]\d*)|died from signal (?P<signal>\d+))"),  # PALS
@@ -84,9 +84,9 @@ OF_RANK = (
     re.compile(r"^=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT"),
     re.compile(r"exit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d+)|return code (?P<code>\d+))"),
 )
-"""What launchers say of one rank's end; where no status stands there it was a bad one."""
+"""Launchers' messages about one rank's end. Without a status it was a failure."""
 STATUS_LINE = re.compile(r"^=?\s*(?:(?:Exit code|EXIT CODE|EXIT STATUS)\s*: +(?P<code>\d+)|(?:KILLED BY SIGNAL:|signal) (?P<signal>\d+))\b")
-"""The status of the rank that the line before it names."""
+"""The status of the rank that the previous line names."""
 PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
 SHELL_LINE = re.compile(
     r"(?i)^(?:[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f? ?)?(?:\[[\w ]+\]\s*)?(?:job |process |training )?"
@@ -94,16 +94,16 @@ SHELL_LINE = re.compile(
     r"(?: \(interrupted by signal \d+: SIG\w+\))?\.?$"
 )
 SHORT = 200
-"""Characters; a shell's line has fewer."""
+"""Characters; a shell's line is shorter."""
 CONTAINER_LINE = re.compile(r"^(?:command terminated with exit code|\S+ exited with code|\S* ?Process completed with exit code) (\d+)\.?$")
-"""What kubectl and docker compose say of a container's end."""
+"""Messages of kubectl and docker compose about a container's end."""
 MAKE_LINE = re.compile(r"^make(?:\[\d+\])?: \*\*\* \[.*\] Error (\d+)")
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")
 
 
 def exits_in(text: str) -> list[Exit]:
-    """Return the ends that one line tells; usually none."""
+    """Return the ends that one line reports; usually none."""
     if found := DS_LINE.search(text):
         return [Exit(translated(int(found[1])), whole=True)]
     if found := TORCHRUN_LINE.search(text):
@@ -131,19 +131,19 @@ def exits_in(text: str) -> list[Exit]:
 
 
 def status_in(text: str) -> int | None:
-    """Return the status that a line tells of the rank that a line before it has named."""
+    """Return the status in a line for the rank that an earlier line has named."""
     found = STATUS_LINE.match(text)
     return _status(found.groupdict()) if found else None
 
 
 def _status(found: dict[str, str | None]) -> int:
-    """Return the exit status of a rank; 1 where none is told."""
+    """Return the exit status of a rank; 1 if none is given."""
     signal_number = found.get("signal")
     return -int(signal_number) if signal_number else translated(int(found.get("code") or 1))
 
 
 def _tasks(text: str) -> list[int]:
-    """`24,26-28`: the tasks that srun names."""
+    """Expand `24,26-28`, the tasks that srun names."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

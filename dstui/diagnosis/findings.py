@@ -1,4 +1,4 @@
-"""What logs say, before it is judged: signatures that were found, ends of processes, facts of the launchers; and the verdict on it."""
+"""The content of logs before it is judged: matched signatures, ends of processes, facts of the launchers; and the verdict."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.traces import Raised
 
 Place = tuple[int, int]
-"""File and line: where something was said."""
+"""The position of a text: file and line."""
 TEXT_CAP, END_CAP = 600, 120
 FACTS = "facts"
-"""The stream of a hit that no log tells: what the supervisor saw of the machine."""
+"""The stream of hits that come from the supervisor's facts about the machine, not from a log."""
 
 
 def capped(text: str) -> str:
-    """Return a line that is kept: of a long one its beginning and its end, which says how a command ended."""
+    """Return a line for storage: of a long one its beginning and its end, which shows how a command ended."""
     return text if len(text) <= TEXT_CAP else f"{text[: TEXT_CAP - END_CAP]} … {text[-END_CAP:]}"
 
 
 @dataclass(slots=True)
 class Hit:
-    """A signature that was found in a line."""
+    """A signature that matched a line."""
 
     signature: Signature
     at: Place
@@ -37,16 +37,16 @@ class Hit:
     local: int | None = None
     time: float | None = None
     raised: Raised | None = None
-    """The exception, where the line is one."""
+    """The exception, if the line is one."""
     noticed: Place | None = None
-    """Where it had its first consequence, if that was before."""
+    """Where its first consequence was reported, if that was earlier."""
     sure: bool = True
-    """Whether it allows no other reading, as far as its signature does."""
+    """Whether no other reason is possible, as far as its signature says."""
 
 
 @dataclass(slots=True)
 class Ended:
-    """A process's end as a launcher told it; `noticed` is where that had its first consequence."""
+    """The end of a process reported by a launcher; `noticed` is the position of its first consequence."""
 
     exit: Exit
     at: Place
@@ -56,16 +56,16 @@ class Ended:
     rank: int | None = None
     host: str | None = None
     root: bool = False
-    """Whether torchrun's table has it as the failure that it saw first."""
+    """Whether torchrun's table lists it as the first failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A request to end the job, of which its folder knows."""
+    """A request to end the job, recorded in its folder."""
 
     cause: str
     at: float | None
-    """When, in seconds since the epoch."""
+    """The time in seconds since the epoch."""
     file: str
     text: str
     line: int = 1
@@ -73,94 +73,94 @@ class Stop:
 
 @dataclass
 class Findings:
-    """Everything that the logs say, before it is judged."""
+    """Everything found in the logs, before it is judged."""
 
     files: list[str] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
     named: list[Hit] = field(default_factory=list)
-    """Exceptions that a line names without a traceback: the latest, as hits of USER-PY."""
+    """Exceptions in lines without a traceback: the latest ones, as hits of USER-PY."""
     waits: dict[str, tuple[str, Hit]] = field(default_factory=dict)
-    """Process, by its rank or the number of its stack -> the collective that it stands in, and the frame that shows it."""
+    """Process, by its rank or the number of its stack -> its current collective, and the frame that shows it."""
     ends: list[Ended] = field(default_factory=list)
     started: dict[int, int] = field(default_factory=dict)
-    """File, by its number -> the line at which a launcher first started ranks."""
+    """File number -> the line at which a launcher first started ranks."""
     world: int | None = None
     pids: dict[int, int] = field(default_factory=dict)
     """Process id -> rank."""
     well: set[int] = field(default_factory=set)
-    """Ranks that ended with 0."""
+    """Ranks that exited with 0."""
     well_at: Place | None = None
-    """Where a launcher, or a shell, last said that something ended with 0."""
+    """Where a launcher, or a shell, last reported an exit with 0."""
     all_well: bool = False
-    """The launcher, or a shell, says that the run ended with 0."""
+    """Whether the launcher, or a shell, reports that the run exited with 0."""
     killed: list[tuple[int, float | None, Place]] = field(default_factory=list)
     """Process ids that the launcher ended, and when it began to."""
     times: list[tuple[Place, float]] = field(default_factory=list)
-    """When the launcher said something after that."""
+    """The times of later messages of the launcher."""
     introduced: set[int] = field(default_factory=set)
-    """Ranks that have introduced themselves."""
+    """Ranks that have identified themselves in their output."""
     labelled: set[int] = field(default_factory=set)
-    """Ranks of which there is any line that PyTorch has labelled."""
+    """Ranks with any line labelled by PyTorch."""
     spoke: set[int] = field(default_factory=set)
-    """Ranks whose failure has words: an exception, a symptom, a cascade."""
+    """Ranks that printed something about their failure: an exception, a symptom, a cascade."""
     enqueued: dict[int, int] = field(default_factory=dict)
     """Rank -> the last collective that it enqueued."""
     agents: set[str] = field(default_factory=set)
-    """Streams in which torchrun itself speaks."""
+    """Streams with output of torchrun itself."""
     passed: list[Hit] = field(default_factory=list)
-    """What ended the runs before the last, where one file holds several."""
+    """What ended earlier runs, if one file holds several."""
     several_runs: bool = False
     """Whether one file holds more than one run: then nobody is sure which of them is meant."""
     end_untold: bool = False
-    """Whether the program may have gone on after its last exception, so that nothing shows how it ended."""
+    """Whether the program may have continued after its last exception, so that its end is unknown."""
     launcher_broke: bool = False
     """Whether the last file ends within a traceback of the launcher itself."""
     closing: int = 0
     """How many ranks torchrun had to end."""
     several_nodes: bool = False
     offsets: set[int] = field(default_factory=set)
-    """Of each node of which the text tells it: the rank of its first process."""
+    """The rank of the first process of each node, if the text tells it."""
     orphaned: Place | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     """File -> its last lines."""
     loops: set[str] = field(default_factory=set)
     """Shapes of the lines above the tracebacks of the last file."""
     ending: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
-    """File, by its number -> its last lines with words, more than `tails`, each with its number and all that bars have overwritten."""
+    """File number -> its last non-blank lines, more than in `tails`, each with its number and with overwritten text."""
     local: int | None = None
-    """The highest rank on a host that torchrun's labels tell."""
+    """The highest local rank in torchrun's labels."""
     last: dict[int, int] = field(default_factory=dict)
-    """File, by its number -> where its last lines begin."""
+    """File number -> where its last lines begin."""
     final: dict[int, int] = field(default_factory=dict)
-    """File, by its number -> its last line with words."""
+    """File number -> its last non-blank line."""
     width: dict[int, float] = field(default_factory=dict)
-    """File, by its number -> bytes of a line, on the average of its last ones."""
+    """File number -> mean bytes per line of its last lines."""
     begun: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """File, by its number -> where lines stand with which it begins too, and which of them."""
+    """File number -> positions of lines equal to its first lines, and which of them."""
     traced: dict[int, array[int]] = field(default_factory=dict)
-    """File, by its number -> the lines of tracebacks that were read: frames, not their source."""
+    """File number -> the lines of tracebacks: frames, without their source."""
     cut: list[str] = field(default_factory=list)
-    """What shows that a log breaks off, a sentence each."""
+    """Signs that a log breaks off, as sentences."""
     lines: int = 0
     tracebacks: int = 0
-    """How many were told that nobody ignored."""
+    """The number of tracebacks, except ignored ones."""
     loaded: Place = (-1, 0)
-    """Where an op was last said to be ready."""
+    """Where an op was last reported as ready."""
     preparing: bool = False
     """Whether the last progress bar of the data set is not at its end."""
     ended: dict[int, float] = field(default_factory=dict)
-    """Rank -> when its process ended, in seconds since the epoch, where a job folder knows."""
+    """Rank -> the end of its process, in seconds since the epoch, from a job folder."""
     stop: Stop | None = None
     lost_hosts: list[Hit] = field(default_factory=list)
-    """The hosts for which the supervisor gave the job up."""
+    """The hosts for which the supervisor gave up the job."""
     remarks: dict[str, str] = field(default_factory=dict)
-    """Cause -> what the facts of the machine say of it."""
+    """Cause -> what the facts about the machine say about it."""
 
     ruled_out: set[str] = field(default_factory=set)
-    """Causes that the facts of the machine speak against."""
+    """Causes that the facts about the machine contradict."""
 
     def copy(self) -> Findings:
-        """Return a copy whose hits, ends and sets can be changed without changing these."""
+        """Return a copy whose hits, ends and sets can be changed independently."""
         return replace(
             self,
             files=list(self.files),
@@ -174,7 +174,7 @@ class Findings:
 
     @property
     def writer(self) -> int | None:
-        """The rank whose own log the one file is: no other one introduces itself. Not rank 0, which may speak for all."""
+        """The rank whose own log the single file is: no other one identifies itself. Not rank 0, which may print for all."""
         only = next(iter(self.introduced)) if len(self.introduced) == 1 and len(self.files) == 1 else 0
         return only or None
 
@@ -185,7 +185,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer, before it is put into words. `signature` is None where there is none."""
+    """The result of the rules. `signature` is None if there is none."""
 
     signature: Signature | None
     confidence: Confidence = "low"
@@ -194,4 +194,4 @@ class Verdict:
     rank: int | None = None
     others: Sequence[str] = ()
     sub: Sequence[Hit] = ()
-    """Hits that the cause explains and that say more about it: the compiler's own error."""
+    """Hits that the cause explains and that add details, such as the compiler's own error."""

@@ -1,6 +1,6 @@
-"""A job folder's diagnosis: what the ranks' own records and the Plan add to the logs.
+"""Diagnose a job folder: the ranks' own records and the Plan supplement the logs.
 
-The records know what no log tells for certain: how each rank ended, when, and whether somebody had asked for it.
+The records contain what no log shows reliably: how each rank ended, when, and whether the end was requested.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from dstui.diagnosis.unread_config import unread_configuration
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import KILLED, Ranks, read_record
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import asked_for, current_status, ranks_of
+from dstui.jobs.store.status import current_status, ranks_of, requested_exit_code
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
 
 IGNORED_KEY = "DS011"
-"""The check that finds a key which DeepSpeed ignores without a word."""
+"""The rule about a key that DeepSpeed silently ignores."""
 
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
-    """Why a job of dstui ended, from its folder alone. Raises FileProblem where its logs cannot be read."""
+    """Diagnose why a job of dstui ended, from its folder alone. Raises FileProblem if its logs cannot be read."""
     status = current_status(folder)  # its supervisor may have been killed, and the job have ended since
     if status is not None and status.foreign:
         status = folder.read_status()
@@ -69,7 +69,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
             title="The job still runs, and nothing has failed so far",
         )
         return with_silence(nothing, folder, status)
-    if status and status.state in ("failed", "lost") and diagnosis.kind is None:  # its records know what no line says
+    if status and status.state in ("failed", "lost") and diagnosis.kind is None:  # the records know what no log line says
         diagnosis = replace(diagnosis, kind="failure", title=UNKNOWN)
     if diagnosis.kind in ("stop", "failure"):
         return with_silence(diagnosis, folder, status)
@@ -84,16 +84,16 @@ def _logs(folder: JobFolder, ranks: Ranks) -> list[Path]:
 
 
 def _is_log(path: Path, folder: JobFolder) -> bool:
-    """Return whether a log of the job is there, and no link in its place."""
+    """Return whether a log of the job exists and is not a link."""
     with suppress(OSError):
         return lies_in(path, folder.path)
     return False
 
 
 def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
-    """The ends of the ranks in the place of what the launcher says of them: from their records, else from the job's status."""
+    """Replace the launcher's reports of ranks' ends by their records, else by the job's status."""
     found.world = max(len(ranks.ranks), 1)
-    found.spoke |= {number for number in ranks.ranks if not folder.log(number, ranks.attempt).is_file()}  # who knows what it said
+    found.spoke |= {number for number in ranks.ranks if not folder.log(number, ranks.attempt).is_file()}  # it is known who wrote each log
     reported = status.ranks if status else {}
     last_alive = _lost(folder)
     ends: list[Ended] = []
@@ -114,7 +114,7 @@ def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: JobSt
 
 
 def _add_lost_hosts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
-    """The hosts for which the job was given up, each with its first rank."""
+    """Add the hosts for which the job was given up, each with its first rank."""
     lost = [(line, event) for line, event in folder.numbered_events() if event.get("event") == "host" and event.get("state") == "lost"]
     if not lost:
         return
@@ -127,7 +127,7 @@ def _add_lost_hosts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
 
 
 def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
-    """Of ranks that were refused memory: which limit of the process did it, as far as their shims have seen one."""
+    """Add which limit of the process refused memory to a rank, as far as its shim has seen one."""
     for number in sorted({hit.rank for hit in found.hits if hit.signature.id == "ALLOC-REFUSED" and hit.rank in ranks.ranks}):
         path = folder.record(number, ranks.attempt)
         reported = [f"{size(most)} ({name})" for name, most in (read_record(path).get("limits") or {}).items()]
@@ -138,7 +138,7 @@ def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
 
 
 def _add_full_disk(found: Findings, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
-    """Of a job whose disk was full, which its supervisor saw: the ranks' own words of it may be what found no room."""
+    """Add a full disk that the supervisor saw. The ranks' own messages about it may not have been written."""
     if status and status.disk_full and ranks.first_failure is not None:
         found.files.append(str(folder.status_file))
         text = f"the supervisor saw that the disk of {status.disk_full} was full while the job ran"
@@ -148,7 +148,7 @@ def _add_full_disk(found: Findings, folder: JobFolder, ranks: Ranks, status: Job
 
 
 def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
-    """Of ranks that were killed on this host: whether the kernel did it."""
+    """Add whether the kernel killed ranks on this host."""
     for number, rank in ranks.ranks.items():
         if rank.exit_code == KILLED and rank.pid and rank.host == os.uname().nodename and not ranks.unseen:
             line = killed_for_memory(rank.pid, found.ended[number])
@@ -158,7 +158,7 @@ def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
 
 
 def _lost(folder: JobFolder) -> dict[int, float]:
-    """Return when the supervisor found ranks gone that could not write their own end."""
+    """Return when the supervisor found ranks gone that could not record their own end."""
     found: dict[int, float] = {}
     for _, event in folder.numbered_events():
         with suppress(KeyError, ValueError, TypeError):
@@ -168,7 +168,7 @@ def _lost(folder: JobFolder) -> dict[int, float]:
 
 
 def _in_words(code: int) -> str:
-    """`137 (SIGKILL)`."""
+    """Format an exit status: `137 (SIGKILL)`."""
     number = translated(code)
     with suppress(ValueError):
         return f"{code} ({Signals(-number).name})" if number < 0 else str(code)
@@ -176,16 +176,16 @@ def _in_words(code: int) -> str:
 
 
 def _sender(folder: JobFolder, number: int, attempt: int) -> str:
-    """Return who had sent a signal to the rank's shim, as far as the shim could see."""
+    """Return who sent a signal to the rank's shim, if the shim could see it."""
     heard = read_record(folder.record(number, attempt)).get("signal")
     return f"; its shim got {heard}" if isinstance(heard, str) else ""
 
 
 def _stop(folder: JobFolder, status: JobStatus | None) -> Stop | None:
-    """Return the request that ended the job, if one did: a file, or what the supervisor has noted."""
+    """Return the request that ended the job, if there was one: a file, or the supervisor's note."""
     if status and status.final and status.state != "stopped":
-        return None  # whoever asked came too late
-    asked = asked_for(folder)
+        return None  # the request came too late
+    asked = requested_exit_code(folder)
     code = translated(asked if asked is not None else (status.exit_code if status else None) or 0)
     cause = "SIGHUP" if code == -1 else "CTRL-C"
     noted = [(line, event) for line, event in folder.numbered_events() if event.get("stops")]
@@ -212,7 +212,7 @@ def _plan(folder: JobFolder) -> Plan | None:
 
 
 def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
-    """Return a run that ended well although DeepSpeed had passed over a key of its configuration."""
+    """Return a diagnosis for a successful run in which DeepSpeed ignored a key of its configuration."""
     from dstui.check import check_plan
 
     typos = [finding for finding in check_plan(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]

@@ -1,6 +1,6 @@
-"""The kernel's own word: whether it was the kernel that killed a process, because memory ran out.
+"""Find out from the kernel's log whether the kernel killed a process for lack of memory.
 
-A SIGKILL leaves no trace in any log; /dev/kmsg names each process that the kernel killed, for whoever may read it (root, mostly).
+A SIGKILL leaves no trace in other logs. /dev/kmsg names each killed process, for those who may read it (usually root).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextlib import suppress
 
 KMSG = "/dev/kmsg"
 RECORD = 8192
-"""No record of the kernel's log is longer; each read gives one."""
+"""The longest record of the kernel's log; each read returns one."""
 MOST = 50_000
 KILLED = re.compile(r"^\d+,\d+,(\d+),[^;]*;.*(?:[Oo]ut of memory|oom).*: Killed process (\d+) \(")
 NEAR = 60.0
-"""Seconds between the kernel's word and what the shim noted: process ids are given again."""
+"""Seconds between the kernel's message and the shim's record: process ids are reused."""
 
 
 def killed_for_memory(pid: int, ended: float) -> str | None:
-    """The line in which the kernel says that it killed this process about then; None where it does not say so, or may not be read."""
+    """Return the line in which the kernel reports that it killed this process at that time; None if there is none or it is unreadable."""
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return find_kill(_records(), pid, ended - booted)
 
@@ -42,9 +42,9 @@ def _records() -> Iterator[str]:
         return
     try:
         for _ in range(MOST):
-            with suppress(BrokenPipeError):  # overwritten before we came to it
+            with suppress(BrokenPipeError):  # overwritten before it was read
                 yield os.read(fd, RECORD).decode("utf-8", "replace")
     except OSError:
-        return  # no more
+        return  # no more records
     finally:
         os.close(fd)

@@ -1,4 +1,4 @@
-"""Who said a line: the labels that launchers, schedulers and PyTorch put before it, taken off and understood."""
+"""Parse the labels that launchers, schedulers and PyTorch put before a line, which tell who wrote it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import PurePath
 RANK = re.compile(r"\[rank(\d+)\]:?[ ]?", re.IGNORECASE)
 """PyTorch's own label before tracebacks and C++ messages: the global rank."""
 LATE_RANK = re.compile(r"\[rank(\d+)\]: (?=Traceback )")
-"""The same where a progress bar had not ended its line."""
+"""The same, behind an unfinished progress bar."""
 LABELS = (
-    # docker logs and kubectl logs: a moment, and the stream.
+    # docker logs and kubectl logs: a time, and the stream.
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"), "time"),
-    # A moment as people's own wrappers put it (ts, logging, journalctl), where what stands behind it begins anew.
+    # A time as users' own wrappers put it (ts, logging, journalctl), if another label follows it.
     (
         re.compile(
             r"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)"
@@ -23,18 +23,18 @@ LABELS = (
         ),
         "time",
     ),
-    # Ray, and SkyPilot, whose rank is a node's.
+    # Ray, and SkyPilot, whose rank is that of a node.
     (re.compile(r"\((?:\w+ pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
     (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),
     # srun --label: the task's number, which is a rank or, under torchrun, a node.
     (re.compile(r" {0,8}(\d{1,5}): ?"), "task"),
-    # Wrappers that number their nodes: [node-0]: …
+    # Wrappers that number nodes: [node-0]: …
     (re.compile(r"\[((?:node|worker|pod|host|master)-?\d{1,4})\]:? "), "host"),
     # torchrun --tee: role and local rank.
     (re.compile(r"\[(?:default|trainer|worker|\w*role\w*)(\d+)\]:"), "local"),
     # dstui --headless and dstui logs; hydra of MPICH and Intel MPI; mpirun --tag-output.
     (re.compile(r"\[ *(\d{1,5})\](?: (?! +\d+ )|: ?(?=\S))"), "rank"),
-    # Open MPI 1 to 5, with a timestamp or without; Horovod; SageMaker.
+    # Open MPI 1 to 5, with or without a timestamp; Horovod; SageMaker.
     (
         re.compile(
             r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4} ?)?"
@@ -56,20 +56,20 @@ REPORTED = re.compile(
     r"|\brank(\d{1,5})\[\d+\]\[|\bRank (\d{1,5}), Local Rank \d"
     r"|(?i:(?:^|[\[(<|,] ?|- )(?:global[_ ])?rank ?[=:#-]? {0,3}(\d{1,5})(?: ?[\])>|]| - |: ))"
 )
-"""A rank that the program, or NCCL's watchdog, names itself by: `[Rank 2] …`, `rank: 2 | …`, `[util:158, rank=2] …`."""
+"""The program's, or NCCL's watchdog's, own rank: `[Rank 2] …`, `rank: 2 | …`, `[util:158, rank=2] …`."""
 UNRECOGNIZED = re.compile(r"unrecognized arguments: .*--local[-_]rank[= ](\d{1,5})\b")
 ANY_RANK = re.compile(r"(?i)\brank ?[-_=:#]? ?(\d{1,5})\b(?!:\d)|(?<=[a-zA-Z])rank[-_]?(\d{1,5})\b")
 ENOUGH, MOSTLY = 6, 0.8
-"""Lines at the beginning of a file of which so many name one rank that the file is that rank's."""
+"""The number of lines at the beginning of a file, and the share of them that name one rank, from which the file counts as that rank's."""
 FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 HANDLED = re.compile(
     r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
 )
-"""What a program says of an error that it has dealt with."""
+"""A program's message about an error that it has handled."""
 REMARKED = re.compile(r"^.{0,60}?(?<![\w.-])(?:DEBUG|INFO)(?![\w.])[^\n]{0,60}?(?::\d+\]|[\]:-]) ")
-"""The head of a logger's line that nobody is to act on: `DEBUG 06-13 18:12:02 [__init__.py:44] `."""
+"""The head of a logger's line at a level below a warning: `DEBUG 06-13 18:12:02 [__init__.py:44] `."""
 WARNED = re.compile(r":\d+: \w*Warning: ")
-"""How Python prints a warning."""
+"""The format of a Python warning."""
 NOT_HOSTS = frozenset(
     {"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main", "wandb", "traceback"}
 )
@@ -77,21 +77,21 @@ NOT_HOSTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What stands before a line. `stream` tells interleaved outputs of one file from each other."""
+    """The labels of a line. `stream` distinguishes interleaved outputs of one file."""
 
     text: str
-    """The line without it."""
+    """The line without labels."""
     stream: str = ""
     rank: int | None = None
     host: str | None = None
     task: int | None = None
-    """The number of srun's label: a rank only where each task is one."""
+    """The number in srun's label: a rank only if each task is one."""
     local: int | None = None
-    """The number of torchrun's label: the rank on its host, which is the rank only where there is one host."""
+    """The number in torchrun's label: the local rank, which is the rank only if there is one host."""
 
 
 def read_label(line: str, *, late: bool = True) -> Label:
-    """Take the labels off a line; `late`: also a rank's that stands behind other words before a traceback."""
+    """Remove the labels of a line; `late`: also a rank's label behind other text before a traceback."""
     stream, rank, host, task, local, text = "", None, None, None, None, line
     for _ in range(3):
         for pattern, kind in LABELS:
@@ -113,13 +113,13 @@ def read_label(line: str, *, late: bool = True) -> Label:
             break
     if found := RANK.match(text) or (LATE_RANK.search(text) if late else None):
         rank, stream, text = int(found[1]), f"rank{found[1]}", text[found.end() :]
-        while text.startswith(found[0]):  # said twice
+        while text.startswith(found[0]):  # printed twice
             text = text[len(found[0]) :]
     return Label(text, stream, rank, host, task, local)
 
 
 def is_no_host(name: str | None) -> bool:
-    """Return whether a name before a colon is a program's, a class's or a level's."""
+    """Return whether a name before a colon is that of a program, a class or a level."""
     return name is not None and (
         name.lower() in NOT_HOSTS or name.lower().endswith(("error", "exception", "interrupt", "exit", "timeout", "warning", ".sh", ".py"))
     )
@@ -132,13 +132,13 @@ def rank_in(text: str) -> int | None:
 
 
 def local_in(text: str) -> int | None:
-    """Return the rank on its host, where the line is a parser's that does not know the launcher's argument."""
+    """Return the local rank in the message of a parser that does not know the launcher's argument."""
     found = UNRECOGNIZED.search(text)
     return int(found[1]) if found else None
 
 
 def rank_of_beginning(lines: list[str]) -> int | None:
-    """The rank whose own log a file is, by its first lines: most of them name it, and none another. Not rank 0, which may speak for all."""
+    """Return the rank whose own log a file is: most of its first lines name it, none another. Not rank 0, which may print for all."""
     lines = list(takewhile(lambda line: "Traceback" not in line, lines))
     ranks = [{int(found[1] or found[2]) for found in ANY_RANK.finditer(line)} for line in lines]
     named = set().union(*ranks)
@@ -147,7 +147,7 @@ def rank_of_beginning(lines: list[str]) -> int | None:
 
 
 def rank_of_file(path: str) -> int | None:
-    """Return the rank that a file's name tells: rank_3.log, 2026-01-01_rank3.log, or torchrun's attempt_0/3/stderr.log."""
+    """Return the rank in a file's name: rank_3.log, 2026-01-01_rank3.log, or torchrun's attempt_0/3/stderr.log."""
     pure = PurePath(path)
     if found := FILE_RANK.search(pure.name):
         return int(found[1])

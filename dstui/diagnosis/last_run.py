@@ -1,7 +1,7 @@
-"""One run after another in one file: somebody appended to it, or started again by hand what had failed. Only the last one is judged. Pure.
+"""Separate several runs in one file, which was appended to or holds a manual restart. Only the last run is judged. Pure.
 
-Nothing of a run stands below its end but the words of those that it pulled down. So where many lines follow an end that say nothing of a
-failure, something else has run since, and what stands above them is over.
+After the end of a run, only messages of processes that it took down follow. If many lines follow an end that say nothing about a failure,
+something else has run since, and everything above is over.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
-from dstui.diagnosis.activity import FLUSHED, advances, at_work, comes_again, lasts, moves
+from dstui.diagnosis.activity import FLUSHED, bar_advances, has_moving_bar, is_loop, runs_long, shape_recurs
 from dstui.diagnosis.findings import Findings, Hit
 
 QUIET = 60
-"""Lines without a word of a failure, after the end of a launcher or of a run of one process."""
+"""Lines without a word about a failure, after the end of a launcher or of a run with one process."""
 QUIET_AMONG_RANKS = 1000
-"""The same after the end of a rank, whose peers may go on."""
+"""The same after the end of a rank, whose peers may continue."""
 QUIET_TO_THE_END = 200
-"""The same where nothing failed any more, up to a stop or the end of the file: no published failure had more than 77 such."""
+"""The same if nothing failed up to a stop or the end of the file: no published failure had more than 77 such lines."""
 BUFFER = 2 * 8192
-"""Bytes that a program and a worker of it may have printed before its end, and that reach a file only after what it says of that: Python
+"""Bytes that a program and one worker of it may have printed before its end, and that reach a file only after the message about it: Python
 writes its standard output in pieces of 8192."""
 FRAME = 2
-"""Lines of a traceback for each that is read: its source stands below it."""
+"""Lines of a traceback per frame that is read: the source line follows it."""
 BEGINNING = 2
-"""Lines that a file begins with, and that no run says later, by which another beginning is known."""
+"""Lines at the beginning of a file that no run prints later, by which another beginning is recognised."""
 PROGRESS = re.compile(
     r"(?i)(?<![a-z])(?:steps?|epochs?|iter\w*|loss|batch\w*|acc\w*|lr|samples?|tokens?|eta|train\w*|eval\w*|it/s)(?![a-z])|\d%"
 )
-"""What a program says that is at work."""
+"""Output of a program at work."""
 OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
 """What ends a program at its first line."""
 OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
-"""How a shell tells the end of a program that it has run."""
+"""A shell's message about the end of a program."""
 FOLLOWS = ("symptom", "cascade")
-"""Roles of what only follows from another end, or may."""
+"""Roles of consequences of another end, or possible ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where something ended: a line, whether the whole run did, whether it only followed from another end, whether on purpose."""
+    """An end in the log: its line, whether the whole run ended, whether it is only a consequence, whether it was on purpose."""
 
     line: int
     launcher: bool
@@ -50,11 +50,11 @@ class End:
     follows: bool
     stop: bool
     gone: bool = False
-    """Whether nothing below it can be that process's: a shell tells its end, or it ended before it did anything."""
+    """Whether nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
 
 
 def keep_last_run(found: Findings) -> None:
-    """Drop what earlier runs left, where one file holds several; several files are several ranks or hosts."""
+    """Drop what earlier runs left if one file holds several. Several files are several ranks or hosts."""
     if len(found.files) != 1:
         return
     ends = _ends(found)
@@ -75,7 +75,7 @@ def keep_last_run(found: Findings) -> None:
 
 
 def _ends(found: Findings) -> list[End]:
-    """Return everything that ended something, in the order of the lines."""
+    """Return everything that ended something, in line order."""
     unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
     one = found.writer is not None or (unlabelled and found.world in (None, 1))
     known = [
@@ -88,7 +88,7 @@ def _ends(found: Findings) -> list[End]:
         for end in found.ends
         if end.exit.code != 0
     ]
-    if found.several_nodes:  # another node may go on below
+    if found.several_nodes:  # another node may continue below
         known, reported = [[replace(end, launcher=False, whole=False) for end in part] for part in (known, reported)]
     return sorted([*known, *reported], key=lambda end: end.line)
 
@@ -115,7 +115,7 @@ def _of_launcher(hit: Hit) -> bool:
 
 
 def _last_cut(found: Findings, ends: list[End]) -> int:
-    """Return the line of the last end after which something else ran; 0 where there is none."""
+    """Return the line of the last end after which something else ran; 0 if there is none."""
     traced, last, cut = found.traced.get(0, ()), found.final.get(0, 0), 0
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
@@ -132,32 +132,32 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
 
 
 def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str]) -> bool:
-    """Return whether what stands below the last end is of another run."""
+    """Return whether the text after the last end belongs to another run."""
     below = [line for number, line in found.ending.get(0, []) if number > end.line]
-    if end.stop:  # a bar may still have been drawn before it
-        again = found.last.get(0, 0) > end.line and moves(tail)
+    if end.stop:  # a bar may still have been redrawn before it
+        again = found.last.get(0, 0) > end.line and has_moving_bar(tail)
     else:
-        again = moves(below) or advances(below) or comes_again(found.loops, below)
+        again = has_moving_bar(below) or bar_advances(below) or shape_recurs(found.loops, below)
     if end.launcher and again:
         return True
-    if end.whole and ((end.gone and at_work(below)) or (not end.stop and lasts(below))):
+    if end.whole and ((end.gone and is_loop(below)) or (not end.stop and runs_long(below))):
         return True
     much = (found.final.get(0, 0) - end.line) * found.width.get(0, 0) > BUFFER
-    trains = any(PROGRESS.search(line) for line in tail)  # destructors and warnings go on for long, too
+    trains = any(PROGRESS.search(line) for line in tail)  # destructors and warnings can continue for long, too
     enough = (
-        QUIET_AMONG_RANKS if found.several_nodes or not trains else QUIET if at_work(tail) or (end.whole and much) else QUIET_TO_THE_END
+        QUIET_AMONG_RANKS if found.several_nodes or not trains else QUIET if is_loop(tail) or (end.whole and much) else QUIET_TO_THE_END
     )
     return quiet >= enough and not _printed_late(found, end, tail)
 
 
 def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
-    """Return whether between two lines the program says again what the file begins with, and not before the first end."""
+    """Return whether the text between two lines repeats the beginning of the file, which did not recur before the first end."""
     begun = found.begun.get(0, [])
     before = Counter(which for line, which in begun if line <= first)
     return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
 
 
 def _printed_late(found: Findings, end: End, tail: list[str]) -> bool:
-    """Return whether what follows a stop may be no more than what the program had printed before it."""
+    """Return whether the text after a stop may just be what the program had printed before it."""
     last = found.final.get(0, 0)
     return end.stop and (last - end.line) * found.width.get(0, 0) <= BUFFER and not any(FLUSHED.search(line) for line in tail)

@@ -1,4 +1,4 @@
-"""What launchers tell beside the ranks: how many there are, which process is which rank, who ended, and how."""
+"""Collect facts from the output of launchers: the number of ranks, the rank of each process, who ended, and how."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WELL = re.compile(r"Process (\d+) exits successfully")
 MAPPING = re.compile(r"global_rank_mapping=defaultdict\(<class 'list'>, (\{.*\})\)")
 ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (\d+)")
 FAILURES = re.compile(r"^\s*(Root Cause|(?:Other )?Failures)\b.*:\s*$")
-"""The two parts of torchrun's table; since PyTorch 1.10 the root cause stands last."""
+"""The two parts of torchrun's table. Since PyTorch 1.10 the root cause comes last."""
 BLOCK_RANK = re.compile(r"^\s*rank\s*: (\d+) \(local_rank: (\d+)\)")
 BLOCK_EXIT = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: \d+\)")
 PREPARING = re.compile(r"(?:Map|Running tokenizer on dataset)[^|]{0,80}?:\s{1,8}(\d{1,3})%\|")
@@ -34,21 +34,21 @@ SEVERAL_NODES = re.compile(
 
 
 class Launchers:
-    """The facts of all files, line by line."""
+    """Collects the facts of all files, line by line."""
 
     def __init__(self, found: Findings) -> None:
         self.found = found
         self._closing: dict[Key, Place] = {}
         self._root: set[Key] = set()
-        """Outputs in which torchrun's table has come to the failure that it saw first."""
+        """Outputs in which torchrun's table has reached the failure that it saw first."""
         self._block: dict[Key, Ended] = {}
         self._named: dict[Key, Ended] = {}
-        """The end of a rank whose status the next line may tell."""
+        """The end of a rank whose status may be in the next line."""
         self._mapping: dict[str, list[int]] = {}
         self._node = 0
 
     def feed(self, label: Label, place: Place, key: Key) -> None:
-        """One line."""
+        """Process one line."""
         text, found = label.text, self.found
         if "closing signal" in text:
             self._closing.setdefault(key, place)
@@ -109,7 +109,7 @@ class Launchers:
                 self._named[key] = self.found.ends[-1]
 
     def _table(self, label: Label, place: Place, key: Key) -> None:
-        """Torchrun's table of failures; one that breaks off before the exit status is as good, but for the status."""
+        """Process a line of torchrun's table of failures. A table that is cut before the exit status is still used."""
         if part := FAILURES.match(label.text):
             self._root = self._root | {key} if part[1] == "Root Cause" else self._root - {key}
         elif block := BLOCK_RANK.match(label.text):
@@ -124,7 +124,7 @@ class Launchers:
             end.exit, end.at, end.text = replace(end.exit, code=int(code[1])), place, capped(label.text)
 
     def _end(self, end: Exit, at: Place, label: Label, key: Key) -> None:
-        # torchrun ends the others of its node before it says who had ended by itself.
+        # torchrun ends the other ranks of its node before it reports which one had ended by itself
         noticed = self._closing.get(key, at) if key[1] in self.found.agents else at
         if end.whole and end.code == 0:
             self.found.all_well, self.found.well_at = True, at
@@ -145,7 +145,7 @@ def _literal(text: str) -> dict[str, list[int]]:
 
 
 def time_of(text: str) -> float | None:
-    """Return a moment as seconds within its year, from whatever stamp the line has; the year is not always told."""
+    """Return a time stamp as seconds within its year, in any format; the year is not always given."""
     found = TIME.search(text)
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""Reading logs of any size with bounded memory: each line once, in chunks; of a huge file its head and its tail.
+"""Read logs of any size with bounded memory: each line once, in chunks; of a huge file its head and its tail.
 
-100 MB of ordinary training output take half a second of CPU time, nearly all of it for finding out that nothing is in it.
+100 MB of ordinary training output take half a second of CPU time, nearly all of it to find out that they contain nothing.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from dstui.logs.decode import LONGEST, decode, overwritten
 
 CHUNK = 1 << 20
 HEAD, TAIL = 64 << 20, 448 << 20
-"""Bytes of a huge file that are read at its two ends; in between only lines are counted."""
+"""Bytes of a huge file that are read at its two ends. In between, lines are only counted."""
 HEAD_SHOWN = 1024
-"""Bytes at the beginning that tell how a file is written."""
+"""Bytes at the beginning that show the encoding of a file."""
 HEAD_LINES = 20
-"""Lines at the beginning that tell what stands before each."""
+"""Lines at the beginning that show the prefix of all lines."""
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
-"""Colours, which notebooks put within the words that are looked for."""
+"""Colour escapes, which notebooks insert within words."""
 HEADER = b"Traceback (most recent"
 BEFORE = 8
-"""Lines above the head of a traceback that show what the program was at."""
+"""Lines above the head of a traceback that show what the program was doing."""
 TAIL_LINES = 12
 MOST_BLANK = 50
-"""Lines from the end among which the last ones with words are looked for."""
+"""Lines from the end among which the last non-blank ones are searched."""
 SUFFIXES = (".log", ".txt", ".out", ".err")
 NO_LOGS = ("contents.txt", "diagnosis.txt")
 MOST_FILES = 4096
 
 
 def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, within: Path | None = None) -> Findings:
-    """Scan files, folders of logs and, as `-`, standard input. Raises FileProblem where one cannot be read.
+    """Scan files, folders of logs and, as `-`, standard input. Raises FileProblem if one cannot be read.
 
-    `names`: ranks of files, by path, where that is known better than from their names. `within`: the folder that all files lie in, named
-    without links; what leads elsewhere is passed over.
+    `names`: the ranks of files by path, if their names do not tell. `within`: the folder that contains all files, named without links;
+    links that lead out of it are skipped.
     """
     scanner, dumps = Scanner(), list[Dump]()
     for path in log_files(paths):
@@ -71,7 +71,7 @@ def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, 
 
 
 def _dump(file: BufferedReader, found: Findings, path: str) -> list[Dump]:
-    """What the flight recorder of a rank wrote; where it cannot be used, that is said."""
+    """Read what the flight recorder of a rank wrote; add a note if it cannot be used."""
     dump = read_dump(path, len(found.files) - 1, file.read(LARGEST))
     if dump is None:
         found.cut.append(f"{path} is not a whole dump of PyTorch's flight recorder.")
@@ -84,7 +84,7 @@ def _opened(path: str, within: Path | None) -> BufferedReader:
 
 
 def log_files(paths: Iterable[Path | str]) -> list[str]:
-    """Return the files to read: of a folder, whatever looks like a log. Raises FileProblem for what is not there, or is no log."""
+    """Return the files to read; of a folder those that look like logs. Raises FileProblem for missing files and other kinds of files."""
     found: list[str] = []
     for path in paths:
         if str(path) == "-":
@@ -107,14 +107,14 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
 
 
 def _is_log(path: Path) -> bool:
-    """Return whether a file of a folder looks like a log; what `dstui bundle` writes beside them does not."""
+    """Return whether a file of a folder looks like a log. Other files of `dstui bundle` do not."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
     named = name.suffix in SUFFIXES or rank_of_file(name.suffix) is not None or NAMED.match(path.name) is not None
     return named and path.name not in NO_LOGS and path.is_file()
 
 
 def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:
-    """One file, packed or not."""
+    """Read one file, compressed or not."""
     head = file.peek(CHUNK)[:HEAD_SHOWN]
     if is_utf16(head):
         _scan(Transcoded(file), scanner, name)
@@ -129,20 +129,20 @@ def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:
 
 
 def _size(file: BufferedReader) -> int:
-    """Return bytes of a file; 0 where that is not known."""
+    """Return the size of a file in bytes; 0 if unknown."""
     return os.fstat(file.fileno()).st_size if file.seekable() else 0
 
 
 class Readable(Protocol):
-    """What gives bytes until there are none."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """At most so many bytes; none at the end."""
+        """Return at most `size` bytes; b"" at the end."""
         ...
 
 
 def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
-    """The lines of a file; `size`: its bytes, where it is one that can be skipped through."""
+    """Scan the lines of a file; `size`: its bytes, if it is seekable."""
     begun = False
     tail: deque[tuple[int, bytes]] = deque(maxlen=MOST_BLANK)
     nothing = scanner.shapes.nothing
@@ -153,7 +153,7 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
             if len(scanner.found.files) == 1:
                 scanner.shapes.learn_beginning(lines[:HEAD_LINES])
             begun = True
-        # The loop that all of a log goes through: 0.6 µs for a line that is like one before.
+        # All lines of a log pass through this loop: 0.6 µs for a line like an earlier one.
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:
                 _scan_line(scanner, number, line, lines[max(number - first - BEFORE, 0) : number - first])
@@ -166,7 +166,7 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
 
 
 def _scan_line(scanner: Scanner, number: int, line: bytes, before: list[bytes]) -> None:
-    """A line that is like none before, or can hold something, and the lines above it; what a progress bar has overwritten counts too."""
+    """Scan a line of a new shape, or one that may have a sign, with the lines above it. Text overwritten by a progress bar counts too."""
     if len(line) > LONGEST:
         line = line[: LONGEST // 2] + b" " + line[-LONGEST // 2 :]
     if b"\x1b" in line:
@@ -178,7 +178,7 @@ def _scan_line(scanner: Scanner, number: int, line: bytes, before: list[bytes]) 
 
 
 def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Return lines, some at a time, and the number of the first. A line that never ends is given in pieces of CHUNK."""
+    """Yield lines in chunks, each with the number of its first line. A line without end is split into pieces of CHUNK."""
     number, rest, position = 1, b"", 0
     while chunk := file.read(CHUNK):
         position += len(chunk)
@@ -197,7 +197,7 @@ def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _skip(file: Readable, count: int) -> int:
-    """Read on by so many bytes; how many lines were passed over. What is read next begins within a line."""
+    """Skip `count` bytes and return the number of lines in them. The next read begins within a line."""
     passed = 0
     while count > 0 and (chunk := file.read(min(CHUNK, count))):
         passed += chunk.count(b"\n")

@@ -1,7 +1,6 @@
-"""Logs that come packed, or in UTF-16: a gzip is read as it expands; a zip, as `dstui bundle` writes it, is unpacked for as long as it is
-looked at.
+"""Logs that are compressed or in UTF-16: a gzip is read as a stream; a zip, such as one of `dstui bundle`, is unpacked temporarily.
 
-A few kilobytes can stand for terabytes, so both have a limit, and a zip's members go nowhere but into a folder of its own.
+A few kilobytes can expand to terabytes, so both have a limit. The members of a zip are written only into a temporary folder of their own.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from dstui.base.zips import open_member, open_zip
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 UTF16 = {codecs.BOM_UTF16_LE: 1, codecs.BOM_UTF16_BE: 0}
-"""The mark of a UTF-16 text -> the byte of a character that is zero in a line of a log."""
+"""The byte-order mark of UTF-16 -> the byte of each character that is zero in ASCII text."""
 MOSTLY = 0.4
 MOST_EXPANDED = 1 << 30
 """Bytes that one file may expand to."""
 MOST_MEMBERS = 4096
 GZIP_FORMAT = 16 + zlib.MAX_WBITS
 MOST_PADDING = 64 << 20
-"""Bytes of zeros behind a gzip that are passed over; a sparse file has any number of them."""
+"""Zero bytes after a gzip that are skipped; a sparse file may have any number of them."""
 CHUNK = 1 << 20
 KEPT = (".log", ".txt", ".out", ".err", ".json", ".jsonl", ".yaml", ".index", ".gz")
-"""Endings of the members of a zip that are unpacked: logs, and what a job folder consists of."""
+"""Suffixes of the members of a zip that are unpacked: logs and files of a job folder."""
 TOO_LARGE = f"it expands to more than {MOST_EXPANDED >> 30} GiB: unpack it, and give the log that matters"
 
 
 class Expanding:
-    """A gzip as a stream of its expanded bytes; `broken`: it ends in the middle, as a copy does that was cut."""
+    """A gzip as a stream of its expanded bytes; `broken`: it is truncated."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file, self._name = file, name
@@ -47,7 +46,7 @@ class Expanding:
         self.broken = False
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes; none at the end. Raises FileProblem where it is no gzip, or too much."""
+        """Return at most `size` bytes; b"" at the end. Raises FileProblem for an invalid or too large gzip."""
         while self._member is not None:
             self._packed = self._packed or self._file.read(CHUNK)
             self.broken = not self._packed
@@ -69,7 +68,7 @@ class Expanding:
         return b""
 
     def _next_member(self) -> zlib._Decompress | None:
-        """Return what expands the next gzip of the file, behind zeros that fill a block; None where there is none."""
+        """Return a decompressor for the next gzip member, after zeros that fill a block; None if there is none."""
         while self._padding > 0:
             self._packed = (self._packed or self._file.read(CHUNK)).lstrip(b"\0")
             if self._packed:
@@ -82,7 +81,7 @@ class Expanding:
 
 
 def is_utf16(head: bytes) -> bool:
-    """Return whether a file that begins so is UTF-16: the mark, and many zeros where ASCII has them."""
+    """Return whether a file with this beginning is UTF-16: a byte-order mark, and many zeros where ASCII has them."""
     zero = UTF16.get(head[:2])
     high = head[2 + zero :: 2] if zero is not None else b""
     return high.count(0) > MOSTLY * len(high)
@@ -96,7 +95,7 @@ class Transcoded:
         self._decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
 
     def read(self, size: int) -> bytes:
-        """About so many bytes; none at the end."""
+        """Return about `size` bytes; b"" at the end."""
         while raw := self._file.read(size):
             if text := self._decoder.decode(raw):
                 return text.encode(errors="replace")
@@ -104,7 +103,7 @@ class Transcoded:
 
 
 def is_zip(path: Path | str) -> bool:
-    """Return whether a path leads to a zip; `-`: standard input, of which nothing is taken."""
+    """Return whether a path leads to a zip; `-` means standard input, from which nothing is consumed."""
     if str(path) == "-":
         return cast("BufferedReader", sys.stdin.buffer).peek(len(ZIP))[: len(ZIP)] == ZIP
     try:
@@ -120,7 +119,7 @@ def _head(path: Path) -> bytes:
 
 @contextmanager
 def unpacked(path: Path | str) -> Iterator[Path]:
-    """Return the folder with what a zip holds, gone when it has been looked at; `-`: standard input. Raises FileProblem."""
+    """Yield a temporary folder with the content of a zip; `-` means standard input. Raises FileProblem."""
     with tempfile.TemporaryDirectory(prefix="dstui-") as name, tempfile.NamedTemporaryFile(prefix="dstui-") as copy:
         folder, archived = Path(name), Path(path)
         try:
@@ -129,7 +128,7 @@ def unpacked(path: Path | str) -> Iterator[Path]:
                 _take_in(sys.stdin.buffer, copy.file)
             with archived.open("rb") as file, open_zip(file) as archive:
                 _unpack(archive, folder, str(path))
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:  # encrypted is a RuntimeError
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:  # an encrypted zip is a RuntimeError
             raise FileProblem(f"{path}: this zip cannot be read ({error})") from None
         except (OSError, ValueError) as error:
             raise FileProblem(f"{path}: {reason(error)}") from None
@@ -138,7 +137,7 @@ def unpacked(path: Path | str) -> Iterator[Path]:
 
 
 def _take_in(source: BinaryIO, file: IO[bytes]) -> None:
-    """All of a stream into a file, since a zip's table of contents is at its end."""
+    """Copy a whole stream into a file, since a zip's directory is at its end."""
     left = MOST_EXPANDED
     while chunk := source.read(CHUNK):
         left -= len(chunk)

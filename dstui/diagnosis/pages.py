@@ -1,4 +1,4 @@
-"""A cause as a page: what it is, what brings it about, how to tell it, how to mend it, where DeepSpeed says so."""
+"""Pages about causes: what it is, why it happens, how to recognise and fix it, and its source in DeepSpeed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {
     "performance": "slower than need be",
 }
 UNNAMED = ("cascade", "benign", "hint", "performance", "success")
-"""Roles of what no diagnosis gives as the cause of a failure."""
+"""Roles that a diagnosis never reports as the cause of a failure."""
 DOCUMENT = """# Why runs end
 
 What `dstui diagnose` names, by its id; `dstui docs ID` shows the same beside the words by which it is known. Made from the signatures:
@@ -31,7 +31,7 @@ What `dstui diagnose` names, by its id; `dstui docs ID` shows the same beside th
 WIDTH = 110
 MOST_WORDS = 6
 SHORTEST = 6
-"""Characters of a sign that says something by itself."""
+"""Characters of a sign that is meaningful by itself."""
 
 
 def cause_titles() -> dict[str, str]:
@@ -40,7 +40,7 @@ def cause_titles() -> dict[str, str]:
 
 
 def cause_pages(name: str) -> Iterator[str]:
-    """Return the pages of a cause: its own, and those of what is reported under its id."""
+    """Return the pages of a cause: its own, and those of signatures that are reported under its id."""
     asked = name.upper()
     for signature in ALL:
         if asked in (signature.id, signature.answer):
@@ -48,7 +48,7 @@ def cause_pages(name: str) -> Iterator[str]:
 
 
 def causes_document() -> str:
-    """docs/causes.md: every cause that a diagnosis can name, by its id, with the same words as its page."""
+    """Return docs/causes.md: every cause that a diagnosis can report, by id, with the same text as its page."""
     lines = [DOCUMENT]
     for signature in sorted(ALL, key=lambda one: (one.answer or one.id, bool(one.answer))):
         if signature.role in UNNAMED:

@@ -1,6 +1,6 @@
-"""Fixes that are edits of the Plan: each looks at what the Plan says and gives a JSON Patch, or None where there is nothing to change.
+"""Fixes that edit the Plan: each returns a JSON Patch, or None if there is nothing to change.
 
-They change what the user wrote as little as the failure asks for, so that one key applies them and a second run shows whether it helped.
+They change as little as the failure requires, so that one key applies them and a second run shows whether they helped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OF_TRAINER = tuple(
 
 
 def put(plan: Plan, path: str, value: Any) -> Patch:
-    """Return the patch that writes a value at a dotted path, with the parents that are missing; None where it is there already."""
+    """Return the patch that writes a value at a dotted path, creating missing parents; None if the Plan has the value already."""
     missing = object()
     if plan.get(path, missing) == value:
         return None
@@ -44,18 +44,18 @@ def put(plan: Plan, path: str, value: Any) -> Patch:
 
 
 def drop(plan: Plan, path: str) -> Patch:
-    """Return the patch that removes a key; None where it is not there."""
+    """Return the patch that removes a key; None if it is missing."""
     missing = object()
     return None if plan.get(path, missing) is missing else [{"op": "remove", "path": _pointer(path.split("."))}]
 
 
 def setting(path: str, value: Any) -> PatchMaker:
-    """Return a fix that is one value."""
+    """Return a fix that sets one value."""
     return lambda plan: put(plan, path, value)
 
 
 def without(*paths: str) -> PatchMaker:
-    """Return a fix that is the absence of keys."""
+    """Return a fix that removes keys."""
 
     def patch(plan: Plan) -> Patch:
         return [operation for path in paths for operation in drop(plan, path) or ()] or None
@@ -64,19 +64,19 @@ def without(*paths: str) -> PatchMaker:
 
 
 def append(plan: Plan, path: str, word: str) -> Patch:
-    """Return the patch that adds a word to a list; None where it is in it."""
+    """Return the patch that adds a word to a list; None if the list contains it."""
     words = plan.get(path) or []
     return None if word in words else put(plan, path, [*words, word])
 
 
 def next_stage(plan: Plan) -> Patch:
-    """One ZeRO stage further: 2 partitions the gradients, 3 the parameters."""
+    """Increase the ZeRO stage by one: 2 shards the gradients, 3 the parameters."""
     stage = plan.get("deepspeed.zero_optimization.stage", 0)
     return put(plan, "deepspeed.zero_optimization.stage", 2 if stage < 2 else 3) if isinstance(stage, int) and stage < 3 else None
 
 
 def offload_optimizer(plan: Plan) -> Patch:
-    """Optimizer states in host memory, where ZeRO partitions them at all."""
+    """Move the optimizer states to host memory, if ZeRO shards them at all."""
     stage = plan.get("deepspeed.zero_optimization.stage", 0)
     path = "deepspeed.zero_optimization.offload_optimizer"
     if not isinstance(stage, int) or stage < 1 or plan.get(f"{path}.device") in ("cpu", "nvme"):
@@ -85,7 +85,7 @@ def offload_optimizer(plan: Plan) -> Patch:
 
 
 def halve_micro_batch(plan: Plan) -> Patch:
-    """Half the micro-batch and twice the accumulation: the same global batch in half the activations."""
+    """Halve the micro-batch and double the accumulation: the same global batch with half of the activations."""
     micro, steps = "deepspeed.train_micro_batch_size_per_gpu", "deepspeed.gradient_accumulation_steps"
     size, accumulated = plan.get(micro), plan.get(steps, 1)
     if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
@@ -94,14 +94,14 @@ def halve_micro_batch(plan: Plan) -> Patch:
 
 
 def batch_from_micro(plan: Plan) -> Patch:
-    """Without the global batch size DeepSpeed computes it from the other two, for any world size."""
+    """Remove the global batch size: DeepSpeed computes it from the other two, for any world size."""
     if plan.get("deepspeed.train_micro_batch_size_per_gpu") is None:
         return drop(plan, "deepspeed.gradient_accumulation_steps")
     return drop(plan, "deepspeed.train_batch_size")
 
 
 def no_auto(plan: Plan) -> Patch:
-    """ "auto" is only for programs that fill it in: what DeepSpeed has a default for goes, the micro-batch becomes 1."""
+    """Replace "auto", which only some programs fill in: remove keys that have a default in DeepSpeed, set the micro-batch to 1."""
     found: list[Operation] = []
     for path in _autos(plan.get("deepspeed") or {}, "deepspeed"):
         found += (put(plan, path, 1) if path == "deepspeed.train_micro_batch_size_per_gpu" else drop(plan, path)) or ()
@@ -109,23 +109,23 @@ def no_auto(plan: Plan) -> Patch:
 
 
 def trainer_values(plan: Plan) -> Patch:
-    """Write "auto" for every value that the Trainer knows by its own arguments; None where none is written."""
+    """Write "auto" for every value that the Trainer knows from its own arguments; None if none is set."""
     written = [path for path in OF_TRAINER if plan.get(path, "auto") != "auto"]
     return [operation for path in written for operation in put(plan, path, "auto") or ()] or None
 
 
 def to_fp16(plan: Plan) -> Patch:
-    """fp16 in the place of bf16."""
+    """Replace bf16 by fp16."""
     return _both(drop(plan, "deepspeed.bf16"), put(plan, "deepspeed.fp16.enabled", True))
 
 
 def to_bf16(plan: Plan) -> Patch:
-    """bf16 in the place of fp16: the range of fp32, and no loss scale."""
+    """Replace fp16 by bf16, which has the range of fp32 and needs no loss scale."""
     return _both(drop(plan, "deepspeed.fp16"), put(plan, "deepspeed.bf16.enabled", True))
 
 
 def unpin(plan: Plan) -> Patch:
-    """Offload to ordinary memory."""
+    """Offload to ordinary instead of pinned memory."""
     found: list[Operation] = []
     for part in ("offload_optimizer", "offload_param"):
         path = f"deepspeed.zero_optimization.{part}"
@@ -135,7 +135,7 @@ def unpin(plan: Plan) -> Patch:
 
 
 def nvme_to_cpu(plan: Plan) -> Patch:
-    """Offload to host memory in the place of NVMe."""
+    """Offload to host memory instead of NVMe."""
     found: list[Operation] = []
     for part in ("offload_optimizer", "offload_param"):
         path = f"deepspeed.zero_optimization.{part}.device"
@@ -145,25 +145,25 @@ def nvme_to_cpu(plan: Plan) -> Patch:
 
 
 def torch_adam(plan: Plan) -> Patch:
-    """PyTorch's own Adam, which needs no compiler; with offload DeepSpeed's is the only fast one."""
+    """Use PyTorch's own Adam, which needs no compiler. With offload only DeepSpeed's is fast."""
     kind = str(plan.get("deepspeed.optimizer.type", "")).lower()
     return put(plan, "deepspeed.optimizer.params.torch_adam", True) if kind in ("adam", "adamw") else None
 
 
 def allowed_stage(plan: Plan) -> Patch:
-    """ZeRO has the stages 0 to 3."""
+    """Limit the ZeRO stage to 0 to 3."""
     stage = plan.get("deepspeed.zero_optimization.stage")
     return put(plan, "deepspeed.zero_optimization.stage", 3) if stage not in (None, 0, 1, 2, 3) else None
 
 
 def stage_for_master_weights(plan: Plan) -> Patch:
-    """Return what keeps master weights in bf16 or fp16 needs ZeRO to partition something."""
+    """Enable a ZeRO stage, which master weights in bf16 or fp16 require."""
     stage = plan.get("deepspeed.zero_optimization.stage", 0)
     return put(plan, "deepspeed.zero_optimization.stage", 1) if stage == 0 else None
 
 
 def known_scheduler(plan: Plan) -> Patch:
-    """Return the scheduler of DeepSpeed that is meant by a common other name."""
+    """Use DeepSpeed's scheduler that a common other name refers to."""
     path = "deepspeed.scheduler.type"
     name = str(plan.get(path, "")).lower()
     for words, known in (("cosine", "WarmupCosineLR"), ("linear", "WarmupDecayLR"), ("constant", "WarmupLR"), ("cycle", "OneCycle")):
@@ -173,12 +173,12 @@ def known_scheduler(plan: Plan) -> Patch:
 
 
 def free_port(plan: Plan) -> Patch:
-    """Without a fixed port a free one is looked for at each start."""
+    """Remove a fixed port, so that each start searches for a free one."""
     return drop(plan, "cluster.master_port")
 
 
 def environment(name: str, value: str) -> PatchMaker:
-    """One variable for every rank on every host."""
+    """Return a fix that sets one variable for every rank on every host."""
     return setting(f"cluster.env.{name}", value)
 
 

@@ -1,6 +1,6 @@
-"""What people's own wrappers put before every line: a logger's head, `> `, an indent, a worker's name.
+"""Recognise prefixes that users' own wrappers put before every line: a logger's header, `> `, an indent, a worker's name.
 
-Whatever stands before the head of a traceback, or before one of its frames, stands before its other lines too, but for its digits.
+What precedes the head of a traceback, or one of its frames, also precedes its other lines, except for digits.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ RANK = r"(?:\[rank\d+\]: ?)?"
 FRAME = re.compile(rf'^(.{{1,160}}?)(?={RANK}  File "[^"]+", line \d+(?:, in|$))')
 HEAD = re.compile(rf"^(.{{1,160}}?)(?<!\w)(?={RANK}(?:\w{{0,60}}(?:Error|Exception|Interrupt|Exit)\s{{1,80}})?{re.escape(HEADER)})")
 BAR = re.compile(r"\d%\||(?:it|s)/(?:s|it)\b|\[rank\d+\]: *$|(?:Error|Exception|Interrupt|Exit)\W*$|^[A-Z]\w*\s{6,}$|\(exitcode: ")
-"""What stands before a traceback by chance: a progress bar that had not ended its line, a rank's label, the exception in a notebook,
-torchrun's word for an end where somebody joined the lines."""
+"""Text that precedes a traceback by chance: an unfinished progress bar, a rank's label, the exception in a notebook, torchrun's message
+about an end if lines were joined."""
 MOMENT = r"(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)"
 BEGUN = re.compile(MOMENT)
 STAMP = re.compile(
     rf"{MOMENT}:?(?: |$)"
     r"(?! ?(?:[-|:,(]|\[?(?:INFO|WARN|ERROR|DEBUG|CRITICAL|FATAL|TRACE)))"
 )
-"""A moment before whatever a program says (ts, kubectl logs, the runners of GitHub), not as a part of a logger's head."""
+"""A time stamp before arbitrary output (ts, kubectl logs, the runners of GitHub), not as part of a logger's header."""
 HOST = re.compile(r"([A-Za-z][\w.-]*): ")
 """What pdsh and its like put before each line."""
 COLLECTED = re.compile(
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: |\[pod/[\w.-]+/[\w.-]+\] "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |[\w.-]*\w[-_]\d+ +\| "
 )
-"""What journald (and syslog), kubectl logs --prefix, containers and the runners of GitHub (parts of a second to the seventh and the ninth
-place) and docker compose put before every line; no program begins its own so."""
+"""Prefixes that collectors add to every line: journald and syslog, kubectl logs --prefix, docker compose, and the timestamps of GitHub's
+runners (seven digits of a second) and of containers (nine). No program writes such a prefix itself."""
 ENOUGH, MOSTLY = 6, 0.8
-"""Lines at the beginning of a file of which so many begin alike that all do."""
+"""The number of lines at the beginning of a file, and the share of them with a common beginning, from which all lines are assumed to have
+it."""
 BARE = 0.4
-"""Share of the moments at the beginnings of lines that are no part of a logger's head, where something else put them there."""
+"""The share of time stamps outside of a logger's header, from which a wrapper must have added them."""
 KINDS_OF_HOSTS = 3
-"""Names of hosts that differ in more than their numbers."""
+"""Distinct names of hosts, ignoring numbers."""
 NUMBER = re.compile(r"(?:[0-9a-f]{4,}-)+[0-9a-f]{4,}|\d+")
 MOST = 8
 
@@ -48,20 +49,20 @@ class Prefixes:
         self._known: dict[str, re.Pattern[str]] = {}
         self._stamped = False
         self._hosts: frozenset[str] = frozenset()
-        """What hosts are called that stand before each line, without their numbers."""
+        """The names of hosts that precede each line, without their numbers."""
 
     def learn_beginning(self, lines: list[str]) -> None:
-        """The first lines of the file: what all of them begin with stands before every line."""
+        """Learn from the first lines of the file which prefix all lines have."""
         least = max(ENOUGH, MOSTLY * len(lines))
         begun, bare = (sum(pattern.match(line) is not None for line in lines) for pattern in (BEGUN, STAMP))
-        self._stamped = begun >= least and bare >= BARE * begun  # of a program's own logger none is bare, of a wrapper's most are
+        self._stamped = begun >= least and bare >= BARE * begun  # a program's own logger has none without a header, a wrapper mostly such
         names = [found[1] for line in lines if (found := HOST.match(self._unstamped(line))) and not is_no_host(found[1])]
         hosts = frozenset(NUMBER.sub("0", name) for name in names)
-        if len(names) >= least and len(hosts) <= KINDS_OF_HOSTS:  # a configuration that is printed has another word in each line
+        if len(names) >= least and len(hosts) <= KINDS_OF_HOSTS:  # in a printed configuration, each line begins with another word
             self._hosts = hosts
 
     def stripped(self, line: str) -> tuple[str, str | None]:
-        """Return a line without what stands before every line of this file, and the host that this names."""
+        """Return a line without the prefix of this file, and the host that the prefix names."""
         line = self._unstamped(line)
         found = HOST.match(line) if self._hosts else None
         if found is None or NUMBER.sub("0", found[1]) not in self._hosts:
@@ -73,7 +74,7 @@ class Prefixes:
         return STAMP.sub("", line, count=1) if self._stamped and STAMP.match(line) else line
 
     def without(self, text: str) -> str:
-        """Return a line without the prefix that lines of this file are known to have."""
+        """Return a line without the known prefix of its file."""
         if self._known or HEADER in text or '  File "' in text:
             self._learn(text)
         for pattern in self._known.values():

@@ -1,4 +1,4 @@
-"""From lines to findings: every sign that a signature has, every exception, every exit, with who said it and where. Pure."""
+"""Turn lines into findings: every sign of a signature, every exception, every exit, with rank and position. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dstui.diagnosis import activity
-from dstui.diagnosis.activity import advances, breaks_off, finished
+from dstui.diagnosis.activity import bar_advances, breaks_off, finished_bar
 from dstui.diagnosis.dumps import Dumps, Ras
 from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
@@ -29,37 +29,37 @@ NAMED = 10
 WENT_ON = 20
 """Lines after an exception that was logged that show that it ended nothing, where nothing else says how the run ended."""
 DONE = frozenset({"LAST-WORDS", "LAST-WORD"})
-"""By which a program says that it came to its end."""
+"""Signatures by which a program reports its completion."""
 OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
-"""The label of one of Ray's workers: it is the driver whose exception ends the run."""
+"""The label of one of Ray's workers: the run ends with the driver's exception."""
 LONG = 1000
 """The same, after the first of several."""
 MOST_LOOPS = 200
 """Shapes of lines above tracebacks that are kept."""
 HEADS = 300
-"""Characters of a line in which a logger's head stands."""
+"""Characters of a line that may contain a logger's header."""
 MESSAGE = 10
-"""Lines that the message of an exception goes on for, at most."""
+"""The most lines of an exception's message."""
 LOGGED = re.compile(
     r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[\d\d/\d\d |\[?(?:INFO|WARN|ERROR|DEBUG)\b|[WEI]\d{4} |(?:srun|slurmstepd|wandb|pdsh@?\S*): )"
 )
-"""How a line begins that somebody logged: no part of a message."""
+"""The beginning of a logged line, which is not part of a message."""
 
 
 OF_FILES = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE"})
 LOADS = re.compile(r"load_(?:state_dict|checkpoint|from_checkpoint)")
-"""Functions that put a checkpoint into a model."""
+"""Functions that load a checkpoint into a model."""
 FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
-"""Functions of torch.cuda that need nothing but the GPU itself: no memory for them means that somebody else has it."""
+"""Functions of torch.cuda that need only the GPU itself: if they run out of memory, another process uses it."""
 
 
 def unnamed(raised: Raised, text: str) -> Signature:
-    """Return the signature of an exception whose words no other one knows."""
+    """Return the signature for an exception that no other one knows."""
     return BY_ID[cause_of(raised, text)]
 
 
 def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Signature:
-    """Return the signature that the same words stand for where they were raised."""
+    """Return the signature that the text has because of where it was raised."""
     if raised is None:
         return signature
     if signature.id == "CKPT-SHAPE" and "transformers/modeling_utils" in raised.deepest.file:
@@ -73,9 +73,9 @@ def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Sig
     if signature.id == "WINDOWS" and not raised.in_deepspeed:
         return unnamed(raised, "")
     if signature.id == "AUTO-UNRESOLVED" and raised.name == "TypeError" and not raised.in_deepspeed:
-        return BY_ID["USER-PY"]  # a number that YAML or a parser left as words
+        return BY_ID["USER-PY"]  # a number that YAML or a parser left as a string
     if signature.id == "IMPORT-TORCH" and raised.in_user_code and "import name '_" in text:
-        return BY_ID["IMPORT-OTHER"]  # the script itself uses what PyTorch keeps private
+        return BY_ID["IMPORT-OTHER"]  # the script itself uses private parts of PyTorch
     if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
         return BY_ID["GPU-BUSY"]
     return signature
@@ -87,7 +87,7 @@ def _same_chain(hit: Hit, raised: Raised) -> bool:
 
 
 class Scanner:
-    """Feed it the lines of one file after another."""
+    """Collects findings from the lines of one file after another."""
 
     def __init__(self) -> None:
         self.found = Findings()
@@ -98,16 +98,16 @@ class Scanner:
         self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
         self._time: dict[Key, float] = {}
         self._message: dict[Key, tuple[int, Raised]] = {}
-        """Where an exception stood: the lines after it are its message."""
+        """The position of an exception: the lines after it are its message."""
         self._announces: dict[Key, int] = {}
-        """Where an exception stood whose line ends with a colon: the next one may be another, which it tells."""
+        """The position of an exception whose line ends with a colon: the next line may contain another one."""
         self._file_rank: int | None = None
         self._tracebacks = 0
-        """Tracebacks in the files before the current one."""
+        """The number of tracebacks in the files before the current one."""
         self._prefixes = Prefixes()
 
     def begin(self, name: str, rank: int | None) -> None:
-        """A new file; `rank` where it is known to be one rank's own."""
+        """Begin a new file; `rank` if it is known to be one rank's own."""
         self.found.files.append(name)
         self._file_rank = rank
         self._prefixes = Prefixes()
@@ -115,12 +115,12 @@ class Scanner:
         self.found.loops = set()
 
     def learn_beginning(self, lines: list[str]) -> None:
-        """The first lines of the current file, before any is fed: they show what stands before each."""
+        """Learn the prefix of the current file from its first lines, before any is fed."""
         self._prefixes.learn_beginning(lines)
         self._file_rank = rank_of_beginning(lines) if self._file_rank is None else self._file_rank
 
     def end(self, tail: list[tuple[int, str]], whole: list[tuple[int, str]]) -> None:
-        """The end of the current file, and its last lines with words, each with its number; `whole`: with what bars have overwritten."""
+        """End the current file. `tail`: its last non-blank lines with their numbers; `whole`: the same with overwritten text."""
         if not tail:
             return
         place, last = len(self.found.files) - 1, tail[-1][0]
@@ -137,7 +137,7 @@ class Scanner:
         self._who_survived(place, tail, whole)
 
     def _who_survived(self, place: int, tail: list[tuple[int, str]], whole: list[tuple[int, str]]) -> None:
-        """Exceptions of a file after which its run went on: those that were logged, or printed within a loop that its end shows at work."""
+        """Mark exceptions after which the run continued: logged ones, or those within a loop that the file's end shows at work."""
         raised = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
         lines, last = [hit.at[1] for hit in raised] or [0], tail[-1][0]
         went_on = max(lines) < last - WENT_ON or min(lines) < last - LONG
@@ -145,40 +145,40 @@ class Scanner:
         after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
         ended = any(end.exit.code != 0 for end in self.found.ends)
         if raised and (
-            (logged and went_on) or advances(after) or (self._alone and not ended and activity.goes_on(self.found.loops, after))
+            (logged and went_on) or bar_advances(after) or (self._alone and not ended and activity.loop_continues(self.found.loops, after))
         ):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
-        elif raised and self._alone and not ended and self._says_it_is_done(place, max(lines), after):
+        elif raised and self._alone and not ended and self._reports_completion(place, max(lines), after):
             self._survived(raised)
             self.found.tracebacks, self.found.end_untold = self._tracebacks, True
-        elif of := finished(tail[-1][1]):
+        elif of := finished_bar(tail[-1][1]):
             self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
 
-    def _says_it_is_done(self, place: int, line: int, after: list[str]) -> bool:
-        """Whether the program goes on below its last exception, and says at its end that it is done.
+    def _reports_completion(self, place: int, line: int, after: list[str]) -> bool:
+        """Return whether the program continues after its last exception and reports its completion at the end.
 
-        It is no proof of a success: what a buffer held reaches a file below the traceback of an exception that ended the program.
+        This does not prove a success: buffered output may reach the file after the traceback of an exception that ended the program.
         """
         done = any(hit.at[0] == place and hit.at[1] > line and hit.signature.id in DONE for hit in self.found.hits)
-        return done and activity.goes_on(self.found.loops, after, activity.FEW)
+        return done and activity.loop_continues(self.found.loops, after, activity.FEW)
 
     @property
     def _alone(self) -> bool:
-        """Whether nothing speaks of more than one process."""
+        """Return whether there is no sign of a second process."""
         found = self.found
         return found.world in (None, 1) and not found.labelled and not found.agents and found.local is None
 
     @staticmethod
     def _survived(hits: list[Hit]) -> None:
-        """These exceptions have ended nothing."""
+        """Mark these exceptions as harmless."""
         for hit in hits:
             if hit.raised:
                 hit.raised = replace(hit.raised, ignored=True)
 
     def feed(self, number: int, line: str, shape: Shape, above: Sequence[str] = ()) -> None:
-        """One line of the current file, what it can hold, and the lines above it, where they matter."""
+        """Process one line of the current file with its shape, and the lines above it if they matter."""
         place = (len(self.found.files) - 1, number)
         label = self._label(line)
         if label.rank is None and self._file_rank is not None:
@@ -211,7 +211,7 @@ class Scanner:
                 report.feed(label, place)
         if raised or trace.open or trace.at_frame:
             self.found.traced.setdefault(place[0], array("Q")).append(number)
-        warned = raised is None and WARNED.search(before[-HEADS:]) is not None  # what Python says of a warning goes on for a line
+        warned = raised is None and WARNED.search(before[-HEADS:]) is not None  # Python's output for a warning continues for a line
         signs = [
             (sign, signature)
             for sign, signature in shape.signs
@@ -221,11 +221,11 @@ class Scanner:
 
     @staticmethod
     def _head_of(line: str, before: str) -> str:
-        """Of the head of a traceback: what a logger has put before it, in its line or the one above."""
+        """Return what a logger has put before the head of a traceback, in its line or the one above."""
         return f"{before[:HEADS]}\n{line[: line.index(HEADER)][:HEADS]}\n" if HEADER in line else ""
 
     def _label(self, line: str) -> Label:
-        """Return the labels of a line, also behind what wrappers of this file put before it."""
+        """Return the labels of a line, also behind the prefix of this file."""
         line, host = self._prefixes.stripped(line)
         if host is not None:
             label = self._label_of(line)
@@ -261,14 +261,14 @@ class Scanner:
             self.found.named = [*self.found.named[1 - NAMED :], named]
 
     def _inherited(self, raised: Raised, place: Place, key: Key) -> Raised:
-        """Return an exception with the traceback of the one whose message it is: `BackendCompilerFailed: … raised:`, and it below."""
+        """Return an exception with the traceback of the one whose message contains it (`BackendCompilerFailed: … raised:`)."""
         _, outer = self._message.get(key, (0, None))
         if raised.traced or outer is None or not outer.traced or place[1] != self._announces.get(key, 0) + 1:
             return raised
         return replace(outer, name=raised.name, chained=True)
 
     def _of_message(self, text: str, place: Place, key: Key) -> Raised | None:
-        """Return the exception whose message goes on in this line."""
+        """Return the exception whose message continues in this line."""
         began, raised = self._message.get(key, (0, None))
         if (
             raised is None
@@ -300,6 +300,6 @@ class Scanner:
         if len(kept) < KEPT:
             self.found.hits.append(hit)
             kept.append(hit)
-        else:  # of many the first, and the latest
+        else:  # of many, the first and the latest
             self.found.hits[self.found.hits.index(kept[-1])] = hit
             kept[-1] = hit

@@ -1,6 +1,6 @@
-"""Which lines are worth a closer look: those that hold a literal text of a signature, or of the facts beside them.
+"""Select the lines that need a closer look: those with a literal text of a signature or of other facts.
 
-A line that differs from an earlier one in its digits alone is known from that one, and most lines of a log do.
+A line that differs from an earlier one only in digits has the same result, which holds for most lines of a log.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ FACTS = (
     "process information not found", ") MISMATCH", ") INCOMPLETE", ",MISMATCH", ",ERROR",
     *NEEDLES,
 )  # fmt: skip
-"""Literal texts of what is understood beside the signatures."""
+"""Literal texts of facts besides the signatures."""
 NAMED = re.compile(rb"(?<![\w.])(?:[A-Za-z_]\w*\.)+(?:_*[A-Z]\w*|error|timeout|gaierror|herror)(?:: |$)")
-"""A class of a module, as the end of a traceback begins with it."""
+"""A class with its module, as at the end of a traceback."""
 LABEL_ENDS = (b"]", b")", b">", b":")
 MOST_LABELS = 3
 BEGINNING = 300
-"""Bytes of a line in which that must stand."""
+"""Bytes of a line in which that must be."""
 DIGITS = b"0123456789"
 GRAM = 4
 MOST = 100_000
-"""Shapes of lines that are remembered; beyond it, or beyond MOST_BYTES of them, the memory starts anew."""
+"""Shapes of lines that are remembered. Beyond this number, or MOST_BYTES of them, the memory is cleared."""
 MOST_BYTES = 32 << 20
 ENOUGH = 40
-"""Lines of one shape of known noise that are looked at."""
+"""Lines of one shape of known noise that are examined."""
 FIRST_LINES, LONG_ENOUGH = 4, 24
-"""Lines at the beginning of a file by which another beginning is known, and bytes that each has at least."""
+"""Lines at the beginning of a file by which another beginning is recognised, and the minimum length of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What lines that differ in their digits alone can hold."""
+    """What lines that differ only in digits can contain."""
 
     signs: tuple[tuple[Sign, Signature], ...]
     facts: bool
     first: int | None = None
-    """Which of the lines it is with which the file begins."""
+    """Which of the first lines of the file it equals, if any."""
 
     @property
     def harmless(self) -> bool:
-        """Whether it is nothing but noise that is known."""
+        """Return whether it can contain only known noise."""
         return not self.facts and all(signature.role == "benign" for _, signature in self.signs)
 
 
@@ -70,14 +70,14 @@ def _bare(text: str) -> bytes:
 
 
 def _begins_with_class(bare: bytes) -> bool:
-    """Return whether a line begins, behind a few labels, with a class of a module."""
+    """Return whether a line begins, after a few labels, with a class and its module."""
     found = NAMED.search(bare)
     labels = bare[: found.start()].split() if found else []
     return found is not None and len(labels) <= MOST_LABELS and all(label.endswith(LABEL_ENDS) for label in labels)
 
 
 def _grouped(needles: Iterable[bytes]) -> list[tuple[bytes, list[bytes]]]:
-    """Needles by four bytes that they share with many others, so that a line is asked for 100 short texts in the place of 400."""
+    """Group texts by four bytes that many share, so that a line is searched for 100 short texts instead of 400."""
     grams = {needle: {needle[i : i + GRAM] for i in range(max(len(needle) - GRAM, 0) + 1)} for needle in needles}
     shared = Counter(gram for found in grams.values() for gram in found)
     groups: dict[bytes, list[bytes]] = defaultdict(list)
@@ -95,11 +95,11 @@ GROUPS = _grouped(dict.fromkeys([*SIGNS, *FACT_NEEDLES]))
 
 
 class Shapes:
-    """The shapes that were seen."""
+    """The shapes seen so far."""
 
     def __init__(self) -> None:
         self.nothing: set[bytes] = set()
-        """Shapes of lines that can be passed over, without their digits."""
+        """Shapes of lines without anything, with digits removed."""
         self._known: dict[bytes, Shape] = {}
         self._noise: dict[bytes, int] = defaultdict(int)
         self._first: dict[bytes, int] = {}
@@ -107,25 +107,25 @@ class Shapes:
         self._held = 0
 
     def learn_beginning(self, lines: list[bytes]) -> None:
-        """The first lines of a file: a few of those that are long are looked at wherever they come again."""
+        """Learn the first lines of a file: a few long ones are examined wherever they recur."""
         long = dict.fromkeys(bare for line in lines if len(bare := line.translate(None, DIGITS)) >= LONG_ENOUGH)
         self._first = {line: place for place, line in enumerate(list(long)[:FIRST_LINES])}
         self.forget()
 
     def expect(self, name: str) -> None:
-        """Look at lines that begin with this class of an exception, too."""
+        """Also examine lines that begin with this exception class."""
         if (bare := _bare(name)) not in self._expected:
             self._expected.add(bare)
             self.forget()
 
     def forget(self) -> None:
-        """What is known of shapes: it is found out anew."""
+        """Clear the memory of shapes."""
         self._known.clear()
         self.nothing.clear()
         self._held = 0
 
     def match(self, line: bytes) -> Shape | None:
-        """What a line can hold; None for nothing, which is what most lines hold. Known noise that comes again and again is nothing."""
+        """Return what a line can contain; None for nothing, which is the usual case. Frequent known noise counts as nothing."""
         bare = line.translate(None, DIGITS)
         if bare in self.nothing:
             return None

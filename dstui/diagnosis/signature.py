@@ -1,4 +1,4 @@
-"""What a signature is: the words by which one cause is known, what role it plays, and what to do about it."""
+"""Signatures: the texts by which a cause is recognised, its role, and its fixes."""
 
 from __future__ import annotations
 
@@ -14,33 +14,32 @@ if TYPE_CHECKING:
     from dstui.plan.plan import Plan
 
 Role = Literal["root", "symptom", "quiet", "hint", "cascade", "benign", "stop", "success", "performance"]
-"""How a sign counts:
+"""The role of a signature:
 
-root         it can be the cause of the end
-symptom      a rank says that it waits for others: the cause only where nothing better is known
-quiet        the run went on, but is not the run that was asked for: named where nothing failed
-hint         worth a note beside another cause, never a cause
-cascade      another rank, or the launcher, died first: never a cause
-benign       frightening and harmless
-stop         ended on purpose
-success      ended well
-performance  slower than need be
-"""
+    root         it can be the cause of the end
+    symptom      a rank reports that it waits for others: the cause only if nothing better is known
+    quiet        the run continued, but is not the intended run: reported if nothing failed
+    hint         a note beside another cause, never a cause
+    cascade      another rank, or the launcher, died first: never a cause
+    benign       looks alarming and is harmless
+    stop         ended on purpose
+    success      ended successfully
+    performance  slower than necessary"""
 
 REACH = 500
-"""Characters around a sign's literal text in which its regular expression is looked for: so no line, however long, makes it slow."""
+"""Characters around a sign's literal text in which its regular expression is matched, so that long lines stay cheap."""
 
 PatchMaker = Callable[["Plan"], "list[Operation] | None"]
-"""The fix as a JSON Patch for this Plan; None where the Plan leaves nothing to change."""
+"""Returns the fix as a JSON Patch for this Plan; None if there is nothing to change."""
 
 
 _compiled = cache(re.compile)
-"""Hundreds of expressions, of which a log needs a few: to compile them all would take longer than to read a megabyte."""
+"""Of hundreds of expressions a log needs only a few. Compiling all would take longer than reading a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Words in one line. `text` must be in it literally (that is what makes the search fast), `expression` too where there is one."""
+    """Text in one line. `text` must be in it literally (which makes the search fast) and, if given, `expression` must match."""
 
     text: str
     expression: str = ""
@@ -48,11 +47,11 @@ class Sign:
 
     @property
     def regex(self) -> re.Pattern[str] | None:
-        """The expression, compiled when it is first asked for."""
+        """The expression, compiled at first use."""
         return _compiled(self.expression) if self.expression else None
 
     def matches(self, line: str) -> bool:
-        """Return whether the line has it: the literal text, and the regular expression at most REACH characters around it."""
+        """Return whether the line has the sign: the literal text, and the expression within REACH characters around it."""
         at = line.find(self.text)
         regex = self.regex if at >= 0 else None
         while at >= 0:
@@ -63,13 +62,13 @@ class Sign:
 
 
 def rx(text: str, expression: str) -> Sign:
-    """Return a sign that needs a regular expression: `text` is a literal part of whatever matches it."""
+    """Return a sign with a regular expression; `text` is a literal part of everything that it matches."""
     return Sign(text, expression)
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One way out: in words, and where the Plan can be changed so that it is gone, how."""
+    """One fix: in words, and if possible as a change of the Plan."""
 
     text: str
     patch: PatchMaker | None = None
@@ -77,44 +76,44 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One thing that can be read from logs."""
+    """One cause, or another event that logs show."""
 
     id: str
     role: Role
     title: str
-    """What happened, a sentence for whoever started the run."""
+    """What happened, as a sentence for the user who started the run."""
     cause: str = ""
-    """What brings it about."""
+    """Its usual reason."""
     signs: tuple[str | Sign, ...] = ()
-    """A line with any of them shows it; a plain string stands for a line that contains it."""
+    """A line with any of them shows it. A plain string means a line that contains it."""
     remedies: tuple[str | Remedy, ...] = ()
     confirm: str = ""
-    """The fact that makes it certain."""
+    """The fact that would prove it."""
     explains: tuple[str, ...] = ()
-    """Signatures that only follow from this one where both are found: they are never named beside it."""
+    """Signatures that are only consequences of this one if both are found: they are never reported beside it."""
     launcher: bool = False
-    """Said before any rank has started: no rank failed."""
+    """Whether it occurs before any rank has started: no rank failed."""
     sure: bool = True
-    """Whether the words allow no other reading."""
+    """Whether the text has no other possible reason."""
     alone: bool = False
-    """Whether the line says by itself that something ended: a kernel's or a scheduler's word needs no traceback around it."""
+    """Whether the line alone says that something ended: messages of the kernel or a scheduler need no traceback."""
     only_rank: int | None = None
-    """The rank that alone can meet it, where no line says which did."""
+    """The only rank that can encounter it, if no line says which rank did."""
     in_code: bool = False
-    """Whether the words are a line of source code in a traceback."""
+    """Whether the text is a line of source code in a traceback."""
     alike: tuple[str, ...] = ()
-    """Signatures of other causes that may leave the same words, the likeliest first: told beside this one where it is not sure, each with
-    its own `confirm`, which tells them apart."""
+    """Signatures of other causes with the same text, the likeliest first. They are reported beside this one if it is not sure, each with
+    its own `confirm`."""
     source: str = ""
-    """Where the words come from: FILE:NAME, a file of DeepSpeed 0.19 or of a library beside it, and the function or class in it. What the
-    kernel, the driver, NCCL or SLURM say has none."""
+    """The origin of the text as FILE:NAME: a file of DeepSpeed 0.19 or of another library, and the function or class in it. Empty for texts
+    of the kernel, the driver, NCCL or SLURM."""
     answer: str = ""
-    """The id under which it is reported, where that is another signature's: the same cause seen in another way."""
+    """The id under which it is reported, if it is another form of that signature's cause."""
 
     def all_signs(self) -> tuple[Sign, ...]:
         """Return the signs, each with its literal text."""
         return tuple(Sign(sign) if isinstance(sign, str) else sign for sign in self.signs)
 
     def all_remedies(self) -> tuple[Remedy, ...]:
-        """Return the ways out."""
+        """Return the fixes."""
         return tuple(Remedy(way) if isinstance(way, str) else way for way in self.remedies)

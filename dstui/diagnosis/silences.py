@@ -1,4 +1,4 @@
-"""What the supervisor noted of silent ranks, as words of a diagnosis: of a job that hangs, and of one that ended for it."""
+"""Add the supervisor's notes on silent ranks to a diagnosis, for jobs that hang or have hung."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from dstui.plan.finding import Fix
 
 HANG = "HANG"
 OPEN = ("HANG-DESYNC",)
-"""Causes that leave open, beside all symptoms, which rank did not come to a collective, and why."""
+"""Causes that, like all symptoms, leave open which rank did not reach a collective, and why."""
 LAST = 60.0
-"""Seconds before the end of a job in which a silence may have ended by the words of its failure: a timeout writes a traceback."""
+"""Seconds before the end of a job in which a silence may have ended with the messages of its failure: a timeout prints a traceback."""
 MOST_PLACES = 8
-"""Sentences of the stacks that a diagnosis shows."""
+"""Sentences about stacks that a diagnosis shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The latest silence of an attempt: from the last line of any rank on."""
+    """The latest silence of an attempt, from the last line of any rank on."""
 
     since: float
     """Seconds since the epoch."""
     evidence: tuple[Evidence, ...]
     """The event itself, and that of the stacks that were read then."""
     missing: tuple[int, ...] = ()
-    """Ranks that had not come as far as the others: those that these wait for."""
+    """Ranks that were behind the others, which wait for them."""
     places: tuple[str, ...] = ()
-    """Who was late for what, and where each rank stood, by the stacks."""
+    """Which rank was late for what, and where each rank was, from the stacks."""
     at: str = ""
-    """Where the first of the missing ranks stood."""
+    """Where the first of the missing ranks was."""
     over: float | None = None
-    """When the ranks went on; None where they did not."""
+    """When the ranks continued; None if they did not."""
 
     def lasted(self, until: float) -> str:
-        """`12 min`."""
+        """Format the duration: `12 min`."""
         seconds = max((self.over or until) - self.since, 0.0)
         return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
     @property
     def whom(self) -> str:
-        """Who is missing, as the end of a sentence."""
+        """Describe the missing ranks, as the end of a sentence."""
         if self.places:
             return f": {'; '.join(place.rstrip('.') for place in self.places)}"
         return f"; {ranks_in_words(self.missing)} had not come as far as the others" if self.missing else ""
@@ -85,7 +85,7 @@ def _ranks(found: Any) -> tuple[int, ...]:
 
 
 def with_silence(diagnosis: Diagnosis, folder: JobFolder, status: JobStatus | None) -> Diagnosis:
-    """Add to the diagnosis of a job that its ranks say nothing any more, or said nothing before it was stopped or gave up."""
+    """Add to the diagnosis of a job that its ranks are silent, or were silent before it was stopped or gave up."""
     silence = last_silence(folder, status.attempt) if status else None
     if status is None or silence is None:
         return diagnosis
@@ -103,13 +103,13 @@ def with_silence(diagnosis: Diagnosis, folder: JobFolder, status: JobStatus | No
     if diagnosis.kind == "stop":
         return replace(diagnosis, evidence=evidence, could_be=tuple(dict.fromkeys((*diagnosis.could_be, HANG))))
     if diagnosis.cause is not None and BY_ID[diagnosis.cause].role != "symptom" and diagnosis.cause not in OPEN:
-        return diagnosis  # a fault of its own: the silence before it is only told
+        return diagnosis  # an error of its own: the silence before it is only mentioned
     diagnosis = replace(diagnosis, evidence=evidence)
     return _stuck(diagnosis, silence) if silence.at else diagnosis
 
 
 def _stuck(diagnosis: Diagnosis, silence: Silence) -> Diagnosis:
-    """Return a diagnosis of ranks that waited in vain, with the rank that did not come and its line."""
+    """Return a diagnosis of ranks that waited in vain, with the missing rank and its line."""
     signature, rank = BY_ID[HANG], silence.missing[0]
     could_be = [cause for cause in (diagnosis.cause, *diagnosis.could_be) if cause and cause != HANG]
     look = Fix(f"See why rank {rank} stayed there: a file, a lock, a download, a loop; or why only it went there")

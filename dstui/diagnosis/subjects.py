@@ -1,6 +1,6 @@
-"""What an exception speaks of that no signature knows: causes by its message, by the functions above it, by who raised it. Pure.
+"""Guess the subject of an exception that no signature knows: from its message, the functions above it, and the code that raised it. Pure.
 
-None of that proves a cause. Each is a vote, and the causes with the most are what a careful reader would look at next.
+None of that proves a cause. Each is a vote, and the causes with the most votes are the ones to examine next.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from dstui.diagnosis.traces import Raised
 
 MESSAGE, FRAMES, RAISER, KIND = 4.0, 2.0, 2.0, 0.7
-"""How much each says: the words of the message more than the functions that led to it, those more than the library and the type."""
+"""The weights of votes: the words of the message, the functions in the traceback, the raising library, the exception type."""
 SECOND = 0.45
-"""The share of a vote that the second cause of an entry gets, and its square the third."""
+"""The share of a vote for the second cause of an entry; its square is the share of the third."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Words, and the causes that such words are met with, the likeliest first."""
+    """Words, and the causes for which such words are typical, the likeliest first."""
 
     words: re.Pattern[str]
     causes: tuple[str, ...]
@@ -104,7 +104,7 @@ MESSAGES = (
     _about("CUDA-ILLEGAL DRIVER-OLD", r"CUDA error|CUDNN|CUBLAS|\bdriver\b"),
     _about("Z3-PARTITIONED Z3-INFLIGHT", r"partition|zero.?3|ds_status|ds_id"),
 )
-"""What the words of a message are about."""
+"""Subjects by the words of a message."""
 FUNCTIONS = (
     _about("MODEL-FILES MODEL-LOAD", r"from_pretrained|cached_file|snapshot_download|hf_hub|_repo|tokeniz"),
     _about(
@@ -124,7 +124,7 @@ FUNCTIONS = (
     _about("TRACKER-LOGIN", r"wandb|mlflow|tracker|log(?:ger)?\b"),
     _about("NO-GPU DEVICE-MIX", r"\.to\b|cuda"),
 )
-"""What the functions, and the files that they stand in, are there for: of the script's own frame and of the one that raised it."""
+"""Subjects by the names of functions and files: those of the script's own frame and of the raising frame."""
 RAISERS: dict[str, tuple[str, ...]] = {
     "accelerate/": ("IMPORT-VERSION", "DEVICE-MIX"),
     "apex/": ("OP-BUILD", "OP-ABI"),
@@ -161,7 +161,7 @@ RAISERS: dict[str, tuple[str, ...]] = {
     "triton/": ("OP-BUILD", "OP-ABI"),
     "wandb/": ("TRACKER-LOGIN", "NO-INTERNET"),
 }
-"""Part of the path of what raised an exception -> causes that are met there; the first that fits."""
+"""A part of the path of the raising file -> its typical causes; the first match wins."""
 KINDS: dict[str, tuple[str, ...]] = {
     "AttributeError": ("IMPORT-VERSION",),
     "TypeError": ("IMPORT-VERSION", "DATA"),
@@ -188,20 +188,20 @@ KINDS: dict[str, tuple[str, ...]] = {
     "ConnectionRefusedError": ("RDZV-TIMEOUT", "NO-INTERNET"),
     "ConnectionResetError": ("NO-INTERNET", "RDZV-TIMEOUT"),
 }
-"""Type of an exception -> causes that it is met with."""
+"""The type of an exception -> its typical causes."""
 
 CLASS = re.compile(r"[A-Za-z_][\w.]*(?::\s|\s*$)")
-"""How the line of an exception begins."""
+"""The beginning of an exception's line."""
 PROGRAMMING = frozenset({
     "NameError", "UnboundLocalError", "AttributeError", "TypeError", "IndexError", "ZeroDivisionError", "NotImplementedError",
     "RecursionError", "SyntaxError", "IndentationError", "TabError", "StopIteration",
 })  # fmt: skip
-"""Types whose exceptions tell of the code that raised them, whatever their message names. What it could also be is another question: for
-a NotImplementedError, `KINDS` above has an older release and a setting that a library refuses."""
+"""Types whose exceptions are about the code that raised them, whatever their message names. They may still have other causes: for a
+NotImplementedError, `KINDS` above has an older release and a setting that a library refuses."""
 
 
-def likely(raised: Raised, text: str) -> tuple[str, ...]:
-    """Return causes that an exception like it comes from, the likeliest first."""
+def likely_causes(raised: Raised, text: str) -> tuple[str, ...]:
+    """Return the probable causes of an exception, the likeliest first."""
     votes = _votes(MESSAGES, message(text), MESSAGE)
     for frame, share in ((raised.own, 1.0), (raised.deepest, 0.5)):
         if frame.file:
@@ -213,7 +213,7 @@ def likely(raised: Raised, text: str) -> tuple[str, ...]:
 
 
 def subjects_of(text: str) -> tuple[str, ...]:
-    """Return causes that the words of a message alone speak of, the likeliest first."""
+    """Return the causes that the words of a message suggest, the likeliest first."""
     return tuple(cause for cause, _ in _votes(MESSAGES, message(text), MESSAGE).most_common())
 
 

@@ -1,4 +1,4 @@
-"""Tracebacks, followed line by line in each stream: which exception ended what, in whose code, and whether it harmed at all."""
+"""Follow tracebacks line by line in each stream: which exception ended what, in whose code, and whether it did harm."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfun
 IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
 IN_THREAD = "Exception in thread"
 OF_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:")
-"""What torch.multiprocessing.spawn puts before the traceback of one of its processes."""
+"""The line that torch.multiprocessing.spawn puts before the traceback of one of its processes."""
 OF_CHILD = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
-"""What multiprocessing puts before the traceback of one of its processes, counted from 1."""
+"""The line that multiprocessing puts before the traceback of one of its processes, counted from 1."""
 RAISES = re.compile(r"^\s+raise (?:\w+\.)*(\w+)")
 FRAME = re.compile(r'^[\s>]*File "([^"]+)", line (\d+)(?:, in (\S+))?')
 CELL = re.compile(
     r"^(?:File )?(~?/[^:\n]+):(\d+),? in ([^\s(]+)|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
     r"|^(<ipython-input-[^>]+>|[~/][^\s:]+\.py) in ([^\s(]+)"
 )
-"""A frame as IPython and Jupyter print it."""
+"""A frame in the format of IPython and Jupyter."""
 ANNOUNCED = re.compile(r"^([A-Za-z_]\w*)\s{2,}Traceback \(most recent call last\)")
-"""The head of a traceback of IPython, which names the class."""
+"""The head of an IPython traceback, with the class."""
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
-"""A frame as rich prints it."""
+"""A frame in the format of rich."""
 EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*((?:_*[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))(?=:|\s*$|\s+:|Traceback)"
 )
 OTHER_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)+(_*[A-Z]\w*|error|timeout|gaierror|herror)(?=:\s|$)")
-"""An exception whose name has none of those words (torch._dynamo.exc.Unsupported): only where a traceback's frames stand right above it."""
+"""An exception whose name contains none of those words (torch._dynamo.exc.Unsupported): only directly after the frames of a traceback."""
 SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
-"""Two ranks that wrote into one pipe at once."""
+"""Two ranks that wrote into one pipe at the same time."""
 HEAD = 200
-"""Characters of a line that can hold the names of two exceptions."""
+"""Characters of a line that can contain the names of two exceptions."""
 LOADERS = {"torch/serialization.py:load": "MODEL-FILE-PATH"}
-"""A file and a function of it that stand in the traceback -> the cause where a file is not there."""
+"""A file and function in the traceback -> the cause if a file is missing."""
 NEAR = 6
-"""Lines after a frame within which an exception belongs to it, where the head of the traceback is not there: an excerpt."""
+"""Lines after a frame within which an exception belongs to it if the head of the traceback is missing, as in an excerpt."""
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
 LIBRARY = re.compile(
     r"site-packages|dist-packages|/rank/hook/sitecustomize\.py|/lib/python\d|<frozen|/[Ll]ib/(?:asyncio|concurrent|http|importlib|json|multiprocessing|urllib)/"
@@ -51,14 +51,14 @@ LAUNCHER = re.compile(
 )
 
 BACKGROUND = re.compile(r"threading\.py:_bootstrap_inner$|/wandb/sdk/internal/")
-"""The first frame of every thread; wandb's own helper."""
+"""The first frame of every thread, or of wandb's own helper."""
 TRACKER = re.compile(
     r"/wandb/sdk/(?:internal/|interface/router|mailbox|lib/(?:asyncio_manager|sock_client|service))|/swanlab/data/callbacker"
     r"|/logging/__init__\.py$"
 )
-"""Files of a tracker's own helpers, and Python's logging, which prints its own errors: what they raise ended nothing."""
+"""Files of a tracker's own helpers, and Python's logging, which prints its own errors: their exceptions end nothing."""
 LEVEL = re.compile(r"(?:^|[\[\s|:(-])(?:ERROR|CRITICAL|EXCEPTION)(?!: [A-Z])(?:[\]\s|:)-]|$)")
-"""What a logger puts before a traceback that somebody hands to it."""
+"""A logger's header before a traceback that was passed to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +69,18 @@ class Frame:
     line: str = ""
     function: str = ""
     text: str = ""
-    """As the traceback has it."""
+    """The source line in the traceback."""
     number: int = 0
-    """Its line in the log."""
+    """Its line number in the log."""
 
     @property
     def of_library(self) -> bool:
-        """Whether it is not the user's own code."""
+        """Return whether it is outside of the user's own code."""
         return LIBRARY.search(self.file) is not None
 
     @property
     def where(self) -> str:
-        """`train.py, line 30, in main`."""
+        """Return `train.py, line 30, in main`."""
         line = f", line {self.line}" if self.line else ""
         return f"{self.file}{line}{f', in {self.function}' if self.function else ''}"
 
@@ -90,58 +90,58 @@ NO_FRAME = Frame("")
 
 @dataclass(slots=True)
 class Raised:
-    """An exception as the end of a traceback."""
+    """An exception at the end of a traceback."""
 
     name: str
     chain: int
-    """Exceptions that were raised while another was handled have its number."""
+    """Exceptions that were raised while another was handled share its number."""
     traced: bool
-    """Whether a traceback stands above it."""
+    """Whether a traceback precedes it."""
     ignored: bool
     in_user_code: bool
     in_launcher: bool
     clean: bool = True
-    """Whether the line is one rank's alone."""
+    """Whether the line comes from a single rank."""
     place: str = ""
-    """Where it was raised, if that tells the cause of an exception that is not known: the signature's id."""
+    """The signature's id if the place where it was raised shows the cause of an unknown exception."""
     own: Frame = NO_FRAME
     """The last frame in the user's own code."""
     deepest: Frame = NO_FRAME
-    """Where it was raised."""
+    """The frame that raised it."""
     at_exit: bool = False
-    """Whether Python only reports it while the interpreter ends: by then the program had."""
+    """Whether Python only reports it while the interpreter exits: the program had ended by then."""
     of_destructor: bool = False
-    """Whether Python only reports it (`Exception ignored in`), or it is a tracker's own."""
+    """Whether Python only reports it (`Exception ignored in`), or it belongs to a tracker."""
     in_deepspeed: bool = False
-    """Whether a frame of the traceback is DeepSpeed's."""
+    """Whether the traceback has a frame of DeepSpeed."""
     in_thread: bool = False
     """Whether it ended a thread, which does not end the process."""
     wraps: bool = False
-    """Whether it was raised from another one on purpose, to say the same in other words."""
+    """Whether it was raised from another exception explicitly, to reword it."""
     chained: bool = False
     """Whether it was raised while another one was handled."""
     rank: int | None = None
-    """The rank that the line in which its traceback began names."""
+    """The rank in the line in which its traceback began."""
     logged: bool = False
-    """Whether it is part of what somebody logged: the program may have gone on."""
+    """Whether it was logged: the program may have continued."""
     process: int | None = None
-    """The number of the process whose traceback torch.multiprocessing.spawn tells: the rank on its host."""
+    """The process number reported by torch.multiprocessing.spawn: the rank on its host."""
     child: int | None = None
-    """The number of the process that multiprocessing had started, from 1."""
+    """The number of the process in multiprocessing, from 1."""
     within: str = ""
-    """The number of steps of the progress bar in whose line its traceback began."""
+    """The total steps of the progress bar in whose line its traceback began."""
 
 
 class Traces:
-    """The tracebacks of one stream."""
+    """Follows the tracebacks of one stream."""
 
     def __init__(self) -> None:
         self.chain = 0
         self.open = False
         self.at_frame = False
-        """Whether the last line was a frame, so that an indented one now is its source code."""
+        """Whether the last line was a frame, so that an indented line now is its source code."""
         self.last_line = 0
-        """Where the last frame, or the head of a traceback, was."""
+        """The line of the last frame, or of the head of a traceback."""
         self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = self._logged = self._deepspeed = (
             self._tracker
         ) = False
@@ -153,10 +153,10 @@ class Traces:
         self._child: int | None = None
         self._raises = ""
         self.announced = ""
-        """The class that the head of a notebook's traceback names, where its name does not show that it is an exception's."""
+        """The class in the head of a notebook's traceback, if its name does not look like an exception."""
 
     def feed(self, text: str, number: int = 0, rank: int | None = None, before: str = "") -> Raised | None:
-        """One line of the log, its number, the rank of its label, what stands before it; the exception, if it ends a traceback with one."""
+        """Process one line with its number, the rank of its label, and its prefix. Return the exception if the line ends a traceback."""
         if HEADER in text:
             self._begin(number)
             named = ANNOUNCED.match(text)
@@ -198,33 +198,33 @@ class Traces:
         return None
 
     def unnamed(self, last: int) -> Raised | None:
-        """Return the exception of a traceback at whose end its message stands without its name, which its last line of code tells."""
+        """Return the exception of a traceback that ends with a message without a class; its last line of code shows the class."""
         if not self._raises or not self._frame.file or not 1 < last - self.last_line <= NEAR:
             return None
         return self._end(self._raises, last, clean=True)
 
     @property
     def in_launcher(self) -> bool:
-        """Whether the traceback that is being printed is the launcher's own."""
+        """Return whether the current traceback is the launcher's own."""
         return self.open and self._launcher
 
     @property
     def logged(self) -> bool:
-        """Whether the last traceback is part of what somebody logged."""
+        """Return whether the last traceback was logged."""
         return self._logged
 
     @property
     def of_tracker(self) -> bool:
-        """Whether the traceback that is being printed is that of a tracker's own helper."""
+        """Return whether the current traceback belongs to a tracker's own helper."""
         return self._tracker and not self._own.file
 
     @property
     def ignoring(self) -> bool:
-        """Whether the next exception is one that Python only reports: of a destructor, or at exit."""
+        """Return whether the next exception is one that Python only reports: of a destructor, or at exit."""
         return self._ignored > 0
 
     def is_code(self, text: str) -> bool:
-        """Return whether this line is the source code under a frame."""
+        """Return whether this line is the source code below a frame."""
         return self.at_frame and text.startswith("    ")
 
     def _exception(self, text: str, number: int) -> re.Match[str] | None:
@@ -275,7 +275,7 @@ class Traces:
 
 
 def _frame(text: str, number: int) -> Frame | None:
-    """Return the frame that a line is, if it is one."""
+    """Return the frame in a line; None if it is not a frame."""
     if found := FRAME.match(text):
         return Frame(found[1].replace("\\", "/"), found[2], found[3] or "", text.strip(), number)
     if found := RICH.match(text):

@@ -1,6 +1,6 @@
-"""The success that is none: a job that ended well, and in which no rank has read its DeepSpeed configuration.
+"""Detect a false success: a job that ended well, but whose ranks never read its DeepSpeed configuration.
 
-It is asked of every job that ends well, where no signature is needed to see that all is well: nothing of the engine is loaded for that.
+Every successful job is checked, so this loads nothing of the engine unless it has something to report.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.plan.finding import Fix
 
 HANDS_OVER = ("PL001", "PL023")
-"""The checks that find that nobody hands the configuration to the script."""
+"""The rules that report that nothing passes the configuration to the script."""
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
-    """Return what is to be said of a job that ended well, and in which no rank has read its DeepSpeed configuration; None of any other."""
+    """Return a diagnosis for a successful job in which no rank has read its DeepSpeed configuration; None for other jobs."""
     ends = [(line, event) for line, event in folder.numbered_events() if event.get("event") == "exit"]
     if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
         return None
@@ -34,7 +34,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
             return None
         fixes = [f.fix for f in check_plan(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
     from dstui.diagnosis.engine_notes import with_lone_optimizers
-    from dstui.diagnosis.signatures import BY_ID  # all tables: only where there is something to say
+    from dstui.diagnosis.signatures import BY_ID  # loads all tables: only if there is something to report
 
     signature = BY_ID["CONFIG-UNREAD"]
     unread = next((path for path in folder.ds_configs if was_read(path) is False), folder.ds_config)

@@ -1,4 +1,4 @@
-"""A diagnosis in words, for a terminal: what happened, where first, the lines that show it, how sure, what to do."""
+"""Format a diagnosis as text: what happened, where first, the lines that show it, the confidence, what to do."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def in_markdown(diagnosis: Diagnosis) -> str:
 
 
 def _fenced(lines: list[str]) -> str:
-    """Return lines as a block of code, with a fence that none of them can end."""
+    """Return lines as a code block, with a fence that none of them can close."""
     longest = max((len(found) for line in lines for found in re.findall(r"`+", line)), default=0)
     fence = "`" * max(longest + 1, 3)
     return "\n".join((fence, *lines, fence))
 
 
 def _plain(text: str) -> str:
-    """Return text in which nothing is markup."""
+    """Return text with all markup escaped."""
     return re.sub(r"([\\`*_<>\[\]#|])", r"\\\1", text)
 
 
@@ -95,19 +95,18 @@ def _line(line: Evidence) -> str:
 
 
 def _short(file: str) -> str:
-    """Return the file, relative where it is below the current folder."""
+    """Return the file, relative if it is below the current folder."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
 def named(one: str) -> str:
-    """Return a cause by its id and in words."""
-    """A cause by its id and in words."""
+    """Return a cause by its id and title."""
     return f"{one}: {BY_ID[one].title}" if one in BY_ID else one
 
 
 def named_with_proof(one: str) -> str:
-    """Return a cause that could be meant too, and what would show that it is."""
+    """Return a possible cause with the fact that would prove it."""
     proof = BY_ID[one].confirm if one in BY_ID else ""
     return f"{named(one)}. To tell: {proof}" if proof else f"{named(one)}."
 

@@ -1,4 +1,4 @@
-"""How many ranks a run has, as launchers, libraries and the programs themselves tell it. Pure: one line in, a number out."""
+"""Parse the number of ranks from lines of launchers, libraries and programs. Pure: one line in, a number out."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ ALL_NODES = re.compile(
     r"|\bsrun\b.{0,200}? (?:-n ?|--ntasks[= ])(\d+)"
 )
 REPORTED = re.compile(
-    # DeepSpeed; torch's environment; Megatron's table of arguments; JSON. Not a group's size (data_parallel_world_size).
+    # DeepSpeed; torch's environment; Megatron's table of arguments; JSON. Not the size of a group (data_parallel_world_size).
     r"""dist_world_size=(\d+)|(?i:(?<![\w])(?:global_|distributed_)?world[_ ]size)['"]?(?: ?[=:] ?| \.{2,} | )(\d+)\b(?! !=)"""
     r"|world_sizes=\[(\d+)"  # torchrun's rendezvous
-    r"|^\s+nproc_per_node\s+: (\d+)"  # and its launch configuration
+    r"|^\s+nproc_per_node\s+: (\d+)"  # torchrun's launch configuration
     r"|MEMBER: \d+/(\d+)|Starting with (\d+) processes"  # Lightning
     r"|store-based barrier for key:\S+ with (\d+) (?:nodes|clients)"
     r"|Num processes: (\d+)|`--num_processes` was set to a value of `(\d+)`"  # accelerate
     r"|\bnranks (\d+)"  # NCCL
     r"|\b[Rr]ank:? \d+/(\d+)\b|\(rank/world-size\) \d+/(\d+)"
     r"|Process \d+, total (\d+)|Process \(global: \d+, local \d+\), total (\d+)"  # timm, OpenCLIP
-    r"|\btraining on (\d+) devices|^\s*GPU number: (\d+)|\bgpu_ids ?= ?range\(0, (\d+)\)"  # fairseq, MMEngine and what was before it
+    r"|\btraining on (\d+) devices|^\s*GPU number: (\d+)|\bgpu_ids ?= ?range\(0, (\d+)\)"  # fairseq, MMEngine and its predecessor
 )
 ELSEWHERE = re.compile(r"nodes|hostfile|machine")
-"""In a command without a number of nodes: there may be several."""
+"""Options of a command without a number of nodes that show that there may be several."""
 ONE = re.compile(
     r"[Dd]istributed training: False|\bin simple_launcher\b|Not using distributed mode|Will run the code on one GPU|with a single process\b"
 )
-"""What libraries say of a run of one process; the function of accelerate launch that starts a script without a launcher."""
+"""Messages of libraries about a run of one process, and the function with which accelerate starts a script without a launcher."""
 AT_LEAST = re.compile(
     r"distributed init \(rank (\d+)[,)]|Process rank: (\d+), device|to store for rank: (\d+)|GLOBAL_RANK: (\d+),|Process index: (\d+)"
 )
-"""A rank that says that it is there."""
+"""A rank's message that it exists."""
 INTRODUCED = re.compile(
     r"Rank of current process: (\d+)|Process rank: (\d+), device|GLOBAL_RANK: (\d+),|Process index: (\d+)"  # detectron2; Transformers
     r"|\bRANK: (\d+)\s+WORLD_SIZE|\(rank/world-size\) (\d+)/\d"  # torch's environment; Composer
 )
-"""The rank of the process that writes a line, in the words of libraries that each process says once."""
+"""The rank of the process that writes a line, in messages that each process prints once."""
 STARTED_LAST = re.compile(
     r"--local[-_]rank=(\d+)'.*(?:exits with return code|returned non-zero exit status|died with)|^LOCAL_RANK: (\d+) - CUDA_VISIBLE_DEVICES"
 )
 """DeepSpeed's launcher and the old torch.distributed.launch print the command of the rank that they started last, whichever failed;
-Lightning has a line for each rank."""
+Lightning prints a line for each rank."""
 ENCODED = re.compile(r"--world_info[= ]([\w+/=-]{8,8192})")
 SLOTS = re.compile(r"WORLD INFO DICT: (\{.*\})")
 NEEDLES = (
@@ -59,14 +59,14 @@ NEEDLES = (
     "the code on one GPU", "with a single process", "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
     "machine_rank", "node_rank", "Rank of current process", "nnodes", "simple_launcher",
 )  # fmt: skip
-"""Literal texts (without digits) of which one is in every such line."""
+"""Literal texts (without digits), of which every such line contains one."""
 HINT = "please pass in `--num_processes="
-"""What accelerate says of how it could have been started."""
+"""Accelerate's message about how it could have been started."""
 MOST = 1 << 16
 
 
 def world_in(text: str) -> int | None:
-    """Return the number of ranks that a line tells, or the least that it shows; None where it says nothing of them."""
+    """Return the number of ranks in a line, or a lower bound; None if it has none."""
     if HINT in text:
         return None
     if found := REPORTED.search(text):
@@ -85,13 +85,13 @@ def world_in(text: str) -> int | None:
 
 
 def introduced(text: str) -> int | None:
-    """Return the rank by which a process introduces itself in its own output; None where the line is nothing of the kind."""
+    """Return the rank with which a process identifies itself in its own output; None for other lines."""
     found = INTRODUCED.search(text)
     return _number(found) if found else None
 
 
 def first_of_node(text: str) -> int | None:
-    """Return the rank of the first process of a node, where a line tells the node's number and how many processes each has."""
+    """Return the rank of the first process of a node, if a line has the node's number and the processes per node."""
     if found := DS_NODE.search(text):
         return int(found[2]) * int(found[3])
     node, each = NODE.search(text), PER_NODE.search(text)
@@ -99,7 +99,7 @@ def first_of_node(text: str) -> int | None:
 
 
 def _of_command(text: str) -> int | None:
-    """Return what a command line asks for: all processes, or those of a node times the nodes."""
+    """Return the number of processes that a command line requests: all, or those of a node times the nodes."""
     if found := DS_NODE.search(text):
         return min(int(found[1]) * int(found[2]), MOST)
     if found := INCLUDED.search(text):
@@ -124,7 +124,7 @@ def _decoded(text: str) -> str:
 
 
 def _slots(text: str) -> int | None:
-    """Of `{"host": [0, 1]}`: 2."""
+    """Count the slots of `{"host": [0, 1]}`: 2."""
     try:
         hosts = json.loads(text)
     except ValueError:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dstui.base.files import FileProblem, is_there, read_text, typed_path
+from dstui.base.files import FileProblem, read_text, typed_path
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.document import Document
 from dstui.plan.finding import Finding
 from dstui.plan.layers import Beneath, Layer
 from dstui.plan.load import check_part, compose
-from dstui.site.installed import installed_site, settings_path
-from dstui.site.site_file import SETTINGS, read_site
+from dstui.site.installed import installed_settings, installed_site
+from dstui.site.settings import TOP
 
+OF_THE_SCREEN = frozenset(TOP) - {"version", "defaults"}
+"""Settings whose mistakes are no matter of a Plan."""
 MOST_EXTENDED = 8
 """The longest chain of `extends`."""
 
@@ -37,10 +39,11 @@ def beneath_document(document: Document, source: str, base: str, *, site: bool =
         if installed.site is not None:
             below = installed.site.beneath
     layers += _extended(document, source, base)
-    try:
-        layers += _settings()
-    except (FileProblem, PlanError) as error:
-        problems.append(f"your settings are not used: {error}")
+    settings = installed_settings()
+    layers += [settings.layer] if settings.layer is not None else []
+    problems += [
+        f"your settings: {settings.sentence(wrong)}" for wrong in settings.problems if wrong.path.partition(".")[0] not in OF_THE_SCREEN
+    ]
     return Beneath((*below.layers, *layers), below.locks, tuple(problems), below.contact)
 
 
@@ -71,12 +74,3 @@ def _extended(document: Document, source: str, base: str) -> list[Layer]:
 
 def _refused(source: str, line: int | None, message: str) -> PlanError:
     return PlanError([Finding("PLAN", "error", "extends", message, when="parse", line=line)], source)
-
-
-def _settings() -> list[Layer]:
-    """Return the user's settings as a layer. Raises FileProblem or PlanError."""
-    path = settings_path()
-    if not is_there(path):
-        return []
-    settings = read_site(read_text(path), str(path), str(path.parent), SETTINGS, "settings")
-    return [settings.layer] if settings.layer is not None else []

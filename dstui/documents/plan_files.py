@@ -31,7 +31,17 @@ SHIPPED = {
     "moe": "a mixture of experts",
     "pretrain": "many hosts, restarts by itself",
 }
-"""Plans that come with dstui (configs/NAME.yaml), available from any folder, each with its purpose."""
+"""Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
+BLANK_PLAN = """\
+version: 1
+name: training
+job:
+  script: train.py
+deepspeed:
+  train_micro_batch_size_per_gpu: 1
+  gradient_accumulation_steps: 1
+"""
+"""A Plan with nothing but a script, to begin with."""
 SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] / "configs")
 """The folders of shipped Plans: in an installed dstui, in a checkout."""
 
@@ -103,7 +113,7 @@ def read_pool(plan: Plan) -> dict[str, int] | None:
 def read_plan(path: Path, sets: Iterable[str] = (), *, site: bool = True) -> Plan:
     """Return the Plan of a file, or a shipped one by name, with `PATH=VALUE` overrides (VALUE is YAML)."""
     path = find_plan(str(path))
-    return overridden(load_at(path, read_text(path), site=site), sets)
+    return apply_overrides(load_at(path, read_text(path), site=site), sets)
 
 
 def load_at(path: Path, text: str, *, site: bool = True) -> Plan:
@@ -117,7 +127,7 @@ def load_at(path: Path, text: str, *, site: bool = True) -> Plan:
     return plan
 
 
-def overridden(plan: Plan, sets: Iterable[str]) -> Plan:
+def apply_overrides(plan: Plan, sets: Iterable[str]) -> Plan:
     """Return the Plan with `PATH=VALUE` overrides (VALUE is YAML). Raises PlanError."""
     for override in sets:
         key, equals, text = override.partition("=")

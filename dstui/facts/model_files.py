@@ -35,7 +35,7 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
     if not names:
         model = plan.model
         found = read_model(model.source if model else None, model.params if model else None, plan.base)
-        return replace(found, options=options_of_yamls(plan.job.args, _reader(plan)))
+        return replace(found, options=options_of_yamls((*plan.job.args, *plan.job.command), _reader(plan)))
     models = {name: plan.focused_on(name).model or Model() for name in names}
     return {name: read_model(one.source, one.params, plan.base) for name, one in models.items()}
 

@@ -1,4 +1,4 @@
-"""Bytes and seconds before anything runs: what a Plan needs on each GPU, in RAM and on disk, how fast it would be, and which plan is best.
+"""Forecast what a Plan needs on each GPU, in RAM and on disk, how fast it would be, and which Plan is best.
 
-Pure: a Plan, what is known of the model and a Machine in, values out. No file is read here; `dstui.modelfiles` reads them.
+Pure: computed from a Plan, the facts of its model and a Machine. No file is read here; `dstui.facts.model_files` reads them.
 """

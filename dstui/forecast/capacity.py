@@ -1,4 +1,4 @@
-"""Where a Plan would run, as room: ranks, nodes, the free memory of a GPU, of a node's RAM and of its disks."""
+"""The capacity for a Plan: ranks, nodes, and the free memory of a GPU, of a node's RAM and of its disks."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _NOT_KNOWN = "what is free there is not known (--gpu-memory 80GB, or --machine F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Room for a Plan; None where the Machine does not tell."""
+    """The capacity for a Plan; None for values that the Machine does not have."""
 
     ranks: int
     nodes: int
     gpus: tuple[int, ...] = ()
-    """The GPUs of a node that are used, as far as the Machine knows them."""
+    """The used GPUs of a node, if the Machine knows them."""
     on_cpu: bool = False
     gpu: int | None = None
-    """Free bytes of the fullest of them."""
+    """Free bytes of the fullest of these GPUs."""
     host: int | None = None
     nvme: int | None = None
     unknown: tuple[str, ...] = ()
 
     def shrunk(self, scale: float) -> Capacity:
-        """Return a capacity divided by `scale`, in which a forecast fits where `scale` times the forecast fits in this one."""
+        """Return the capacity divided by `scale`: a forecast fits in it if `scale` times the forecast fits in this one."""
         if self.on_cpu:
             return replace(self, host=int(self.host / scale) if self.host else self.host)
         return replace(self, gpu=int(self.gpu / scale) if self.gpu else self.gpu)
@@ -42,7 +42,7 @@ class Capacity:
 
 
 def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None, gpu_memory: int | None = None) -> Capacity:
-    """Return the capacity of a Plan on a Machine, assuming equal nodes. `gpu_memory` replaces the memory of a GPU."""
+    """Return the capacity for a Plan on a Machine, assuming equal nodes. `gpu_memory` replaces the memory of a GPU."""
     reported: list[str] = []
     try:
         used = slots(plan, machine, pool)
@@ -55,7 +55,7 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
     numbers = next(iter(used.values()))
     far = [] if machine.recorded or machine.source == UNPROBED or runs_here(machine, used) else list(used)
     if far and machine.accelerator == "cpu" and not ranks_on_cpus(plan, machine, far):
-        machine = Machine.unprobed()  # a login node without a GPU says nothing of them
+        machine = Machine.unprobed()  # a login node without a GPU says nothing about them
     if far and gpu_memory is None:
         named = ", ".join(far[:2]) + (f" and {len(far) - 2} more" if len(far) > 2 else "")
         reported.append(f"nobody has looked at {named}: {_STANDS_IN if machine.source != UNPROBED else _NOT_KNOWN}")
@@ -78,14 +78,14 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
 
 
 def free_bytes(gpu: Gpu) -> int | None:
-    """Return the bytes of a GPU that a job may use: without those of the driver and of others."""
+    """Return the bytes of a GPU that a job may use: without those of the driver and of other processes."""
     if not isinstance(gpu.memory_total, int):
         return None
     return max(gpu.memory_total - known(gpu.memory_used, 0) - known(gpu.memory_reserved, 0), 0)
 
 
 def _ram(machine: Machine) -> int | None:
-    """Return the RAM that is free for a job: available, and within the cgroup's limit."""
+    """Return the free RAM for a job: available, and within the cgroup's limit."""
     host = machine.host
     found = [value for value in (host.memory_available, host.memory_total) if isinstance(value, int)][:1]
     limit = known(host.memory_limit, None)
@@ -95,7 +95,7 @@ def _ram(machine: Machine) -> int | None:
 
 
 def _disk(plan: Plan, machine: Machine) -> int | None:
-    """Return the free bytes on the disk of nvme_path; on the NVMe disk with the most where the Plan names none."""
+    """Return the free bytes on the disk of nvme_path; if the Plan names none, on the NVMe disk with the most free space."""
     disks = [disk for disk in known(machine.host.disks, ()) if isinstance(disk.free, int) and not disk.read_only]
     zeros = [config.get("zero_optimization") for config in plan.configurations.values()]
     places = [zero.get(key) for zero in zeros if isinstance(zero, Mapping) for key in ("offload_optimizer", "offload_param")]

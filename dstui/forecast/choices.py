@@ -1,4 +1,4 @@
-"""ZeRO stage and offload as choices: which there are, which are possible, and a forecast for each with everything else as in the Plan."""
+"""ZeRO stage and offload as choices: those that are possible, and a forecast for each with all other settings of the Plan."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 
 ON_CPUS = frozenset({"adam", "adamw", "torch_adamw", "adagrad", "lion"})
-"""Optimizers that DeepSpeed has for CPUs too."""
+"""Optimizers that DeepSpeed also has for CPUs."""
 WHERE: Mapping[Place, str] = {"cpu": "in RAM", "nvme": "on NVMe"}
 
 
 class Choice(NamedTuple):
-    """A ZeRO stage, and where the optimizer states and the weights are."""
+    """A ZeRO stage, and the places of the optimizer states and the weights."""
 
     stage: int
     optimizer: Place = "none"
@@ -27,13 +27,13 @@ class Choice(NamedTuple):
 
     @property
     def offload(self) -> str:
-        """A few words on what is offloaded; "" for nothing."""
+        """Describe what is offloaded; "" for nothing."""
         if self.optimizer == "none":
             return f"weights {WHERE[self.param]}" if self.param != "none" else ""
         return f"{'all' if self.param == self.optimizer else 'optimizer'} {WHERE[self.optimizer]}"
 
     def possible(self, setup: Setup, room: Capacity) -> bool:
-        """Return whether DeepSpeed supports the choice, and the machine has a place for it."""
+        """Return whether DeepSpeed supports the choice and the machine has the place."""
         places = {self.optimizer, self.param} - {"none"}
         stages = {"optimizer": 3 if self.optimizer == "nvme" else 1, "param": 3}
         allowed = all(self.stage >= stages[what] for what in ("optimizer", "param") if getattr(self, what) != "none")
@@ -43,7 +43,7 @@ class Choice(NamedTuple):
         return on_cpus and not room.on_cpu and ("nvme" not in places or bool(room.nvme))
 
     def of(self, setup: Setup, overlap: bool | None = None) -> Setup:
-        """Return a setup with this choice. `overlap`: the Plan's overlap_comm, where it sets it."""
+        """Return a setup with this choice. `overlap`: the Plan's overlap_comm, if it is set."""
         return setup._replace(
             stage=self.stage,
             optimizer_offload=self.optimizer,
@@ -74,7 +74,7 @@ def table(  # noqa: PLR0913 - all but the first four are named
     measured: Mapping[str, Any] | None = None,
     choices: Iterable[Choice] = CHOICES,
 ) -> dict[Choice, Forecast]:
-    """Return a forecast for each possible choice, with everything else as in the Plan; empty where there is none."""
+    """Return a forecast for each possible choice, with all other settings of the Plan; empty if there is none."""
     room = capacity_of(plan, machine, pool, gpu_memory)
     models, reported = models_of(plan, facts, room, machine)
     rates = rates_for(models, room, machine, measured)

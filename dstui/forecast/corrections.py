@@ -1,4 +1,4 @@
-"""What runs of a model took on a machine, as a correction of its forecast: by part, with scatter, told in a sentence."""
+"""Correct a forecast by earlier runs of the model on the machine: by part, with the deviation, and described in a sentence."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, TypeGuard
 
 PARTS: Mapping[str, str] = {"memory": "memory", "host": "RAM", "step": "time of a step"}
 FAR = 2.0
-"""A correction by more than this is told as one that may be of another case: a tiny model in processes a hundred times its size."""
+"""A larger correction is reported as doubtful: it may be a different case, such as a tiny model in processes a hundred times its size."""
 LEAST_SPREAD = 0.05
 
 
 class Scale(NamedTuple):
-    """How much more of one thing runs took than was forecast, and how far they lie apart, as a share."""
+    """The ratio of used to forecast for one part, and its deviation between runs, as a share."""
 
     scale: float = 1.0
     scatter: float = 0.0
@@ -24,7 +24,7 @@ AS_FORECAST = Scale()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """What runs of this model took on this machine beside what was forecast."""
+    """The corrections from runs of this model on this machine."""
 
     memory: Scale = AS_FORECAST
     host: Scale = AS_FORECAST
@@ -33,14 +33,14 @@ class Correction:
     settings: tuple[str, ...] = ()
     """`Setup.settings` of these runs."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By settings, the time of a step."""
+    """By settings, the measured time of a step."""
 
     def spread(self, part: Scale, settings: str) -> float:
-        """Return the half of a corrected range as a share: wider for settings that did not run yet."""
+        """Return half of a corrected range as a share: wider for settings that were not run yet."""
         return max(LEAST_SPREAD, 2 * part.scatter) * (1 if settings in self.settings else 2)
 
     def __str__(self) -> str:
-        """Return `corrected by 3 runs here: memory -12% (they differ by 3%)`; empty where nothing is."""
+        """Return `corrected by 3 runs here: memory -12% (they differ by 3%)`; empty without corrections."""
         parts = [
             f"{name} {part.scale - 1:+.0%}" + (f" (they differ by {part.scatter:.0%})" if part.scatter >= 0.005 else "")
             for key, name in PARTS.items()
@@ -50,7 +50,7 @@ class Correction:
 
     @property
     def far(self) -> str:
-        """A sentence where a correction is so large that it may be of another case; else empty."""
+        """A sentence if a correction is so large that it may belong to a different case; else ""."""
         wild = [
             f"{part.scale:.3g} times the {name}" for key, name in PARTS.items() if not 1 / FAR <= (part := getattr(self, key)).scale <= FAR
         ]
@@ -62,7 +62,7 @@ NO_CORRECTION = Correction()
 
 
 def correction_of(measured: Mapping[str, Any]) -> Correction:
-    """Return the correction that runs make; what is no sensible number is left aside."""
+    """Return the correction from measured runs. Invalid numbers are ignored."""
     if not measured.keys() & {"memory_scale", "host_scale", "step_scale", "seconds"}:
         return NO_CORRECTION
 
@@ -84,5 +84,5 @@ def correction_of(measured: Mapping[str, Any]) -> Correction:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number, which a boolean is not."""
+    """Return whether a value is a number; a boolean is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,6 +1,7 @@
-"""What does not fit, as findings before the launch, with the nearest plan that does as the fix.
+"""Findings about what does not fit, before the launch, with the nearest Plan that fits as the fix.
 
-A forecast may be wrong, so none of these stops a launch. The faces put them beside those of `dstui.check`, which knows no model.
+A forecast may be wrong, so none of these findings stops a launch. The faces show them together with those of `dstui.check`, which knows no
+model.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ STAGE = f"{ZERO_PATH}.stage"
 
 
 class Place(NamedTuple):
-    """A place that can be too small: the code of its finding, what it is called, the key that it is about."""
+    """A resource that can be too small: the code of its finding, its name, and the related key."""
 
     code: str
     name: str
@@ -55,18 +56,20 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
     *,
     measured: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
-    """Return findings on what does not fit or only just fits. `found`: the forecast, where it is at hand."""
+    """Return findings about resources that do not or only just suffice. `found`: the forecast, if it exists already."""
     reported = found or forecast(plan, facts, machine, pool, measured=measured)
     places = {"gpu": reported.gpu, "host": reported.host, "nvme": reported.nvme}
     fix = (
-        nearest(plan, facts, machine, pool, measured) if any(need.bytes and need.verdict == "too big" for need in places.values()) else None
+        nearest_fix(plan, facts, machine, pool, measured)
+        if any(need.bytes and need.verdict == "too big" for need in places.values())
+        else None
     )
     found_here = [finding for name, need in places.items() for finding in _finding(plan, PLACES_OF_FORECAST[name], need, fix)]
     return [*found_here, *_unbound(plan, reported), *_faster_beside_others(plan, facts, machine, pool, measured)]
 
 
 def _unbound(plan: Plan, found: Forecast) -> Iterator[Finding]:
-    """Yield advice where the CPUs' optimizer runs on cores that no rank has for itself."""
+    """Yield advice if the CPUs' optimizer runs on cores that the ranks share."""
     setup = found.setup
     launcher = plan.cluster.launcher
     if setup is None or setup.optimizer_offload != "cpu" or setup.cores_bound or found.gpu.bytes is None:
@@ -86,7 +89,7 @@ def _unbound(plan: Plan, found: Forecast) -> Iterator[Finding]:
 def _faster_beside_others(
     plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None, measured: Mapping[str, Any] | None
 ) -> Iterator[Finding]:
-    """Yield a finding for a model trained at stage 3 beside others that would fit at stage 2."""
+    """Yield a finding for a model trained at stage 3 together with others that would fit at stage 2."""
     trained = [name for name, one in plan.models.items() if one.role == "train" and plan.get(f"models.{name}.{STAGE}") == 3]
     for name in trained if len(plan.models) > 1 else ():
         path = f"models.{name}.{STAGE}"
@@ -113,10 +116,10 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
 
 
-def nearest(
+def nearest_fix(
     plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None, measured: Mapping[str, Any] | None = None
 ) -> Fix | None:
-    """Return a fix with the least change that fits: checkpointing and a smaller micro-batch, then a higher stage, then offload."""
+    """Return a fix with the smallest change that fits: checkpointing and a smaller micro-batch, then a higher stage, then offload."""
     room = capacity_of(plan, machine, pool)
     models, _reported = models_of(plan, facts, room, machine)
     room = room.shrunk(correction_of(measured or {}).memory.scale)
@@ -152,7 +155,7 @@ def _no_less_frugal(batch: Setup, was: Setup) -> bool:
 
 
 def _zeros(setup: Setup, room: Capacity) -> Iterator[tuple[Setup, float]]:
-    """Yield stages and offloads from the Plan's own on, with their distances from it: a higher stage is nearer than offload."""
+    """Yield stages and offloads starting from the Plan's own, with their distance: a higher stage is nearer than offload."""
     far = {"none": 0.0, "cpu": 4.0, "nvme": 8.0}
     for choice in CHOICES:
         if choice.stage >= setup.stage and choice.possible(setup, room):

@@ -1,4 +1,4 @@
-"""The forecast of a Plan: `forecast(plan, facts, machine)`, at every keystroke."""
+"""The forecast of a Plan: `forecast(plan, facts, machine)`, fast enough for every keystroke."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from dstui.forecast.memory import (
     WASTED,
     Needs,
     Room,
+    combine_needs,
     fragmented,
     nccl_bytes,
     needs,
-    together,
 )
 from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
+from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
-from dstui.forecast.speed import Speed, speed, traffic, work
+from dstui.forecast.speed import Speed, ranged, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
@@ -42,16 +43,16 @@ Facts = ModelFacts | Mapping[str, ModelFacts]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Bytes in one place: of each GPU, or of each node."""
+    """Needed bytes in one place: of each GPU, or of each node."""
 
     parts: Mapping[str, int] = field(default_factory=dict)
-    """By part, at the moment of the peak; they add up to `bytes`."""
+    """By part, at the moment of the peak; they sum up to `bytes`."""
     moments: Mapping[str, int] = field(default_factory=dict)
-    """The most at each moment."""
+    """The peak of each moment."""
     bytes: int | None = None
     range: tuple[int, int] = (0, 0)
     capacity: int | None = None
-    """What is free there; None where the Machine does not tell."""
+    """The free bytes there; None if the Machine does not tell."""
 
     @property
     def peak(self) -> str:
@@ -60,7 +61,7 @@ class Need:
 
     @property
     def verdict(self) -> Verdict:
-        """Return whether it fits: with its range, only by the estimate, or not."""
+        """Return whether it fits: with its whole range, only by the estimate, or not."""
         if self.bytes is None or self.capacity is None:
             return "unknown"
         return "too big" if self.bytes > self.capacity else "tight" if self.range[1] > self.capacity else "fits"
@@ -73,7 +74,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What a Plan needs and how fast it would be. Bytes are per GPU, per node (host and nvme) and in all (checkpoint)."""
+    """The needs and the speed of a Plan. Bytes are per GPU, per node (host and nvme) and in total (checkpoint)."""
 
     gpu: Need = Need()
     host: Need = Need()
@@ -82,22 +83,22 @@ class Forecast:
     trainable: int | None = None
     checkpoint: int | None = None
     allocated: int | None = None
-    """The peak of what torch gives out on a GPU (max_memory_allocated)."""
+    """The peak of torch's allocations on a GPU (max_memory_allocated)."""
     speed: Speed | None = None
     setup: Setup | None = None
-    """What was read from the Plan; of the first of several models."""
+    """The setup read from the Plan; of several models the first one's."""
     setups: Mapping[str, Setup] = field(default_factory=dict)
-    """Of several models the setup of each by its name; empty where there is one."""
+    """The setups of several models by name; empty if there is one."""
     unknown: tuple[str, ...] = ()
-    """What had to be assumed, in sentences."""
+    """Assumptions, as sentences."""
     corrected: str = ""
-    """By how much runs of this model on this machine have corrected the figures; empty where none have."""
+    """How earlier runs of this model on this machine corrected the figures; empty if there are none."""
     problem: str = ""
-    """Why there is no forecast; empty where there is one."""
+    """Why there is no forecast; empty if there is one."""
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of the known places; unknown where nothing can be compared."""
+        """The worst verdict of the known resources; unknown if nothing can be compared."""
         found = [need.verdict for need in (self.gpu, self.host, self.nvme) if need.bytes]
         order: tuple[Verdict, ...] = ("too big", "tight", "fits")
         reported = [verdict for verdict in order if verdict in found]
@@ -113,7 +114,7 @@ class Forecast:
 
     @property
     def bound(self) -> str:
-        """The place that is too small or tightest: gpu, host or nvme; "" where nothing is known."""
+        """The scarcest resource: gpu, host or nvme; "" if nothing is known."""
         places = {"gpu": self.gpu, "host": self.host, "nvme": self.nvme}
         known = {name: need.headroom for name, need in places.items() if need.bytes and need.headroom is not None}
         return min(known, key=lambda name: known[name] or 0.0, default="")
@@ -139,6 +140,7 @@ class Forecast:
             "nvme_capacity_bytes": self.nvme.capacity,
             "step_seconds": s and s.step,
             "tokens_per_second": s and s.tokens,
+            "tokens_per_second_range": s and list(s.range),
             "bound_by": s and s.bound_by,
             "corrected": self.corrected or None,
             "unknown": list(self.unknown),
@@ -155,36 +157,53 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     gpu_memory: int | None = None,
     measured: Mapping[str, Any] | None = None,
 ) -> Forecast:
-    """Return what the Plan needs on the Machine, in well under a millisecond.
+    """Return the Plan's needs on the Machine, in well under a millisecond.
 
-    `facts`: what is known of the model, or of each of several by its name under `models:`. `pool`: the hostfile's slots, where the
-    Plan names one. `gpu_memory`: bytes of a GPU, where no machine is at hand. `measured`: what `--calibrate` found here.
+    `facts`: those of the model, or of each of several by its name under `models:`. `pool`: the hostfile's slots, if the Plan names one.
+    `gpu_memory`: bytes of a GPU, without a machine. `measured`: results of `--calibrate` on this machine.
     """
+    built, about = dict[str, Any](), ""
     if not any(configurations(plan).values()):
-        named = next((file.name for file in named_files(plan)), None)
-        return Forecast(problem=NOT_READ.format(named) if named else EMPTY)
+        if (named := next((file.name for file in named_files(plan)), None)) is not None:
+            return Forecast(problem=NOT_READ.format(named))
+        built, about = built_configuration(options_of((*plan.job.args, *plan.job.command)))
+        if not built:
+            return Forecast(problem=about or EMPTY)
     room = capacity_of(plan, machine, pool, gpu_memory)
-    models, reported = models_of(plan, facts, room, machine)
+    models, reported = models_of(plan, facts, room, machine, built)
+    reported += [about] if about else []
     rates = rates_for(models, room, machine, measured)
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
-    return assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown])
+    return with_range(assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown]), models, rates)
+
+
+def with_range(found: Forecast, models: Sequence[Modelled], rates: Rates) -> Forecast:
+    """Return a forecast whose speed has its range: by what ran here, or with the slowest and fastest of what the Plan leaves open."""
+    if found.speed is None:
+        return found
+    done, settings = rates.correction, models[0].setup.settings
+    spread = done.spread(done.step, settings) if done.step.scale != 1.0 or settings in done.seconds else None
+    ends = speed_ends(models[0], rates) if spread is None and len(models) == 1 else (0.0, 0.0)
+    return replace(found, speed=ranged(found.speed, spread, ends, full=found.gpu.verdict in ("tight", "too big")))
 
 
 def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, measured: Mapping[str, Any] | None) -> Rates:
-    """Return how fast the machine computes in the models' precision, with what was measured on it."""
+    """Return the machine's rates in the models' precision, with measured values."""
     half = bool(models) and models[0].setup.precision == "fp16"
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes, half=half), measured or {})
-    long = any(one.setup.sequence >= LONG and one.setup.attention != "eager" for one in models)
-    if long and rates.flops and rates.attention < OLD_KERNELS * rates.flops:
-        rates = replace(rates, unknown=(*rates.unknown, NEWER_KERNELS))
-    return rates
+    attention = models[0].setup.attention if models else ""
+    rates = with_measured(rates_of(machine, room.gpus, room.nodes, half=half, attention=attention), measured or {})
+    long = any(one.setup.sequence >= LONG for one in models)
+    if long and rates.newest_attention > MUCH_FASTER * rates.attention > 0:
+        return replace(rates, unknown=(*rates.unknown, NEWER_KERNELS.format(rates.newest_attention / rates.attention)))
+    return replace(rates, newest_attention=0.0)
 
 
-LONG, OLD_KERNELS = 16_384, 0.3
+LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is taken to be as fast as FlashAttention of 2023: FlashAttention-3 does three times that here (--calibrate measures it)"
+    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say which it is "
+    "(model.attention: flash2 or flash3), or measure it (--calibrate)"
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
@@ -196,7 +215,7 @@ ZERO_INIT = "the model is too large for one GPU: it is assumed that the script b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modelled:
-    """One model of a run, how it is set up, and what is known of it. `name` is empty where there is one alone."""
+    """One model of a run with its setup and facts. `name` is empty if there is only one."""
 
     name: str = ""
     facts: ModelFacts
@@ -204,15 +223,17 @@ class Modelled:
     setup: Setup
 
 
-def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tuple[list[Modelled], list[str]]:
-    """Return every model of a Plan with its setup, and what had to be assumed."""
+def models_of(
+    plan: Plan, facts: Facts, room: Capacity, machine: Machine, built: Mapping[str, Any] | None = None
+) -> tuple[list[Modelled], list[str]]:
+    """Return every model of a Plan with its setup, and the assumptions. `built` stands for an empty deepspeed section."""
     found, reported = list[Modelled](), list[str]()
-    for name, config in configurations(plan).items():
+    for name, config in ({"": built} if built else configurations(plan)).items():
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
         if mine is None:
             continue
         model = plan.focused_on(name).model
-        options = {**mine.options, **options_of(plan.job.args)}
+        options = {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
         setup, notes = setup_of(
             add_optimizer(fill_auto(config, plan.job.integration, plan.accelerate, options), plan.job.integration, options),
             model,
@@ -255,8 +276,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         unsure = max(unsure, one.facts.widening)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
-    whole = together(rows)
-    gpu, host = of_gpu(whole.gpu, first.setup, room, unsure), of_host(whole, first.setup, room)
+    whole = combine_needs(rows)
+    gpu, host = gpu_need(whole.gpu, first.setup, room, unsure), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
     of_node = done.memory if room.on_cpu else done.host
@@ -290,7 +311,7 @@ def batch_of(one: Modelled, n: Counts) -> Activations:
 
 
 def idle_of(one: Modelled) -> int:
-    """Return the parameters of experts that a token does not go through."""
+    """Return the parameters of experts that a token does not use."""
     active = one.model.active_params if one.model else None
     if one.facts.architecture:
         return one.facts.architecture.idle
@@ -306,8 +327,24 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
 
 
+def speed_ends(one: Modelled, rates: Rates) -> tuple[float, float]:
+    """Return the tokens in a second with slow CPUs and with the newest kernels, where these are open; 0 where they are not."""
+    low = high = 0.0
+    n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
+    assert n is not None
+    if one.setup.optimizer_offload != "none" and "cpu_adam" not in rates.measured:
+        low = speed_of(one, n, replace(rates, cpu_adam=rates.cpu_adam / SLOW_CPUS)).tokens
+    if rates.newest_attention:
+        high = speed_of(one, n, replace(rates, attention=rates.newest_attention)).tokens
+    return low, high
+
+
+SLOW_CPUS = 5
+"""How much slower than assumed the CPUs' optimizer was where others published it."""
+
+
 def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:
-    """Return the speed of the same settings as it was measured here, where none can be forecast: ranks on CPUs."""
+    """Return the measured speed of the same settings on this machine, if none can be forecast: for CPU ranks."""
     seconds = rates.correction.seconds.get(setup.settings)
     return Speed(seconds, setup.samples * setup.sequence / seconds, "what runs took here") if seconds else None
 
@@ -320,8 +357,8 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
 
 
-def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
-    """Return a GPU's need, including its process; 0 for ranks on CPUs."""
+def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
+    """Return a GPU's need including its process; 0 for CPU ranks."""
     if capacity.on_cpu:
         return Need()
     peak = room.peak
@@ -334,8 +371,8 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> N
     return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
 
 
-def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
-    """Return a node's need of RAM: what its ranks keep there, and on CPUs also what GPUs would keep."""
+def host_need(found: Needs, setup: Setup, capacity: Capacity) -> Need:
+    """Return a node's need of RAM: that of its ranks, on CPUs including what GPUs would hold."""
     ranks = capacity.ranks_per_node
     process = CPU_PROCESS if capacity.on_cpu else GPU_PROCESS
     moments = dict(found.host.moments)
@@ -361,7 +398,7 @@ def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
 
 
 def scaled(need: Need, part: Scale, spread: float) -> Need:
-    """Return a need as runs of this model have taken it: what was measured is known more narrowly, the more so the less they differ."""
+    """Return a need corrected by runs of this model. The range is narrower, the more so the less the runs differ."""
     if part.scale == 1.0 or need.bytes is None:
         return need
     total = need.bytes * part.scale
@@ -371,7 +408,7 @@ def scaled(need: Need, part: Scale, spread: float) -> Need:
 
 
 def round_parts(parts: Mapping[str, float], total: float) -> dict[str, int]:
-    """Round parts to integers that add up to the total."""
+    """Round parts to integers that sum up to the total."""
     rounded = {part: int(size) for part, size in parts.items() if size >= 1}
     if rounded:
         largest = max(rounded, key=lambda part: rounded[part])

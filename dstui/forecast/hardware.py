@@ -1,7 +1,7 @@
-"""Named hardware: the catalogue of GPUs, and a Machine made of names (`--gpu 8xH100-80 --nodes 4 --link ib-400`).
+"""Hardware by name: the catalogue of GPUs, and a Machine made from names (`--gpu 8xH100-80 --nodes 4 --link ib-400`).
 
-`data/gpus.json` holds one entry per GPU, where each figure was found, and which figures no page was found for. A GPU of a probed Machine
-is found by the name that NVML tells, a typed one by its short name.
+`data/gpus.json` has one entry per GPU with the source of each figure, and the figures without a source. A GPU of a probed Machine is found
+by NVML's name, a typed one by its short name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dstui.plan import Plan
 
 DATA = Path(__file__).parent / "data" / "gpus.json"
 UNITS = {"memory": 1 << 20, "bf16": 1e12, "fp16": 1e12, "fp32": 1e12, "bandwidth": 1e9, "nvlink": 1e9}
-"""What the numbers of the file are multiples of."""
+"""The units of the numbers in the file."""
 MOST_GPUS, MOST_NODES = 64, 16_384
 
 
 class HardwareProblem(ValueError):
-    """A name or a number of hardware that cannot be: a sentence that says what to write instead."""
+    """An invalid name or number of hardware. Holds a sentence with the valid ones."""
 
 
 class Chip(NamedTuple):
@@ -34,19 +34,19 @@ class Chip(NamedTuple):
     name: str
     match: str
     memory: int
-    """Bytes, as NVML tells them."""
+    """Bytes, as NVML reports them."""
     bandwidth: float
     bf16: float
     fp16: float
     fp32: float
     nvlink: float
     pcie: int
-    """Generation."""
+    """The generation of PCIe."""
     generation: str
     source: str
-    """Where the figures were found, each by name."""
+    """The sources of the figures, by name."""
     unverified: str
-    """Figures that were found nowhere, by name."""
+    """The figures without a source, by name."""
 
 
 @cache
@@ -58,7 +58,7 @@ def chips() -> tuple[Chip, ...]:
 
 @cache
 def chip_of(name: str) -> Chip | None:
-    """Return the GPU that a driver or a named machine calls `name`; None where the catalogue has none."""
+    """Return the GPU with this name from a driver or a named machine; None if it is not in the catalogue."""
     return next((chip for chip in chips() if chip.name == name or re.search(chip.match, name)), None)
 
 
@@ -67,7 +67,7 @@ def _plain(name: str) -> str:
 
 
 def named_chip(name: str) -> Chip:
-    """Return the GPU that a person calls `name`. Raises HardwareProblem with the nearest names."""
+    """Return the GPU with this typed name. Raises HardwareProblem with the nearest names."""
     plain = {_plain(chip.name): chip for chip in chips()}
     wanted = _plain(name)
     if wanted in plain:
@@ -81,7 +81,7 @@ def named_chip(name: str) -> Chip:
 
 
 class Link(NamedTuple):
-    """The network between nodes: adapters of a node, and Gbit/s of each."""
+    """The network between nodes: the adapters of a node, and Gbit/s of each."""
 
     kind: str
     adapters: int
@@ -92,7 +92,7 @@ LINK = re.compile(r"(ib|roce|efa|eth)-(?:(\d{1,2})x)?(\d{1,4})", re.I)
 
 
 def link_of(text: str, gpus: int) -> Link:
-    """Return the network that `ib-400`, `eth-25` or `ib-8x200` names: InfiniBand has an adapter for each GPU unless it says how many."""
+    """Return the network that `ib-400`, `eth-25` or `ib-8x200` names. InfiniBand has an adapter per GPU unless a number is given."""
     match = LINK.fullmatch(text.strip())
     if match is None or not int(match[3]) or match[2] == "0":
         hint = "write ib-400 (an adapter of 400 Gbit/s for each GPU), ib-1x200 or eth-25 (for a node)"
@@ -102,7 +102,7 @@ def link_of(text: str, gpus: int) -> Link:
 
 
 def named_machine(gpus: str, nodes: int = 1, link: str | None = None, ram: int | None = None) -> Machine:
-    """Return the Machine that `8xH100-80` names; RAM, CPUs and disks are unknown where nobody gives them."""
+    """Return the Machine that `8xH100-80` names. RAM, CPUs and disks are unknown unless they are given."""
     match = re.fullmatch(r"\s*(?:(\d{1,6})\s*[x*]\s*)?(\S.*?)\s*", gpus)
     count = int(match[1] or 1) if match else 0
     if match is None or not 1 <= count <= MOST_GPUS:
@@ -138,7 +138,7 @@ PLACES = ("hostfile", "num_nodes", "num_gpus", "include", "exclude", "cpu_ranks"
 
 
 def placed(plan: Plan, machine: Machine, nodes: int = 1) -> Plan:
-    """Return the Plan on so many nodes of a named Machine, whatever hosts it names itself."""
+    """Return the Plan on `nodes` nodes of a named Machine, ignoring its own hosts."""
     cluster: Mapping[str, object] = plan.data.get("cluster") or {}
     for key in (*PLACES, "hosts"):
         if key in cluster:

@@ -1,4 +1,4 @@
-"""How large a model a Plan could train on a Machine."""
+"""Find the largest model that a Plan could train on a Machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dstui.plan import Plan
 
 MIN_PARAMS, MAX_PARAMS = 1e6, 1e13
 STEPS = 22
-"""Halvings of the range, which leave less than a percent of it."""
+"""Bisection steps, which leave less than a percent of the range."""
 
 
 def largest(plan: Plan, machine: Machine) -> int:
-    """Return the most parameters that surely fit, of a LLaMA-like model with checkpointing; 0 where none do, or nothing is known."""
+    """Return the number of parameters that surely fit, for a LLaMA-like model with checkpointing; 0 if none do, or nothing is known."""
     room = capacity_of(plan, machine)
     low, high = MIN_PARAMS, MAX_PARAMS
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""States and activations together: what is needed at each moment, on each GPU, in the RAM of each node and on its disks."""
+"""Combine states and activations: the needs at each moment, on each GPU, in the RAM of each node and on its disks."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from dstui.forecast.states import States
 
 GIB = 1 << 30
 CUDA_CONTEXT = 0.45 * GIB
-"""A process's CUDA context and the code of its kernels; 0.14 GiB on a T4, about 0.5 on an H100."""
+"""A process's CUDA context and the code of its kernels: 0.14 GiB on a T4, about 0.5 on an H100."""
 NCCL_BUFFERS = 0.4 * GIB
-"""Buffers of NCCL's channels inside of a node; 0.3 to 1.5 GiB."""
+"""Buffers of NCCL's channels within a node: 0.3 to 1.5 GiB."""
 NCCL_BETWEEN_NODES = 0.3 * GIB
 GPU_PROCESS, CPU_PROCESS = 3.6 * GIB, 0.7 * GIB
-"""RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries (3 to 3.8 GB in PEFT's
-README) and without."""
+"""RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries (3 to 3.8 GB in PEFT's README) and
+without."""
 LARGEST_FILE = 50e9
-"""Bytes of a checkpoint's largest file: a model that is built partitioned is read file by file, by every rank."""
+"""Bytes of a checkpoint's largest file: every rank reads it if the model is built partitioned, file by file."""
 WASTED = {0: 0.03, 1: 0.03, 2: 0.03, 3: 0.06}
-"""By stage, the share that torch's allocator mostly holds more than it gives out."""
+"""By stage, the usual overhead of torch's allocator as a share of its allocations."""
 FRAGMENTED = {0: 1.09, 1: 1.09, 2: 1.09, 3: 1.23}
-"""By stage, how much more than it gives out torch's allocator may hold (DeepSpeed #3734: 1.09 and 1.23)."""
+"""By stage, the possible overhead of torch's allocator as a factor (DeepSpeed #3734: 1.09 and 1.23)."""
 FRAGMENTED_KEPT = 1.4
-"""The same at stage 3 where activations are kept: buffers of gathered weights come and go between them (12B on 4 x GH200 of 95 GiB ran out
-of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project)."""
+"""The same at stage 3 with kept activations: buffers of gathered weights are allocated and freed between them (12B on 4 x GH200 of 95 GiB
+ran out of memory at a peak of 68 GiB: rahulsteiger.github.io, lsaie-project)."""
 LAST = 0.15
-"""Share of the activations that is still there when nearly all gradients are."""
+"""The share of the activations that still exists when nearly all gradients do."""
 INSIDE = 0.95
-"""The peak may turn out this much lower."""
+"""The actual peak may be lower by this factor."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Room:
     parts: dict[str, float] = field(default_factory=dict)
     moments: dict[str, float] = field(default_factory=dict)
     around: float = 0
-    """Bytes beside what torch gives out: contexts, libraries."""
+    """Bytes besides torch's allocations: contexts, libraries."""
 
     @property
     def peak(self) -> float:
@@ -57,7 +57,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one model of a run needs. `gpu` is of one rank without its process; `host` and `nvme` of one rank too."""
+    """The needs of one model. `gpu` is for one rank without its process; `host` and `nvme` are for one rank too."""
 
     gpu: Room
     host: Room
@@ -66,7 +66,7 @@ class Needs:
 
 
 def fragmented(setup: Setup) -> float:
-    """Return how much more than it gives out torch's allocator may hold."""
+    """Return the possible overhead of torch's allocator as a factor."""
     kept = setup.stage == 3 and setup.training and not setup.checkpointing
     return FRAGMENTED_KEPT if kept else FRAGMENTED[setup.stage]
 
@@ -106,8 +106,8 @@ def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
     return Needs(gpu, host_room(setup, n, s, a.host), s.nvme, checkpoint_bytes(setup, n))
 
 
-class Beside(NamedTuple):
-    """What lies beside the activations in the forward and backward pass."""
+class PassMemory(NamedTuple):
+    """Memory besides the activations in the forward and backward pass."""
 
     at_loss: float
     in_layers: float
@@ -119,12 +119,12 @@ class Beside(NamedTuple):
         return max(kept + a.loss + self.at_loss, kept + a.work + self.in_layers, LAST * kept + self.at_end)
 
 
-def beside(setup: Setup, n: Counts, s: States) -> Beside:
-    """Return buffers and gradients at the three possible moments of the peak of the passes."""
+def beside(setup: Setup, n: Counts, s: States) -> PassMemory:
+    """Return buffers and gradients at the three possible moments of the peak."""
     held = s.gradients if setup.accumulation > 1 else 0.0  # after the first micro-batch of an accumulation
     of_head = setup.weight_bytes * min(n.head, n.trained) if setup.stage < 3 and setup.training else 0.0
     buffers = sum(s.backward.values())
-    return Beside(s.early + held, buffers + held + of_head, s.gradients + s.late + buffers)
+    return PassMemory(s.early + held, buffers + held + of_head, s.gradients + s.late + buffers)
 
 
 def host_room(setup: Setup, n: Counts, s: States, activations: float = 0.0) -> Room:
@@ -135,7 +135,7 @@ def host_room(setup: Setup, n: Counts, s: States, activations: float = 0.0) -> R
     read = min(weight * n.params, LARGEST_FILE) if setup.built_partitioned and placed else 0.0
     moments = {BUILD: whole + read + placed * bool(read), INITIALIZE: max(s.host_initialize, held), RUN: held + activations}
     if setup.gathered_on_save:
-        moments[SAVE] = held + setup.weight_bytes * n.params / setup.ranks  # all of it on rank 0
+        moments[SAVE] = held + setup.weight_bytes * n.params / setup.ranks  # all on rank 0
     return Room({**s.host, **({"activations": activations} if activations else {})}, moments)
 
 
@@ -149,8 +149,8 @@ def checkpoint_bytes(setup: Setup, n: Counts) -> float:
     return setup.weight_bytes * n.params + (master + optimizer_bytes(setup)) * n.trained * setup.training
 
 
-def together(several: Iterable[Needs]) -> Needs:
-    """Combine several models of a run: persistent bytes add up, and the highest peak is on top."""
+def combine_needs(several: Iterable[Needs]) -> Needs:
+    """Combine several models of a run: persistent bytes add up, plus the highest temporary peak."""
     rows = list(several)
     if len(rows) == 1:
         return rows[0]

@@ -1,4 +1,4 @@
-"""What is known of a model: its tensors, or only how many parameters it has, or why neither is known."""
+"""The facts of a model: its tensors, or only its number of parameters, or why neither is known."""
 
 from __future__ import annotations
 
@@ -11,67 +11,67 @@ from dstui.forecast.architecture import HYBRIDS, KNOWN, Architecture, Config, Mo
 from dstui.plan.model import Lora, Model
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
-"""Bytes of a weight: bitsandbytes' int8 has a scale a row; nf4 has an 8-bit scale for 64 weights, and one of 32 bits for 256 of these."""
+"""Bytes per weight: bitsandbytes' int8 has a scale per row; nf4 has an 8-bit scale per 64 weights, and a 32-bit one per 256 of these."""
 UNSURE, GUESSED = 1.15, 1.3
-"""How much wider the range is where the model's shape is a stand-in, and where its size is a guess too."""
+"""Factors that widen the range if the model's shape is a stand-in, and if its size is also a guess."""
 STAND_IN = "the model's shape is not known: activations are those of a LLaMA-like decoder of its size (model.source would tell)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """A model as the forecast needs it. Make one with `facts_of_config`, `facts_of_params` or `unknown_model`."""
+    """A model as the forecast needs it. Create one with `facts_of_config`, `facts_of_params` or `unknown_model`."""
 
     source: str
-    """Where it is known from, for a sentence: config.json, its weights, a preset, the Plan."""
+    """The source of the facts, for a sentence: config.json, its weights, a preset, the Plan."""
     params: int | None = None
     architecture: Architecture | None = None
     problem: str = ""
-    """Why it is not known, with what to do; empty where it is."""
+    """Why it is unknown, and what to do; empty if it is known."""
     notes: tuple[str, ...] = ()
-    """What had to be assumed."""
+    """Assumptions."""
     guess: TensorShape | None = None
-    """The sizes of an architecture that is not known, as far as its configuration tells them."""
+    """The estimated sizes of an unknown architecture, from its configuration."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What the YAML files that the script's arguments name say beside them: batch and precision."""
+    """Batch and precision from the YAML files that the script's arguments name."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
-    """What was worked out for a setting of the Plan once; forecasts at each keystroke ask again."""
+    """Results for settings of the Plan, cached because forecasts are made at each keystroke."""
 
     @cached_property
     def shape(self) -> TensorShape | None:
-        """The sizes that decide the activations; those of a stand-in where only the count is known."""
+        """The sizes that determine the activations; those of a stand-in if only the number of parameters is known."""
         if self.architecture:
             return self.architecture.shape
         return self.guess or (stand_in(self.params) if self.params else None)
 
     @property
     def widening(self) -> float:
-        """The factor by which a range is wider where the shape is a stand-in, or the size is a guess."""
+        """The factor by which a range is wider if the shape is a stand-in or the size is a guess."""
         return GUESSED if self.guess else UNSURE if self.architecture is None else 1.0
 
     @property
     def hidden(self) -> int | None:
-        """The hidden size that fills "auto"; None where only the count is known."""
+        """The hidden size that replaces "auto"; None if only the number of parameters is known."""
         shape = self.architecture.shape if self.architecture else self.guess
         return shape.hidden if shape else None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many parameters are trained and how many are not, and the bytes of these."""
+    """The numbers of trained and frozen parameters, and their bytes."""
 
     params: int
     trained: int
     frozen: int
     frozen_bytes: float
-    """Bytes of a frozen parameter, in the mean; 0.0 where it has the model's own type."""
+    """Mean bytes of a frozen parameter; 0.0 if it has the model's own type."""
     adapters: int
-    """Trained parameters that LoRA adds; they are in `params` too."""
+    """Trained parameters that LoRA adds, included in `params`."""
     largest: int
     """Parameters of the largest tensor."""
     largest_trained: int
     layer: int
     head: int
-    """Parameters of the tensor that makes the logits."""
+    """Parameters of the tensor that computes the logits."""
     experts: int
     """Parameters of experts."""
     small: int
@@ -79,7 +79,7 @@ class Counts:
 
 
 def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> ModelFacts:
-    """Read a `config.json`; `problem` is set where its parameters cannot be counted."""
+    """Read a `config.json`. `problem` is set if its parameters cannot be counted."""
     try:
         found = architecture(config)
     except ModelProblem as problem:
@@ -92,7 +92,7 @@ NOT_MEASURED = "the activations of {}'s layers without attention were not measur
 
 
 def _guessed(config: Mapping[str, Any], source: str) -> ModelFacts | None:
-    """Return a safe estimate of an architecture that no table knows, by the keys of most decoders; None where those are missing."""
+    """Return a conservative estimate of an unknown architecture from the keys of most decoders; None if those are missing."""
     kind, c = config.get("model_type"), Config(config)
     if not isinstance(kind, str) or kind in KNOWN or not kind:
         return None
@@ -118,17 +118,17 @@ def _guessed(config: Mapping[str, Any], source: str) -> ModelFacts | None:
 
 
 def facts_of_params(params: float, source: str = "model.params") -> ModelFacts:
-    """Return the facts of a bare number of parameters."""
+    """Return the facts for a mere number of parameters."""
     return ModelFacts(source=source, params=int(params), notes=(STAND_IN,))
 
 
 def unknown_model(source: str, problem: str) -> ModelFacts:
-    """Return a model without facts, and why."""
+    """Return a model without facts, with the reason."""
     return ModelFacts(source=source, problem=problem)
 
 
 def stand_in(params: int) -> TensorShape:
-    """Return a LLaMA-like decoder of about so many parameters: 128 wide for each layer, as in that family."""
+    """Return a LLaMA-like decoder with about this many parameters and 128 hidden units per layer, as in that family."""
     hidden = max(round((params / 12 / 0.0095) ** (1 / 3) / 64) * 64, 64)  # 12 h^2 per layer, h / 105 layers
     layers = max(round(params / (12 * hidden * hidden)), 1)
     heads = max(hidden // 128, 1)
@@ -146,7 +146,7 @@ def stand_in(params: int) -> TensorShape:
 
 
 def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0) -> Counts | None:
-    """Return how the parameters of a model are trained under a Plan's `model:`; None where their number is not known."""
+    """Return how the parameters of a model are trained under a Plan's `model:`; None if their number is unknown."""
     lora, trainable, stored = (model.lora, model.trainable, model.quantization) if model else (None, None, None)
     key = (lora, trainable, stored, persistence)
     if key not in facts.memo:
@@ -185,7 +185,7 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
 
 
 def _all_small(facts: ModelFacts, lora: Lora | None, persistence: int) -> int:
-    """Return 1 where LoRA's matrices are below the threshold, as they mostly are."""
+    """Return 1 if LoRA's matrices are below the threshold, as they usually are."""
     return int(lora is not None and max((lora.r * n for n in _widths(facts)), default=0) < persistence)
 
 
@@ -205,7 +205,7 @@ def adapter_params(facts: ModelFacts, lora: Lora) -> int:
 
 
 def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
-    """Return the mean bytes of a frozen parameter: linear layers are quantized; embeddings, head, norms and experts have 16 bits."""
+    """Return the mean bytes of a frozen parameter: linear layers are quantized, while embeddings, head, norms and experts have 16 bits."""
     arch, of_linear = facts.architecture, QUANTIZED[stored]
     if arch is None:
         return 0.95 * of_linear + 0.05 * 2
@@ -216,8 +216,8 @@ def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
 def adapted_elements(facts: ModelFacts, model: Model | None) -> float:
     """Return the elements per token and layer that LoRA keeps.
 
-    They are the input of each adapted layer (shared by layers that read the same tensor; the attention's output is kept anyway), twice
-    and a mask with dropout.
+    They are the input of each adapted layer (shared by layers that read the same tensor; the attention's output is kept anyway); with
+    dropout twice, plus a mask.
     """
     lora, arch = model.lora if model else None, facts.architecture
     if lora is None:

@@ -1,4 +1,4 @@
-"""Keys of DeepSpeed that change memory or speed and that the forecast leaves out: they are listed as not known."""
+"""Keys of DeepSpeed that affect memory or speed but are not in the forecast: they are listed as unknown."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NOT_RECKONED: Mapping[str, str] = {
     "compile": "compiled code keeps other activations, and is faster",
     "hybrid_engine.enabled": "generation holds caches and buffers of its own",
 }
-"""Path -> what the key does, as the end of a sentence."""
+"""Path -> the effect of the key, as the end of a sentence."""
 
 
 def not_reckoned(c: Context) -> Iterator[str]:
-    """Yield a sentence for each of these keys that the configuration turns on."""
+    """Yield a sentence for each of these keys that the configuration enables."""
     for path, effect in NOT_RECKONED.items():
         if _is_on(c.flat.get(path)):
             yield f"{path} is not reckoned with: {effect}"
 
 
 def _is_on(value: object) -> bool:
-    """Tell whether a value turns a key on: a section that holds something, true, or a number above 0."""
+    """Return whether a value enables a key: a non-empty section, true, or a number above 0."""
     if isinstance(value, Mapping):
         return any(not isinstance(inner, bool) or inner for inner in value.values())
     return value is True or (isinstance(value, int) and value > 0)

@@ -1,4 +1,4 @@
-"""From a Plan to the Plan of another setup: the JSON Patch (RFC 6902) that writes only what differs."""
+"""Turn a Plan into the Plan of another setup by a JSON Patch (RFC 6902) that writes only the differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEYS = {
     "reuse_distance": "stage3_max_reuse_distance",
     "prefetch_bucket": "stage3_prefetch_bucket_size",
 }
-"""Fields of a Setup -> the keys that they are read from."""
+"""Fields of a Setup -> the keys from which they are read."""
 PLUS_PLUS = {
     "secondary": "zero_hpz_partition_size",
     "quantized_weights": "zero_quantized_weights",
@@ -27,7 +27,7 @@ PLUS_PLUS = {
 def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
     """Return the patch that changes a Plan, read as `was`, to a setup."""
     old = {"deepspeed": plan.data.get("deepspeed") or {}, **({"model": plan.data["model"]} if plan.data.get("model") else {})}
-    new = {section: dict(given) for section, given in old.items()}  # what lies deeper is replaced, never changed in place
+    new = {section: dict(given) for section, given in old.items()}  # nested values are replaced, never changed in place
     _zero(new["deepspeed"], setup, was)
     _optimizer(new["deepspeed"], setup)
     if (setup.micro_batch, setup.accumulation) != (was.micro_batch, was.accumulation):
@@ -41,7 +41,7 @@ def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
 
 
 def _zero(config: dict[str, Any], setup: Setup, was: Setup) -> None:
-    given = config.get("zero_optimization")  # DeepSpeed's old switch is no mapping, nor is what somebody mistyped
+    given = config.get("zero_optimization")  # an old switch of ZeRO, or a mistyped value
     zero = config["zero_optimization"] = dict(given) if isinstance(given, Mapping) else {}
     if setup.stage != was.stage or "stage" not in zero:
         zero["stage"] = setup.stage
@@ -71,12 +71,12 @@ def _zero(config: dict[str, Any], setup: Setup, was: Setup) -> None:
     zero |= {key: getattr(setup, field) for field, key in PLUS_PLUS.items() if getattr(setup, field) != getattr(was, field)}
     if setup.super_offload != was.super_offload and isinstance(zero.get("offload_optimizer"), Mapping):
         zero["offload_optimizer"] = {**zero["offload_optimizer"], "super_offload": setup.super_offload}
-    for key in ("cpu_offload", "cpu_offload_param"):  # the old spelling would say otherwise
+    for key in ("cpu_offload", "cpu_offload_param"):  # the old spelling would contradict
         zero.pop(key, None)
 
 
 def _optimizer(config: dict[str, Any], setup: Setup) -> None:
-    """Set an optimizer in RAM to DeepSpeed's own; allow one that the configuration does not build."""
+    """Set an optimizer in RAM to DeepSpeed's own. Allow one that the configuration does not build."""
     if setup.optimizer_offload == "none":
         return
     optimizer = config.get("optimizer")
@@ -88,7 +88,7 @@ def _optimizer(config: dict[str, Any], setup: Setup) -> None:
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[Operation]:
-    """Return the operations that make one mapping of another."""
+    """Return the operations that turn one mapping into another."""
     found: list[Operation] = [{"op": "remove", "path": path + pointer_of(key)} for key in old if key not in new]
     for key, value in new.items():
         at = path + pointer_of(key)
@@ -104,5 +104,5 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -
 
 
 def pointer_of(key: str) -> str:
-    """Format one key as a part of a JSON Pointer."""
+    """Format one key as part of a JSON Pointer."""
     return "/" + key.replace("~", "~0").replace("/", "~1")

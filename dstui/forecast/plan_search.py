@@ -1,7 +1,7 @@
-"""The search: every way of ZeRO with every batch, judged by memory and speed.
+"""The search: every ZeRO setting with every batch, rated by memory and speed.
 
-What ZeRO costs and what a batch costs are worked out once each; numpy combines each of one with each of the other, which makes tens of
-thousands of candidates some tens of milliseconds. numpy is imported by the first search, not at start.
+The costs of ZeRO settings and of batches are computed once each. numpy combines each of one with each of the other, so that tens of
+thousands of candidates take some tens of milliseconds. numpy is imported by the first search, not at start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.choices import CHOICES, Choice
 from dstui.forecast.forecast import Modelled, batch_of, idle_of
-from dstui.forecast.memory import CPU_PROCESS, GPU_PROCESS, LAST, WASTED, Beside, around, beside, fragmented, host_room
+from dstui.forecast.memory import CPU_PROCESS, GPU_PROCESS, LAST, WASTED, PassMemory, around, beside, fragmented, host_room
 from dstui.forecast.model import Counts, counts
 from dstui.forecast.patch import KEYS
 from dstui.forecast.rates import Rates
@@ -33,17 +33,18 @@ SUB_GROUPS = (1_000_000_000, 100_000_000)
 REUSE = (1_000_000_000, 100_000_000)
 PREFETCH = (50_000_000, 5_000_000)
 LONG_SEQUENCE = 32_768
-"""From here on sequences are split over ranks (Ulysses)."""
+"""From this length on, sequences are split over ranks (Ulysses)."""
 FAST_LINK = 100e9
-"""Bytes a second between GPU and RAM from which on SuperOffload pays (Grace Hopper)."""
+"""Bytes per second between GPU and RAM from which on SuperOffload is worthwhile (Grace Hopper)."""
 ROOMY = 0.9
 LIKE = 0.05
-"""Speeds that differ by less are alike, for the speed model is no better: the simpler plan, then the one with more headroom, is first."""
+"""Speeds that differ by less count as equal, since the model is no more precise: the simpler Plan, then the one with more headroom, comes
+first."""
 MOST_MICRO = 4096
 
 
 class CostedBatch(NamedTuple):
-    """A batch with what it costs."""
+    """A batch with its costs."""
 
     setup: Setup
     activations: Activations
@@ -51,39 +52,39 @@ class CostedBatch(NamedTuple):
 
 
 class Space(NamedTuple):
-    """What ZeRO leaves on a GPU (of CPU ranks, in their RAM)."""
+    """The memory that ZeRO leaves on a GPU (for CPU ranks: in their RAM)."""
 
     fixed: float
-    """The most of the moments that no batch touches."""
+    """The peak of the moments that do not depend on the batch."""
     resting: float
-    """What rests."""
+    """Persistent bytes."""
     room: float
-    """Bytes that torch may give out."""
+    """Bytes that torch may allocate."""
     waste: tuple[float, float]
-    """How much more than that its allocator may hold: where activations are kept, and where they are recomputed."""
+    """Factors for the allocator's overhead: with kept activations, and with recomputed ones."""
     host: float
     """Bytes of a rank's RAM that are left for activations."""
-    beside: Beside
+    beside: PassMemory
 
     def peak(self, a: Activations) -> float:
-        """Return the most that torch gives out with these activations."""
+        """Return the peak of torch's allocations with these activations."""
         return max(self.fixed, self.resting + self.beside.peak(a))
 
 
 class Candidate(NamedTuple):
-    """What ZeRO does and what the batch is; made into one Setup only for what is shown."""
+    """A ZeRO setting and a batch; converted to a Setup only for display."""
 
     zero: Setup
     batch: Setup
     peak: float
-    """Bytes that torch gives out on a GPU."""
+    """Bytes that torch allocates on a GPU."""
     tokens: float
-    """Tokens of all ranks in a second; 0 where the speed is not known."""
+    """Tokens per second of all ranks; 0 if the speed is unknown."""
     changes: int
     sure: bool
-    """Whether it fits with all that the allocator may waste."""
+    """Whether it fits even with the allocator's overhead."""
     roomy: bool
-    """Whether a good tenth is left, for what no forecast knows."""
+    """Whether more than a tenth is left for unforeseen needs."""
 
     @property
     def setup(self) -> Setup:
@@ -93,7 +94,7 @@ class Candidate(NamedTuple):
 
     @property
     def simplicity(self) -> int:
-        """Less is simpler."""
+        """The complexity; smaller is simpler."""
         z = self.zero
         quantized = 2 * z.quantized_weights + 2 * z.quantized_gradients
         place = CHOICES.index(Choice(z.stage, z.optimizer_offload, z.param_offload))
@@ -102,7 +103,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How many candidates there were, in all and by what was varied, and the best of each kind among those that fit."""
+    """The number of candidates, in total and by varied setting, and the best of each kind among those that fit."""
 
     candidates: int
     tried: Mapping[str, int]
@@ -110,7 +111,7 @@ class Found:
 
 
 def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> Found:
-    """Return the best of each kind among everything that keeps the samples of a step."""
+    """Return the best of each kind among all candidates with the same samples per step."""
     n = counts(one.facts, one.model, persistence=one.setup.persistence)
     assert n is not None
     best: list[Candidate] = []
@@ -130,7 +131,7 @@ def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> Found:
 
 
 def split_over(setup: Setup, degree: int) -> Setup:
-    """Return a setup whose sequences are split over so many ranks, with as many samples in a step."""
+    """Return a setup whose sequences are split over `degree` ranks, with the same samples per step."""
     if degree == setup.sequence_parallel:
         return setup
     of_group = setup.micro_batch * setup.accumulation * degree // setup.sequence_parallel
@@ -149,18 +150,18 @@ VARIED = {
     "quantized_weights": "qwZ", "quantized_gradients": "qgZ", "sequence_parallel": "degrees of sequence parallelism",
     "super_offload": "SuperOffload",
 }  # fmt: skip
-"""Fields of a Setup that ZeRO's ways differ in -> what they are called."""
+"""Fields of a Setup in which ZeRO settings differ -> their names for users."""
 
 
 def _tried(ways: set[Setup], batches: set[tuple[int, bool]]) -> dict[str, int]:
-    """Return how many values each dimension had, of those that had several."""
+    """Return the number of values of each dimension with several."""
     found = {name: len({getattr(way, field) for way in ways}) for field, name in VARIED.items()}
     found |= {"micro-batches": len({micro for micro, _again in batches}), "recomputation": len({again for _micro, again in batches})}
     return {name: number for name, number in found.items() if number > 1}
 
 
 def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[CostedBatch]:
-    """Yield every batch that keeps the samples of a step, with and without checkpointing."""
+    """Yield every batch with the same samples per step, with and without checkpointing."""
     for micro, accumulation in _batches(plan, one.setup):
         for checkpointing in (False, True):
             setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
@@ -168,7 +169,7 @@ def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[CostedBatch]:
 
 
 def _batches(plan: Plan, setup: Setup) -> list[tuple[int, int]]:
-    """Return micro-batch and accumulation that keep the samples of a step. Where the script or the Trainer sets them, they stay."""
+    """Return micro-batches and accumulations with the same samples per step. Values set by the script or the Trainer stay."""
     given = [plan.deepspeed.get(key) for key in ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")]
     if AUTO in given or given[:2] == [None, None]:
         return [(setup.micro_batch, setup.accumulation)]
@@ -177,7 +178,7 @@ def _batches(plan: Plan, setup: Setup) -> list[tuple[int, int]]:
 
 
 def sequence_degrees(plan: Plan, one: Modelled, room: Capacity) -> list[int]:
-    """Return over how many ranks a sequence may be split (Ulysses): the Plan's own degree, and others where it has one or is long."""
+    """Return over how many ranks a sequence may be split (Ulysses): the Plan's own degree, and others if it has one or is long."""
     own, shape, setup = one.setup.sequence_parallel, one.facts.shape, one.setup
     written = plan.get("deepspeed.sequence_parallel_size") is not None
     open_to_it = written or (plan.job.integration == "deepspeed" and setup.sequence >= LONG_SEQUENCE and own == 1)
@@ -188,7 +189,7 @@ def sequence_degrees(plan: Plan, one: Modelled, room: Capacity) -> list[int]:
 
 
 def zeros(plan: Plan, setup: Setup, room: Capacity, rates: Rates) -> Iterator[Setup]:
-    """Yield what ZeRO may be set to."""
+    """Yield the possible ZeRO settings."""
     buckets = [setup.reduce_bucket] if _is_auto(plan) else sorted({setup.reduce_bucket, *BUCKETS})
     for choice in (choice for choice in CHOICES if choice.possible(setup, room)):
         base = choice.of(setup)._replace(secondary=1, quantized_weights=False, quantized_gradients=False, super_offload=False)
@@ -211,7 +212,7 @@ def _stage_3(base: Setup, setup: Setup, buckets: Sequence[int], room: Capacity, 
 
 
 def _plus_plus(base: Setup, setup: Setup, room: Capacity) -> list[tuple[int, bool, bool]]:
-    """Return the ways of ZeRO++ that pay: between nodes, for weights that are on the GPUs."""
+    """Return the worthwhile settings of ZeRO++: between nodes, for weights on the GPUs."""
     per_node = room.ranks_per_node
     own = (setup.secondary, setup.quantized_weights, setup.quantized_gradients)
     if room.nodes == 1 or per_node == 1 or base.param_offload != "none" or room.on_cpu:
@@ -227,7 +228,7 @@ def _is_auto(plan: Plan) -> bool:
 
 
 def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None:
-    """Return the room for a batch; None where RAM or disk are too small already."""
+    """Return the memory left for a batch; None if RAM or disk are too small already."""
     host, resting = host_room(setup, n, s).peak, sum(s.gpu.values())
     fixed = max(s.initialize, resting + sum(s.step.values()))
     around_it = beside(setup, n, s)
@@ -246,7 +247,7 @@ def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None
 def _best(  # noqa: PLR0913, PLR0917 - what is varied, and what is not
     ways: Sequence[Setup], batches: Sequence[CostedBatch], one: Modelled, n: Counts, room: Capacity, rates: Rates
 ) -> Iterator[Candidate]:
-    """Yield the best of each kind of so many ways of ZeRO with so many batches."""
+    """Yield the best of each kind among all combinations of these settings and batches."""
     import numpy as np
 
     shape = one.facts.shape
@@ -281,18 +282,18 @@ def _best(  # noqa: PLR0913, PLR0917 - what is varied, and what is not
 
 
 class Grid(NamedTuple):
-    """What is known of every way of ZeRO (rows) with every batch (columns)."""
+    """The results for every ZeRO setting (rows) with every batch (columns)."""
 
     fits: NDArray[Any]
     sure: NDArray[Any]
     tokens: NDArray[Any]
     peak: NDArray[Any]
     changes: NDArray[Any]
-    """Of each row."""
+    """The number of changes of each row."""
 
 
 def _peaks(spaces: Sequence[Space], batches: Sequence[Activations]) -> NDArray[Any]:
-    """Return `Space.peak` of each space with each batch."""
+    """Return `Space.peak` for each space with each batch."""
     import numpy as np
 
     fixed, resting, at_loss, in_layers, at_end = np.array([[s.fixed, s.resting, *s.beside] for s in spaces]).T[:, :, None]
@@ -303,7 +304,7 @@ def _peaks(spaces: Sequence[Space], batches: Sequence[Activations]) -> NDArray[A
 
 
 def _steps(moved: Sequence[Traffic], works: Sequence[Work], accumulations: Sequence[int]) -> NDArray[Any]:
-    """Return `speed.step_seconds` of each traffic with each batch."""
+    """Return `speed.step_seconds` for each traffic with each batch."""
     import numpy as np
 
     fields = ("micro", "boundary", "copies", "optimizer", "beside", "hides", "host", "stall", "overlap")
@@ -319,7 +320,7 @@ def _steps(moved: Sequence[Traffic], works: Sequence[Work], accumulations: Seque
 
 
 def _choose(grid: Grid, rows: Sequence[int], columns: Sequence[int]) -> tuple[int, int] | None:
-    """Return the best of one kind: what surely fits, then the fastest, then of those as fast the fewest changes and the least memory."""
+    """Return the best of one kind: what surely fits, then the fastest, then (if equally fast) the fewest changes and least memory."""
     import numpy as np
 
     at = np.ix_(rows, columns)
@@ -334,13 +335,13 @@ def _choose(grid: Grid, rows: Sequence[int], columns: Sequence[int]) -> tuple[in
 
 
 def _kind(way: Setup) -> tuple[Any, ...]:
-    """Return what people choose by."""
+    """Return the key by which users choose."""
     place = (way.stage, way.optimizer_offload, way.param_offload)
     return (*place, way.secondary, way.quantized_weights, way.quantized_gradients, way.super_offload, way.sequence_parallel)
 
 
 def _of_kinds(found: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best of each kind where several batches with and without accumulation gave one each."""
+    """Return the best of each kind if several batches with and without accumulation gave one each."""
     best: dict[tuple[Any, ...], Candidate] = {}
     for c in found:
         kind = (*_kind(c.zero), c.batch.checkpointing)
@@ -351,5 +352,5 @@ def _of_kinds(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _changes(setup: Setup, was: Setup) -> int:
-    """Return how many sizes of buckets and groups are not the Plan's."""
+    """Return how many sizes of buckets and groups differ from the Plan's."""
     return sum(bool(getattr(setup, field) != getattr(was, field)) for field in KEYS) + (setup.overlap != was.overlap)

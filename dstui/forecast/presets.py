@@ -1,7 +1,7 @@
-"""Models that people train, by their hub ids: what their `config.json` says of sizes, so that a forecast needs no network.
+"""Sizes of well-known models by hub id, from their `config.json`, so that a forecast needs no network.
 
-`data/presets.json`: id -> the sizes, or the id of a model with the same tensors (vicuna: LLaMA). `_source` says where an entry's numbers
-were read; `tests/long/presets_from_litgpt.py` makes those of litgpt's table.
+`data/presets.json`: id -> the sizes, or the id of a model with the same tensors (vicuna: LLaMA). `_source` says where the numbers come
+from; `tests/long/presets_from_litgpt.py` generates those of litgpt's table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def presets() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def _by_base() -> Mapping[str, str]:
-    """Return names without their variants -> the first hub id of that name."""
+    """Return names without their variant words -> the first hub id of that name."""
     found: dict[str, str] = {}
     for key in presets():
         found.setdefault(base_name(key), key)
@@ -39,9 +39,9 @@ def _by_lower() -> Mapping[str, str]:
 
 
 def preset(name: str) -> Mapping[str, Any] | None:
-    """Return the sizes of a model by its hub id, in any case.
+    """Return the sizes of a model by its hub id, ignoring case.
 
-    A fine-tuned model, or a copy in a folder or another account, has those of its base where only such words differ.
+    A fine-tuned model, or a copy in a folder or another account, has those of its base if only variant words differ.
     """
     found = _by_lower().get(name.lower()) or _by_base().get(base_name(name))
     return presets()[found] if found else None
@@ -51,13 +51,13 @@ SIZE = re.compile(r"\d[bm]\d?(?=-|$)")
 VARIANTS = re.compile(
     r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|bnb-4bit|\d{4})(?=-|$)"
 )
-"""Parts of a name that say how a model was trained on, never how large it is."""
+"""Words in a name about how a model was trained, which say nothing about its size."""
 
 VERSION = re.compile(r"\bv(\d)-(\d)(?=-|$)")
-"""v1-5, where the model is called v1.5."""
+"""v1-5, if the model is called v1.5."""
 
 
 def base_name(name: str) -> str:
-    """Return the last part of a name without its variants; "" where it names no size, since comparing is then unsafe."""
+    """Return the last part of a name without variant words; "" if it names no size, since comparing is then unsafe."""
     lower = name.lower().rstrip("/").rpartition("/")[2].removeprefix("meta-")
     return VERSION.sub(r"v\1.\2", VARIANTS.sub("", lower)) if SIZE.search(lower) else ""

@@ -1,4 +1,4 @@
-"""How fast a Machine is, as a few rates: from one table of published constants, or from what `--calibrate` measured here."""
+"""The speed of a Machine as a few rates: from a table of published constants, or from what `--calibrate` measured here."""
 
 from __future__ import annotations
 
@@ -12,65 +12,77 @@ from dstui.machine.snapshot import Gpu, Machine, known
 
 
 class PeakShares(NamedTuple):
-    """Shares of a data sheet's peak."""
+    """Shares of the peak in a data sheet."""
 
     matrix: float
     """The best matrix multiplication: github.com/stas00/ml-engineering, compute/accelerator/README.md, maximum achievable matmul FLOPS."""
     sustained: float
-    """Of that, the linear layers of a transformer over hours, at the clock that the power allows."""
+    """Of that, the share that the linear layers of a transformer sustain over hours, at the clock that the power limit allows."""
     attention: float
-    """Fused attention with a causal mask, forward and backward, as kernels of 2023 do it; FlashAttention-2's figures are 1.7 of these."""
+    """Fused attention with a causal mask, forward and backward, with kernels of 2023; FlashAttention-2's figures are 1.7 times these."""
 
 
 REACH: Mapping[str, PeakShares] = {
     "ampere": PeakShares(0.87, 0.93, 0.325),
     "hopper": PeakShares(0.80, 0.88, 0.18),
-    "blackwell": PeakShares(0.78, 0.83, 0.5),
+    "blackwell": PeakShares(0.78, 0.65, 0.55),
     "ada": PeakShares(0.85, 0.83, 0.3),
     "volta": PeakShares(0.80, 0.83, 0.2),
     "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
 marked for it; the others are those of the nearest generation."""
+KERNELS: Mapping[tuple[str, str], float] = {
+    ("ampere", "flash2"): 0.55,
+    ("hopper", "flash2"): 0.31,
+    ("hopper", "flash3"): 0.55,
+}
+"""The same share by generation and release of FlashAttention, where a Plan names one: arxiv.org/abs/2307.08691 and 2407.08608 (heads of
+128, causal, both passes), and 447 TFLOPS of 6 operations in a step on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
 BY_CAPABILITY: Mapping[int, str] = {10: "B200", 9: "H100-PCIe", 8: "A40", 7: "V100-16"}
-"""The stand-in for a chip that the catalogue does not name, by its compute capability; it is said."""
+"""The stand-in for a chip that is missing in the catalogue, by compute capability; the forecast mentions it."""
 COLLECTIVE_SHARE = 0.79
-"""Of NVLink's rate, what collectives of large buffers reach: 235 of 300 GB/s (A100), 361 of 450 (H200). Same source, network/."""
+"""The share of NVLink's rate that collectives of large buffers reach: 235 of 300 GB/s (A100), 361 of 450 (H200). Same source, network/."""
 PCIE_BYTES: Mapping[int, float] = {1: 3e9, 2: 6e9, 3: 12e9, 4: 25e9, 5: 55e9, 6: 100e9}
 """Bytes a second one way over 16 lanes, pinned; 55.4 measured on generation 5. Same source."""
 PCIE_COLLECTIVE = 0.4
-"""Of that, what collectives reach that share host bridges with each other."""
+"""The share of that which collectives reach if they share host bridges."""
 C2C_BYTES = 350e9
 """Between Grace and Hopper: 450 GB/s each way at best."""
-CPU_ADAM_OF_CORE, CPU_ADAM_MOST = 0.3e9, 3.0e9
-"""Parameters a second that DeepSpeedCPUAdam updates: on a core (0.79 alone, less beside others), and at most on a node, where RAM is
-the bound: 3.0 implied by the step times of 8 x H200 in stas00/ml-engineering, insights/when-to-upgrade-gpus."""
+CPU_ADAM_OF_CORE = 0.3e9
+"""Parameters a second that DeepSpeedCPUAdam updates on a core (0.79 alone, less beside others)."""
+CPU_ADAM, OLDER_CPU_ADAM = 3.9e9, 2e9
+"""The same at most on a node, where its RAM is the bound, and on one with PCIe 4 or older. The median of five sizes in ZeRO-Offload
+(arxiv.org/abs/2101.06840, table 4) is 3.9; steps on 8 x H200 and 8 x B200 say 4.1 (stas00/ml-engineering), on 2 x A100-40 between 1 and
+1.5 (DeepSpeed #7474), on 8 x A800 only 0.4 (gist.github.com/chenyaofo)."""
 NVME_READ, NVME_WRITE = 3e9, 2e9
 """One consumer drive. deepspeed.ai, DeepNVMe: 10 / 5 GB/s for four of generation 4."""
 NETWORK = 12.5e9
-"""Between nodes, where the Machine knows no adapter: 100 Gbit/s."""
+"""Bytes per second between nodes if the Machine has no known adapter: 100 Gbit/s."""
 NETWORK_SHARE = 0.75
 HOST_SECONDS: Sequence[float] = (0.3e-3, 0.5e-3, 1.0e-3, 3.0e-3)
-"""By stage, what Python and DeepSpeed's hooks take for a layer of a micro-batch: 12 ms at stage 3 on 4 x H100 with 512 tokens
-(DeepSpeedExamples, training/bf16_master_weight) at the slowest, 1 to 2 at stage 2 (OpenTau #177)."""
+"""By stage, seconds that Python and DeepSpeed's hooks take per layer of a micro-batch: at most 12 ms at stage 3 on 4 x H100 with 512 tokens
+(DeepSpeedExamples, training/bf16_master_weight), 1 to 2 at stage 2 (OpenTau #177)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What one rank, or one node, does in a second. Bytes are one way."""
+    """The speed of one rank, or one node, per second. Bytes are one way."""
 
     flops: float = 0.0
-    """Matrix operations of a GPU in 16 bits; 0 = not known."""
+    """Matrix operations of a GPU in 16 bits; 0 = unknown."""
     slow_flops: float = 0.0
-    """The same in 32 bits; 0 = not known."""
+    """The same in 32 bits; 0 = unknown."""
     sustained: float = 0.85
-    """Share of either that the layers of a transformer reach."""
+    """The share of either that the layers of a transformer reach."""
     attention: float = 0.0
     """Operations of fused attention; 0 = as far below the others as on an A100."""
+    newest_attention: float = 0.0
+    """The same with the newest release of FlashAttention, where the Plan names none; 0 = the same."""
     memory: float = 1e12
     """Bytes of a GPU's own memory."""
     inside: float = 10e9
-    """Bytes of a collective inside of a node."""
+    """Bytes of a collective within a node."""
     between: float = NETWORK
     """Bytes of a collective that a node exchanges with others."""
     host_link: float = 25e9
@@ -81,32 +93,38 @@ class Rates:
     nvme_write: float = NVME_WRITE
     correction: Correction = NO_CORRECTION
     measured: tuple[str, ...] = ()
-    """What of it was measured on this machine."""
+    """The rates that were measured on this machine."""
     unknown: tuple[str, ...] = ()
-    """What had to be assumed, in sentences."""
+    """Assumptions, as sentences."""
 
 
-def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: bool = False) -> Rates:
-    """Return the rates of a machine for ranks on these of its GPUs, each node being alike; `half`: they compute in fp16, not bf16."""
+def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: bool = False, attention: str = "") -> Rates:
+    """Return the rates of a machine for ranks on these of its GPUs, each node being alike.
+
+    `half`: they compute in fp16, not bf16; `attention`: what the Plan says of it.
+    """
     used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
     if not used:
         return Rates(unknown=("no GPU is known here: the speed is not",))
     reported: list[str] = []
     chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.bf16)
     reach = REACH[chip.generation]
+    peak = chip.fp16 if half else chip.bf16
+    newest = max((share for (chips, _), share in KERNELS.items() if chips == chip.generation), default=reach.attention)
     links = [_host_link(gpu) for gpu in used]
     cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
     drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
     return Rates(
-        flops=(chip.fp16 if half else chip.bf16) * reach.matrix,
+        flops=peak * reach.matrix,
         slow_flops=chip.fp32 * reach.matrix,
         sustained=reach.sustained,
-        attention=(chip.fp16 if half else chip.bf16) * reach.attention,
+        attention=peak * KERNELS.get((chip.generation, attention), reach.attention),
+        newest_attention=0.0 if attention in ("flash2", "flash3", "eager") else peak * newest,
         memory=chip.bandwidth,
         inside=_inside(machine, used, min(links)),
         between=_between(machine, reported) if nodes > 1 else NETWORK,
         host_link=min(links),
-        cpu_adam=min(cores * CPU_ADAM_OF_CORE, CPU_ADAM_MOST),
+        cpu_adam=min(cores * CPU_ADAM_OF_CORE, CPU_ADAM if min(links) > PCIE_BYTES[4] else OLDER_CPU_ADAM),
         nvme_read=NVME_READ * max(drives, 1),
         nvme_write=NVME_WRITE * max(drives, 1),
         unknown=tuple(dict.fromkeys(reported)),
@@ -132,7 +150,7 @@ def _host_link(gpu: Gpu) -> float:
 
 
 def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
-    """Return the rate of collectives: NVLink's where one island holds all ranks, else PCIe's."""
+    """Return the rate of collectives: NVLink's if one island has all ranks, else PCIe's."""
     island = machine.island_of(used[0].index)
     if len(used) == 1:
         return island_rate(machine, used[0])
@@ -142,7 +160,7 @@ def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
 
 
 def island_rate(machine: Machine, gpu: Gpu) -> float:
-    """Return bytes per second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
+    """Return bytes per second of collectives over a GPU's NVLinks, from its island's bandwidth or its links."""
     island = machine.island_of(gpu.index)
     if isinstance(island.bandwidth, int) and island.bandwidth:
         return island.bandwidth * 1e6 * COLLECTIVE_SHARE
@@ -165,7 +183,7 @@ def _between(machine: Machine, reported: list[str]) -> float:
 
 
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
-    """Return the rates with what `--calibrate` and runs have measured in place of the constants; other values are left aside."""
+    """Return the rates with the constants replaced by measurements of `--calibrate` and of runs. Invalid values are ignored."""
     names = {f.name for f in fields(Rates)} - {"measured", "unknown", "correction"}
     good = {name: float(value) for name, value in measured.items() if name in names and is_number(value) and 1e3 < value < 1e18}
     correction = correction_of(measured)

@@ -1,6 +1,6 @@
-"""Which plan is best: the candidates that fit as a ranked table with patches, and what would make one fit where none does.
+"""Recommend Plans: the candidates that fit as a ranked table with patches, or what would make one fit.
 
-Fixed are the model, the precision, the sequence, the samples of a step, the ranks and the optimizer: `search` varies the rest.
+Fixed are the model, the precision, the sequence, the samples per step, the ranks and the optimizer. `search` varies the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import ON_CPUS, Choice
-from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host, rates_for
+from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, gpu_need, host_need, models_of, rates_for
 from dstui.forecast.memory import BUILD, needs
 from dstui.forecast.model import ModelFacts, counts
 from dstui.forecast.patch import Patch, patch_of
@@ -30,23 +30,23 @@ ROWS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPlan:
-    """One plan of the table. Bytes and headroom are those of the place that is the tightest on a GPU."""
+    """One Plan of the table. Bytes and headroom are those of the scarcest resource."""
 
     setup: Setup
     verdict: Verdict
     gpu_bytes: int
     headroom: float
     host_bytes: int | None
-    """Of a node's RAM."""
+    """Bytes of a node's RAM."""
     host_headroom: float | None
     nvme_bytes: int | None
     tight: str
-    """The place with the least left: gpu, host or nvme."""
+    """The resource with the least left: gpu, host or nvme."""
     speed: Speed | None
     why: str
     patch: Patch
     best_at: tuple[str, ...] = ()
-    """What of the rows that surely fit this one has the most of: fastest, most head-room, simplest."""
+    """What this row is best at among those that surely fit: fastest, most headroom, simplest."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui forecast --json` documents."""
@@ -67,22 +67,22 @@ class RankedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPlans:
-    """The ranked plans that fit. Where none does, `ways` says in sentences what would be the nearest."""
+    """The ranked Plans that fit. If none does, `ways` has sentences about the nearest ones."""
 
     rows: tuple[RankedPlan, ...] = ()
     candidates: int = 0
     tried: Mapping[str, int] = field(default_factory=dict)
-    """How many values of each dimension were tried, of those that have several."""
+    """The number of tried values of each dimension with several."""
     cheapest: str = ""
-    """The least hardware of this kind that would do, where it is less than what is there."""
+    """The cheapest sufficient hardware of this kind, if less than the present one is enough."""
     ordered_by: str = "speed"
-    """What the rows are ordered by: speed, or simplicity where no machine tells how fast it is."""
+    """The order of the rows: speed, or simplicity if no machine tells the speed."""
     ways: tuple[str, ...] = ()
     problem: str = ""
 
     @property
     def order(self) -> str:
-        """By what the rows are ordered, in words."""
+        """The order of the rows, in words."""
         return ORDERS[self.ordered_by]
 
 
@@ -101,7 +101,7 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     gpu_memory: int | None = None,
     measured: Mapping[str, Any] | None = None,
 ) -> RankedPlans:
-    """Return the ranked plans for a Plan with one model on a Machine. The arguments are those of `forecast`."""
+    """Return the ranked Plans for a Plan with one model on a Machine. The arguments are those of `forecast`."""
     if not isinstance(facts, ModelFacts):
         return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     room = capacity_of(plan, machine, pool, gpu_memory)
@@ -125,7 +125,7 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
 
 
 def best_at(rows: Sequence[RankedPlan]) -> tuple[RankedPlan, ...]:
-    """Return the rows with what each is the best at, of those that surely fit."""
+    """Return the rows with `best_at` set, considering those that surely fit."""
     sure = [row for row in rows if row.verdict == "fits"]
     if len(sure) < 2:
         return tuple(rows)
@@ -139,13 +139,13 @@ def best_at(rows: Sequence[RankedPlan]) -> tuple[RankedPlan, ...]:
 
 
 def _complexity(s: Setup) -> tuple[int, ...]:
-    """Return what makes a setup harder to run: fewer of the earlier is simpler."""
+    """Return a sort key of complexity: smaller is simpler."""
     places = 2 * (s.optimizer_offload != "none") + 2 * (s.param_offload != "none") + (s.optimizer_offload == "nvme")
     return places, s.quantized_weights + s.quantized_gradients + (s.secondary > 1) + (s.sequence_parallel > 1), s.stage, s.checkpointing
 
 
 def _cheapest(one: Modelled, room: Capacity) -> str:
-    """Return in a sentence how few of these GPUs would do, where half of them or fewer would."""
+    """Return a sentence about how few of these GPUs would be enough, if half of them or fewer are."""
     least, frugal = "", frugal_setup(one)
     ranks = room.ranks
     while ranks % 2 == 0:
@@ -161,9 +161,9 @@ def _cheapest(one: Modelled, room: Capacity) -> str:
 
 
 def _ranked(found: Sequence[Candidate]) -> list[Candidate]:
-    """Return those that surely fit, the fastest first, of those that are alike the simplest; each stage and place once.
+    """Return those that surely fit, fastest first and the simplest of equally fast ones, with each stage and place once.
 
-    The one of most head-room is among them.
+    The one with the most headroom is included.
     """
     fastest = max((c.tokens for c in found), default=0.0)
 
@@ -205,7 +205,7 @@ def forecast_of(one: Modelled, setup: Setup, room: Capacity, rates: Rates) -> Fo
 
 
 def _why(setup: Setup, found: Forecast) -> str:
-    """In a few words: what this plan is, and what bounds it."""
+    """Describe the Plan in a few words, with its bottleneck."""
     return way_of(setup) + (f"; bound by {found.speed.bound_by}" if found.speed else "")
 
 
@@ -231,7 +231,7 @@ def way_of(setup: Setup) -> str:
 
 
 def frugal_setup(one: Modelled) -> Setup:
-    """Return stage 3 with everything as small as it goes."""
+    """Return stage 3 with everything as small as possible."""
     small: dict[str, Any] = {
         "reduce_bucket": BUCKETS[-1],
         "sub_group": SUB_GROUPS[-1],
@@ -242,8 +242,11 @@ def frugal_setup(one: Modelled) -> Setup:
     return one.setup._replace(micro_batch=1, checkpointing=True, stage=3, overlap=True, **small, **here)
 
 
+LOSS = "a fused loss (use_liger_kernel), which never holds the logits whole ({:.0f} GiB now), with ZeRO-3, {}and activation checkpointing"
+
+
 def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
-    """Yield what would make it fit: more GPUs, a shorter sequence, LoRA, more RAM; each only where it is enough."""
+    """Yield what would make it fit: more GPUs, a shorter sequence, LoRA, more RAM; each only if it is enough."""
     frugal = frugal_setup(one)
     loading = forecast_of(one, frugal, room, Rates())
     if loading.host.verdict == "too big" and loading.host.peak == BUILD:
@@ -252,6 +255,10 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
             whole = f"every rank loads it whole now: {(loading.host.bytes or 0) / 2**30:.0f} GiB of RAM"
             yield f"the model built under deepspeed.zero.Init at ZeRO-3, with activation checkpointing ({whole})"
     least = Choice(3, "cpu", "cpu").of(frugal) if frugal.optimizer in ON_CPUS else frugal
+    places = {"": frugal, "everything in RAM, ": least}
+    where = next((words for words, setup in places.items() if enough(one, setup._replace(fused_loss=True), room)), None)
+    if where is not None:
+        yield LOSS.format(loading.gpu.parts.get("logits_and_loss", 0) / 2**30, where)
     per_node = room.ranks_per_node
     for nodes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128):
         ranks = room.ranks * nodes
@@ -279,13 +286,13 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
 
 
 def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False) -> bool:
-    """Return whether a model fits under another setup, also with as much room on more GPUs."""
+    """Return whether a model fits under another setup, or with the same memory on more GPUs."""
     n = counts(one.facts, one.model, persistence=setup.persistence)
     assert n is not None
     mine = replace(one, setup=setup)
     found = needs(setup, n, states(setup, n), batch_of(mine, n))
     there = replace(room, ranks=setup.ranks, nodes=setup.nodes)
-    gpu, host = of_gpu(found.gpu, setup, there), of_host(found, setup, there)
+    gpu, host = gpu_need(found.gpu, setup, there), host_need(found, setup, there)
     disk = sum(found.nvme.values()) * there.ranks_per_node
     held = sum(found.host.parts.values()) * there.ranks_per_node
     good = ("fits",) if surely else ("fits", "tight")

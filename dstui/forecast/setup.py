@@ -1,9 +1,9 @@
-"""What decides about bytes and seconds, as plain numbers: a Plan read as DeepSpeed and the integration would read it."""
+"""The setup: settings that determine bytes and seconds, read from a Plan as DeepSpeed and the integration would read them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from dstui.check.auto_values import AUTO, value_of
 from dstui.check.context import Context
@@ -15,12 +15,12 @@ from dstui.plan.model import Model
 
 Precision = Literal["fp32", "fp16", "bf16", "autocast"]
 Place = Literal["none", "cpu", "nvme"]
-Attention = Literal["eager", "sdpa", "flash"]
+Attention = Literal["eager", "sdpa", "flash", "flash2", "flash3"]
 
 
 LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 17.0
-"""Bytes for each token and row of the vocabulary while the cross entropy is taken: logits in 32 bits, their softmax, its gradient.
-transformers' loss in 16 bits measures 12.3, and 14 where the script still holds the outputs; before 4.46 it copied the logits to shift
+"""Bytes per token and row of the vocabulary during the cross entropy: logits in 32 bits, their softmax, its gradient.
+Measured with transformers' loss in 16 bits: 12.3, and 14 if the script still holds the outputs. Before 4.46 it copied the logits to shift
 them."""
 NEW_LOSS = (4, 46)
 
@@ -28,16 +28,16 @@ NEW_LOSS = (4, 46)
 class Setup(NamedTuple):
     """One way of training a model on some ranks. Bucket sizes are in elements, as DeepSpeed counts them.
 
-    A named tuple: a search makes hundreds of them from one, which takes a dataclass twenty times as long.
+    It is a named tuple because a search derives hundreds of them from one, which takes twenty times as long with a dataclass.
     """
 
     ranks: int = 1
-    """Ranks in all."""
+    """The total number of ranks."""
     nodes: int = 1
     stage: int = 0
     precision: Precision = "bf16"
     small_master: bool = False
-    """Master weights and gradients in 16 bits (bf16_master_weights_and_grads and fp16's like)."""
+    """Master weights and gradients in 16 bits (bf16_master_weights_and_grads and the fp16 equivalent)."""
     small_states: bool = False
     """Optimizer states in 16 bits (bf16_optimizer_states)."""
     wide_gradients: bool = False
@@ -57,13 +57,13 @@ class Setup(NamedTuple):
     reduce_bucket: int = 500_000_000
     prefetch_bucket: int = 50_000_000
     persistence: int = 100_000
-    """Stage 3: a parameter below this stays whole on every rank."""
+    """Stage 3: a parameter below this size stays complete on every rank."""
     sub_group: int = 1_000_000_000
     reuse_distance: int = 1_000_000_000
     overlap: bool = False
     contiguous: bool = True
     secondary: int = 1
-    """Ranks over which the second copy of the weights is spread (zero_hpz_partition_size); 1 = none."""
+    """Ranks over which the second copy of the weights is sharded (zero_hpz_partition_size); 1 = none."""
     quantized_weights: bool = False
     quantized_gradients: bool = False
     pinned: bool = True
@@ -75,16 +75,18 @@ class Setup(NamedTuple):
     tensor_parallel: int = 1
     sequence_parallel: int = 1
     built_partitioned: bool = False
-    """Stage 3: whether the model is built under zero.Init, so that no rank ever holds it whole."""
+    """Stage 3: whether the model is built under zero.Init, so that no rank ever holds all of it."""
     gathered_on_save: bool = False
-    """Stage 3: whether saving gathers the weights in 16 bits in the RAM of rank 0."""
+    """Stage 3: whether saving gathers the 16-bit weights in the RAM of rank 0."""
     expert_parallel: int = 1
     """Ranks over which experts are split (AutoEP)."""
     selective: bool = False
-    """With checkpointing: only what is cheap to compute again is recomputed."""
+    """With checkpointing: only what is cheap to recompute is recomputed."""
     activation_offload: bool = False
-    """With checkpointing: the inputs of the layers wait in RAM."""
+    """With checkpointing: the inputs of the layers are stored in RAM."""
     tiled_mlp: bool = False
+    compiled: bool = False
+    """Whether torch.compile fuses the layers' small kernels."""
     small_frozen: bool = False
     """Frozen weights in 8 bits (zero_quantized_nontrainable_weights)."""
     zenflow: float = 0.0
@@ -93,7 +95,7 @@ class Setup(NamedTuple):
     """Steps between ZenFlow's updates of the rest."""
     super_offload: bool = False
     cores_bound: bool = False
-    """Whether the ranks' CPU cores are bound to them (--bind_cores_to_rank)."""
+    """Whether each rank is bound to CPU cores of its own (--bind_cores_to_rank)."""
     training: bool = True
     on_cpu: bool = False
     """Whether the ranks run on CPUs."""
@@ -115,7 +117,7 @@ class Setup(NamedTuple):
 
     @property
     def settings(self) -> str:
-        """A short text that tells runs of one model apart: ZeRO, the batch and what is recomputed."""
+        """A short text that distinguishes runs of one model: ZeRO, the batch and recomputation."""
         zero = f"{self.stage} {self.optimizer_offload} {self.param_offload} {self.precision}"
         again = "again" if self.checkpointing else "kept"
         return f"{zero} {self.micro_batch}x{self.accumulation} {self.sequence}/{self.sequence_parallel} {again} {self.ranks}/{self.nodes}"
@@ -138,9 +140,9 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     transformers: str | None = None,
     parts: int = 1,
 ) -> tuple[Setup, list[str]]:
-    """Return the setup of a configuration, and sentences on what was assumed.
+    """Return the setup of a configuration, and sentences about assumptions.
 
-    `hidden` fills "auto"; `ranks` is the world size; `parts`: over how many ranks accelerate splits a sequence, where the configuration
+    `hidden` replaces "auto"; `ranks` is the world size; `parts`: over how many ranks accelerate splits a sequence, if the configuration
     does not say.
     """
     c = Context(config, release(), integration, ranks)
@@ -196,6 +198,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         selective=bool(model and model.recompute == "selective"),
         activation_offload=bool(model and model.activation_offload) or c.on("activation_checkpointing.cpu_checkpointing"),
         tiled_mlp=bool(model and model.tiled_mlp),
+        compiled=bool(model and model.compiled),
         small_frozen=stage == 3 and c.on(f"{ZERO_SECTION}.zero_quantized_nontrainable_weights"),
         zenflow=min(max(c.number(f"{ZERO_SECTION}.zenflow.topk_ratio") or 0.1, 0.0), 1.0) if _has_zenflow(c, place["optimizer"]) else 0.0,
         update_interval=max(int(c.number(f"{ZERO_SECTION}.zenflow.update_interval") or 4), 1),
@@ -232,9 +235,16 @@ def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int
     triple = evaluate_batch(written_batch(c), ranks / of_each if of_each else ranks).triple
     micro, steps = (int(n) if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < 1e9 else 0 for n in triple[1:])
     filled = any(c.raw.get(key) == AUTO for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
+    if filled and c.integration == "trainer" and c.raw.get("train_micro_batch_size_per_gpu", AUTO) == AUTO:
+        reported.append(f"--per_device_train_batch_size is not given: {TRAINERS_BATCH} is assumed, as the Trainer does")
+        return TRAINERS_BATCH, max(steps, 1)
     if filled or not micro:
         reported.append(f"the micro-batch is not in the configuration: {max(micro, 1)} is assumed")
     return max(micro, 1), max(steps, 1)
+
+
+TRAINERS_BATCH = 8
+"""The default of per_device_train_batch_size (transformers/training_args.py)."""
 
 
 TRAINERS_OPTIMIZERS: Mapping[str, str] = {
@@ -246,13 +256,11 @@ TRAINERS_OPTIMIZERS: Mapping[str, str] = {
     "rmsprop": "rmsprop",
 }
 """`--optim` of the Trainer (OptimizerNames of transformers/training_args.py) -> the name by which its states are counted.
-
-The others are taken for AdamW with states in 32 bits, which is assumed anyway: as DeepSpeed's own where they are offloaded.
-"""
+The others count as AdamW with 32-bit states, which is the default anyway: DeepSpeed's own if they are offloaded."""
 
 
 def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the configuration with the optimizer that the Trainer's --optim names, where the configuration has none."""
+    """Return the configuration with the optimizer of the Trainer's --optim, if the configuration has none."""
     kind = TRAINERS_OPTIMIZERS.get(options.get("optim", ""))
     if integration == "deepspeed" or kind is None or "optimizer" in config:
         return config
@@ -260,7 +268,7 @@ def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[
 
 
 def _optimizer(c: Context, reported: list[str]) -> str:
-    """Return the optimizer's name in lower case; DeepSpeed's Adam with torch_adam is torch's."""
+    """Return the optimizer's name in lower case. DeepSpeed's Adam with torch_adam is torch's."""
     kind = c.optimizer.lower()
     if not kind:
         reported.append("the script builds the optimizer: AdamW is assumed")
@@ -273,7 +281,7 @@ def _optimizer(c: Context, reported: list[str]) -> str:
 
 
 def _old(transformers: str | None) -> bool:
-    """Return whether a version of transformers copies the logits; without a version, the newest is assumed."""
+    """Return whether a version of transformers copies the logits. Without a version, the newest is assumed."""
     try:
         return transformers is not None and version_tuple(transformers) < NEW_LOSS
     except ValueError:
@@ -286,11 +294,11 @@ def _place(word: str) -> Place:
 
 def _attention(model: Model | None) -> Attention:
     given = model.attention if model else None
-    return "eager" if given == "eager" else "flash" if given == "flash" else "sdpa"
+    return given if given in get_args(Attention) else "sdpa"  # type: ignore[return-value]
 
 
 def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:
-    """Return a number of elements, "auto" as its reader fills it."""
+    """Return a number of elements, with "auto" as its reader fills it in."""
     path = f"{ZERO_SECTION}.{key}"
     section = c.raw.get(ZERO_SECTION)
     if isinstance(section, Mapping) and section.get(key) == AUTO and hidden:
@@ -306,12 +314,12 @@ def _has_zenflow(c: Context, offload: Place) -> bool:
 
 
 def _share(c: Context, path: str, ranks: int, otherwise: int = 1) -> int:
-    """Return a degree of parallelism that divides the ranks; else 1."""
+    """Return a degree of parallelism if it divides the ranks; else 1."""
     degree = int(c.number(path) or otherwise)
     return degree if 1 <= degree <= ranks and ranks % degree == 0 else 1
 
 
 def configurations(plan: Plan) -> dict[str, Mapping[str, Any]]:
-    """Return the configurations of a Plan by model: one under "", or those under models where there are any."""
+    """Return the configurations of a Plan by model: one under "", or those under `models:`."""
     named = {name: config for name, config in plan.configurations.items() if name}
     return named or {"": plan.deepspeed}

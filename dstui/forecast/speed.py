@@ -1,15 +1,15 @@
-"""Seconds of an optimizer step, and what bounds it: FLOPs, collectives, copies to RAM, the CPU's optimizer, disks, Python.
+"""The seconds of an optimizer step and their bottleneck: FLOPs, collectives, copies to RAM, the CPU's optimizer, disks, Python.
 
-step = accumulation x (the slowest of what overlaps + a part of the rest) + what comes once + the optimizer. What the batch costs (`Work`)
-and what ZeRO costs (`Traffic`) are apart, so that a search combines each of one with each of the other.
+step = accumulation x (the slowest of what overlaps + a part of the rest) + costs once per step + the optimizer. The costs of the batch
+(`Work`) and of ZeRO (`Traffic`) are separate, so that a search can combine each of one with each of the other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dstui.forecast.activations import kept_in_layers, loss_moves
+from dstui.forecast.activations import loss_moves, moved_in_layers
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
 from dstui.forecast.rates import HOST_SECONDS, Rates
@@ -17,32 +17,34 @@ from dstui.forecast.setup import Setup
 from dstui.forecast.states import optimizer_bytes
 
 START_TOKENS = 700
-"""A micro-batch of so many tokens reaches half of what the matrix units do with a large one."""
+"""The number of tokens at which a micro-batch reaches half of the speed of a large one."""
 MEMORY_SHARE = 0.8
 """Of the data sheet's bandwidth, what kernels that only move bytes reach."""
-MOVES = 5.6
-"""How often a byte that the forward pass keeps is moved in all: norms, activation functions, residuals and their gradients."""
-MOVES_AGAIN = 1 / 3
-"""Of these, what recomputation adds."""
 SELECTIVE_AGAIN = 0.3
-"""Of the forward pass, what selective recomputation computes again."""
+"""The share of the forward pass that selective recomputation repeats."""
 ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
-"""Operations of causal attention for each token, position and element of the heads: five products in the backward pass, two before."""
+"""Operations of causal attention per token, position and element of the heads: two products in the forward pass, five in the backward pass.
+"""
 FUSED_ATTENTION = 0.38
-"""Of the best matrix multiplication, what fused attention reaches where its rate is not known."""
+"""The share of the best matrix multiplication that fused attention reaches if its rate is unknown."""
 HOP_SECONDS = 3.2e-6
-"""What a collective waits for each further rank of its ring, which no compute hides."""
+"""The latency of a collective per further rank of its ring, which no compute hides."""
 HIDDEN = 0.75
-"""Of the lesser of compute and communication, what runs beside the greater one where overlap_comm is on."""
+"""The share of the smaller of compute and communication that runs beside the larger if overlap_comm is on."""
 BOUND = 1.3
 """How much faster the CPUs' optimizer is where each rank has cores of its own: at least as much as the whole step, which took 2383 ms
 instead of 3084 for Qwen2.5-3B on 2 x A100-40 (github.com/deepspeedai/DeepSpeed/pull/7474)."""
+SLOWER, FASTER = 0.75, 1.15
+"""The speed may turn out so much lower or higher for reasons that a Plan does not tell: releases of torch and of the kernels, clocks under
+a limit of power, a busy host. Nine in ten of the rows of tests/forecast/published_speed.csv that were not fitted are within."""
+FULL = 0.85
+"""Of the lower end, what is left where a GPU is nearly full: torch's allocator gives memory back and asks for it again."""
 COLLECTIVE_SECONDS = 40e-6
-"""What a collective takes besides its bytes: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
+"""The fixed cost of a collective: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
 
 
 class Work(NamedTuple):
-    """Of one micro-batch: seconds of compute on a GPU, its tokens, and seconds of copies of activations to RAM and back."""
+    """One micro-batch: seconds of compute on a GPU, its tokens, and seconds of copying activations to RAM and back."""
 
     compute: float
     tokens: int
@@ -51,43 +53,45 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Seconds, of one rank."""
+    """Seconds of one rank."""
 
     micro: float
     """Collectives of each micro-batch."""
     boundary: float
-    """Collectives once a step."""
+    """Collectives once per step."""
     copies: float
-    """Between GPU and RAM or disk, each micro-batch."""
+    """Copies between GPU and RAM or disk, per micro-batch."""
     optimizer: float
-    """The optimizer's step, its copies included."""
+    """The optimizer's step, including its copies."""
     beside: float
-    """What of it runs beside the compute of a step (ZenFlow, SuperOffload)."""
+    """The part of it that runs beside the compute of a step (ZenFlow, SuperOffload)."""
     hides: float
-    """Share of the compute that hides that."""
+    """The share of the compute that hides that part."""
     host: float
-    """Python, each micro-batch."""
+    """Python, per micro-batch."""
     stall: float
-    """Of that, what no kernel hides: stage 3 waits for its hooks between the layers (19.7k to 14.6k tokens/s on 4 x GH200)."""
+    """The part of that which no kernel hides: stage 3 waits for its hooks between the layers (19.7k to 14.6k tokens/s on 4 x GH200)."""
     overlap: float
-    """Share of the lesser of compute and collectives that is hidden."""
+    """The share of the smaller of compute and collectives that is hidden."""
     bound: tuple[str, str, str]
-    """What bounds it: which collectives, which copies, which optimizer."""
+    """The possible bottlenecks: which collectives, which copies, which optimizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The step, the tokens of all ranks in a second, and what bounds it."""
+    """The seconds of a step, the tokens per second of all ranks, and the bottleneck."""
 
     step: float
     tokens: float
     bound_by: str
+    range: tuple[float, float] = (0.0, 0.0)
+    """Tokens in a second where little goes well, and where all does."""
 
 
 def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -> Work:
-    """Return the compute of a micro-batch: linear layers, attention, and kernels that only move bytes.
+    """Return the compute of a micro-batch: linear layers, attention, and memory-bound kernels.
 
-    Frozen weights have no gradient of their own; recomputation runs the layers' forward pass twice, the head's once.
+    Frozen weights have no gradient of their own. Recomputation runs the layers' forward pass twice, the head's once.
     """
     tokens, again = setup.tokens, setup.checkpointing and setup.training
     head = shape.vocabulary * shape.hidden
@@ -106,7 +110,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         fused = rates.attention or rates.flops * FUSED_ATTENTION
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
-        moved = MOVES * (1 + MOVES_AGAIN * share) * kept_in_layers(setup, shape) * tokens + 2 * loss_moves(setup, shape) * tokens
+        moved = (moved_in_layers(setup, shape, share) + 2 * loss_moves(setup, shape)) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
     seconds = seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)
     waiting = setup.activation_offload and again and not setup.selective
@@ -115,7 +119,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
 
 
 def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates: Rates) -> float:
-    """Return the seconds of collectives inside of the layers, which nothing hides: AutoTP's, Ulysses' and those of experts."""
+    """Return the seconds of collectives within the layers, which nothing hides: those of AutoTP, Ulysses and experts."""
     hidden, forward = 2.0 * shape.hidden * tokens, 1 + again
     passes = forward + setup.training
     within = max(setup.tensor_parallel, setup.sequence_parallel, setup.expert_parallel) <= setup.ranks // setup.nodes
@@ -157,14 +161,14 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
 
 
 def _gather_seconds(setup: Setup, weights: float, across: float, rates: Rates) -> float:
-    """Return the time to gather weights, for the forward and the backward pass; a secondary copy keeps the latter in a node."""
+    """Return the time to gather weights for the forward and the backward pass. With a secondary copy, the latter stays within a node."""
     first = weights * (0.5 if setup.quantized_weights else 1) / across
     again = weights / rates.inside if setup.secondary > 1 else first
     return first + again
 
 
 def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[float, float, float]:
-    """Return what remains of the optimizer's step on its own, what runs beside the compute, and how much of that can hide it."""
+    """Return the exposed part of the optimizer's step, the part beside the compute, and the share of compute that can hide it."""
     if setup.zenflow:
         selected = 32 * setup.zenflow * n.trained / setup.shards / (rates.memory * 0.7)
         return selected, optimizer / setup.update_interval, 1.0
@@ -203,12 +207,12 @@ def step_seconds(accumulation: int, w: Work, t: Traffic) -> float:
 
 
 def _running(w: Work, t: Traffic) -> float:
-    """Compute and collectives of a micro-batch, of which the lesser is partly hidden."""
+    """Return the time of compute and collectives of a micro-batch, with the smaller partly hidden."""
     return w.compute + (1 - t.overlap) * t.micro if w.compute >= t.micro else t.micro + (1 - t.overlap) * w.compute
 
 
 def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
-    """Return the speed of a step and its bound; `different`: the ranks that process different tokens."""
+    """Return the speed of a step and its bottleneck; `different`: the ranks that process different tokens."""
     step = step_seconds(accumulation, w, t)
     running = _running(w, t)
     sizes = {
@@ -219,3 +223,15 @@ def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
         "Python between the kernels": accumulation * (t.host if t.host >= running else t.stall),
     }
     return Speed(step, accumulation * w.tokens * different / step if step else 0.0, max(sizes, key=lambda name: sizes[name]))
+
+
+def ranged(found: Speed, spread: float | None, ends: tuple[float, float] = (0.0, 0.0), *, full: bool = False) -> Speed:
+    """Return a speed with its range: by what runs here say (`spread`), else by what published runs do.
+
+    `ends`: the tokens in a second with the slowest and the fastest of what the Plan leaves open, 0 where that is nothing; `full`: the
+    GPU's memory nearly is.
+    """
+    if spread is not None:
+        return replace(found, range=(found.tokens * (1 - min(spread, 0.9)), found.tokens * (1 + spread)))
+    low, high = ends[0] or found.tokens, ends[1] or found.tokens
+    return replace(found, range=(low * SLOWER * (FULL if full else 1), high * FASTER))

@@ -1,7 +1,7 @@
-"""What training holds whatever the batch: weights, gradients, optimizer states and DeepSpeed's buffers, in bytes on one rank.
+"""Memory of training that does not depend on the batch: weights, gradients, optimizer states and DeepSpeed's buffers, per rank.
 
-Read from DeepSpeed 0.19.8 and measured on CPU ranks (tests/forecast/test_states.py). Files are below deepspeed/runtime/:
-which wrapper of the optimizer is chosen: engine.py:2294; stages 1 and 2: zero/stage_1_and_2.py; stage 3: zero/stage3.py.
+Read from DeepSpeed 0.19.8 and measured on CPU ranks (tests/forecast/test_states.py). Paths are below deepspeed/runtime/. The choice of the
+optimizer's wrapper: engine.py:2294; stages 1 and 2: zero/stage_1_and_2.py; stage 3: zero/stage3.py.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ OPTIMIZER_BYTES: Mapping[str, float] = {
     "sgd": 0, "sgd_momentum": 4, "adagrad": 4, "rmsprop": 4, "rmsprop_momentum": 8, "adafactor": 4, "lion": 4, "muon": 4,
     "adam8bit": 2.1, "adamw8bit": 2.1,
 }  # fmt: skip
-"""Bytes of state for each trained parameter in 32 bits. Others are taken for Adam's 8."""
+"""Bytes of 32-bit states per trained parameter. Others count like Adam's 8."""
 STEP_BYTES: Mapping[str, float] = {"torch_adamw": 8, "adafactor": 12, "rmsprop": 8, "rmsprop_momentum": 8, "adagrad": 8}
-"""Bytes for each parameter that a step of torch's own optimizers needs beside the states: on a GPU for all parameters at once (foreach),
+"""Bytes per parameter that a step of torch's own optimizers needs in addition to the states: on a GPU for all parameters at once (foreach),
 on a CPU for one tensor after the other. Fused ones need none."""
 FUSED = frozenset({"adam", "adamw", "fusedadam"})
-"""DeepSpeed's own kernels, for which stage 0 has FP16_Optimizer; others get FP16_UnfusedOptimizer."""
+"""DeepSpeed's own kernels, for which stage 0 uses FP16_Optimizer; others use FP16_UnfusedOptimizer."""
 ALL_REDUCE = 500_000_000
-"""Elements that stage 0 reduces at once, from a flat copy (engine.py:151)."""
+"""Elements that stage 0 reduces at once from a flat copy (engine.py:151)."""
 SUPER_OFFLOAD = 3.1
-"""Bytes for each of its parameters that a rank's GPU holds more under SuperOffload: 30.5 against 24.2 GB of 8B on 4 GPUs
+"""Additional bytes per parameter of a rank that its GPU holds under SuperOffload: 30.5 against 24.2 GB for 8B on 4 GPUs
 (rahulsteiger.github.io, lsaie-project)."""
 NORM_CHUNK = 250_000_000
-"""Elements of one parameter of which stage 3 with offload takes the norm at once, in 64 bits (zero/stage3.py:1960)."""
+"""Elements of one parameter for which stage 3 with offload computes the norm at once, in 64 bits (zero/stage3.py:1960)."""
 
 
 @dataclass(slots=True)
 class States:
-    """Bytes on one rank, by part. What is on the GPU rests there from `initialize` on; the others come and go on top of it."""
+    """Bytes on one rank, by part. Those in `gpu` are persistent from `initialize` on; the others are temporary and come on top."""
 
     gpu: Parts = field(default_factory=dict)
     host: Parts = field(default_factory=dict)
     nvme: Parts = field(default_factory=dict)
     gradients: float = 0
-    """Gradients on the GPU when the backward pass ends, where they do not rest."""
+    """Gradients on the GPU at the end of the backward pass, if they are not persistent."""
     late: float = 0
-    """What comes beside the gradients only when the backward pass has ended: the flat copy that stage 0 reduces."""
+    """Memory needed beside the gradients after the backward pass: the flat copy that stage 0 reduces."""
     backward: Parts = field(default_factory=dict)
     """Buffers of the forward and backward pass."""
     early: float = 0
-    """What of these is there when the loss is taken."""
+    """The part of these that exists when the loss is computed."""
     fetch: float = 0
-    """What stage 3's first fetch needs, before any activation is kept: weights, and the buffer out of which they are copied."""
+    """What stage 3's first fetch needs, before activations are kept: weights, and the buffer from which they are copied."""
     step: Parts = field(default_factory=dict)
-    """What the optimizer's step needs on top, the gradients included."""
+    """What the optimizer's step needs in addition, including the gradients."""
     initialize: float = 0
-    """The most on the GPU during initialize."""
+    """The peak on the GPU during initialize."""
     host_initialize: float = 0
-    """The most in this rank's RAM during initialize, what rests there included."""
+    """The peak in this rank's RAM during initialize, including persistent memory."""
 
 
 def optimizer_bytes(setup: Setup) -> float:
@@ -76,7 +76,7 @@ def states(setup: Setup, n: Counts) -> States:
 
 @dataclass(slots=True)
 class _Sizes:
-    """Bytes that every stage is made of, before ZeRO spreads them."""
+    """Bytes from which the states of every stage are computed, before ZeRO shards them."""
 
     lp: int
     """Bytes of a weight."""
@@ -108,15 +108,15 @@ def _sizes(setup: Setup, n: Counts) -> _Sizes:
 
 
 def _stage_0(setup: Setup, n: Counts) -> States:
-    """Return states that every rank keeps in full. In 16 bits FP16_Optimizer keeps master weights (fp16/fused_optimizer.py)."""
+    """Return the states at stage 0, all on every rank. In 16 bits FP16_Optimizer keeps master weights (fp16/fused_optimizer.py)."""
     z = _sizes(setup, n)
     master = z.master if z.lp == 2 else 0
     lp_gradients, wide = z.lp * z.trained, 4 * z.trained * bool(master)
     temporary = z.temporary * (n.largest_trained if setup.on_cpu else z.trained)
     if setup.optimizer in FUSED:
-        temporary += wide  # the gradients in 32 bits are a list, and flat (fp16/fused_optimizer.py:287)
+        temporary += wide  # the 32-bit gradients exist as a list and flat (fp16/fused_optimizer.py:287)
     resting: Parts = {"weights": z.weights, "master_weights": master * z.trained, "optimizer_states": z.moments * z.trained}
-    first = wide if setup.optimizer in FUSED else lp_gradients + wide + temporary  # a step without gradients makes the states
+    first = wide if setup.optimizer in FUSED else lp_gradients + wide + temporary  # a step without gradients creates the states
     return States(
         gpu=resting,
         gradients=lp_gradients,
@@ -127,7 +127,7 @@ def _stage_0(setup: Setup, n: Counts) -> States:
 
 
 def _stages_1_and_2(setup: Setup, n: Counts) -> States:
-    """Return states with optimizer states sharded, at stage 2 gradients too; every rank has all weights."""
+    """Return the states with sharded optimizer states, at stage 2 also sharded gradients. Every rank has all weights."""
     z, shards = _sizes(setup, n), setup.shards
     s = States(gpu={"weights": z.weights})
     mine = z.trained / shards
@@ -149,27 +149,27 @@ def _stages_1_and_2(setup: Setup, n: Counts) -> States:
     copies = 0 if wide == 4 and z.gradient == 4 else z.lp if setup.small_master else wide
     inner = (z.gradient if copies == 0 else 2 if setup.small_master else 4) + z.temporary
     s.step = {"gradients": z.gradient * mine, "step_buffers": max(copies * mine, (inner - z.gradient) * mine, _norm(n))}
-    s.initialize = z.weights + max(_flat(setup, z), 2 * z.master * mine)  # zeros stand in for the first gradients
+    s.initialize = z.weights + max(_flat(setup, z), 2 * z.master * mine)  # zeros replace the first gradients
     return s
 
 
 def _bucket_bytes(setup: Setup, z: _Sizes) -> float:
-    """Return bytes per element of a bucket; under autocast there is a bucket for each type."""
+    """Return bytes per element of a bucket. Under autocast there is a bucket for each type."""
     return 6 if setup.precision == "autocast" else z.lp
 
 
 def _flat(setup: Setup, z: _Sizes) -> float:
-    """Return the flat copy of the weights in initialize; where a GPU has no room for it, it is in RAM (zero/stage_1_and_2.py:450)."""
+    """Return the flat copy of the weights in initialize. If the GPU has no room for it, it is in RAM (zero/stage_1_and_2.py:450)."""
     return z.lp * z.trained if setup.on_cpu else 0.0
 
 
 def _norm(n: Counts) -> float:
-    """Return the memory for the norm of gradients, taken in 64 bits, one parameter at a time (zero/stage_1_and_2.py:2684)."""
+    """Return the memory for the norm of gradients, computed in 64 bits, one parameter at a time (zero/stage_1_and_2.py:2684)."""
     return 8.0 * n.largest_trained
 
 
 def _offloaded_1_and_2(setup: Setup, n: Counts, z: _Sizes, s: States, mine: float) -> States:
-    """Return states with the optimizer in RAM: master, states, 32-bit gradients and a copy of the weights for the GPU."""
+    """Return the states with the optimizer in RAM: master weights, states, 32-bit gradients and a copy of the weights for the GPU."""
     s.gpu["offload_buffers"] = z.lp * n.largest_trained  # temp_grad_buffer_for_gpu_offload (:659)
     s.gradients = z.lp * z.trained if setup.stage == 1 else 4 * mine if z.gradient == 4 and z.lp == 2 else 0
     s.step = {"gradients": s.gradients}
@@ -182,19 +182,19 @@ def _offloaded_1_and_2(setup: Setup, n: Counts, z: _Sizes, s: States, mine: floa
     }
     _zenflow(setup, s, mine)
     s.initialize = z.weights + _flat(setup, z)
-    s.host_initialize = sum(s.host.values()) - s.host["optimizer_states"]  # which the first step makes
+    s.host_initialize = sum(s.host.values()) - s.host["optimizer_states"]  # which the first step creates
     return s
 
 
 def _zenflow(setup: Setup, s: States, mine: float) -> None:
-    """Add ZenFlow's selected columns on the GPU (master, states, gradient) and the second copy of the accumulated gradients in RAM."""
+    """Add ZenFlow's selected columns on the GPU (master, states, gradient) and the second copy of accumulated gradients in RAM."""
     if setup.zenflow:
         s.gpu["selected_columns"] = 16 * setup.zenflow * mine
         s.host["accumulated_gradients"] = 8.0 * mine
 
 
 def _stage_3(setup: Setup, n: Counts) -> States:
-    """Return states with everything sharded; weights are gathered around the layer that computes."""
+    """Return the states with everything sharded. Weights are gathered around the layer that is computed."""
     z, shards = _sizes(setup, n), setup.shards
     mine, whole = z.trained / shards, z.weights
     s = States()
@@ -206,7 +206,7 @@ def _stage_3(setup: Setup, n: Counts) -> States:
         s.host = weights
     else:
         s.nvme = dict(weights)
-        in_ram = z.lp * min(setup.host_params, mine)  # a flat buffer, whether or not a sub-group fits into it (zero/stage3.py:890)
+        in_ram = z.lp * min(setup.host_params, mine)  # a flat buffer, whether or not a sub-group fits (zero/stage3.py:890)
         s.host = {"swap_buffers": float(setup.param_buffers * setup.param_buffer * z.lp), "weights": in_ram}
     s.gpu["persistent_weights"] = small
     if setup.secondary > 1:
@@ -226,7 +226,7 @@ def _stage_3(setup: Setup, n: Counts) -> States:
 
 
 def _initialized(setup: Setup, n: Counts, z: _Sizes, s: States) -> None:
-    """Add what stage 3 needs during initialize; the first step creates the optimizer states."""
+    """Add what stage 3 needs during initialize. The first step creates the optimizer states."""
     s.initialize = sum(s.gpu.values()) - s.gpu.get("optimizer_states", 0) + 2 * z.lp * n.largest
     if not setup.built_partitioned:
         s.initialize = max(s.initialize, z.weights + z.lp * n.largest)  # module.to(device) before it is partitioned (engine.py:2094)
@@ -264,9 +264,9 @@ def _stage_3_offloaded(setup: Setup, z: _Sizes, s: States, mine: float, group: f
 def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
     """Return stage 3's full weights: those kept for their next use, and the buffers they are gathered in.
 
-    A weight stays after the forward pass where its next use is within stage3_max_reuse_distance
-    (zero/partitioned_param_coordinator.py:658): at the turn-around that is half of the distance. stage3_max_live_parameters holds
-    back only the prefetch (:453). Where all stay, the backward pass gathers nothing.
+    A weight stays after the forward pass if its next use is within stage3_max_reuse_distance (zero/partitioned_param_coordinator.py:658):
+    at the turn from forward to backward, half of the distance. stage3_max_live_parameters limits only the prefetch (:453). If all weights
+    stay, the backward pass gathers nothing.
     """
     alone = setup.shards == 1
     if alone and setup.param_offload == "none":
@@ -274,7 +274,7 @@ def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
     params, of_weight = _large(setup, n), _of_weight(setup, n, z)
     unit = max(n.layer, n.head) / setup.tensor_parallel
     live = max(min(params, setup.reuse_distance / 2), min(params, unit + setup.prefetch_bucket))
-    if alone:  # nothing to gather, but what waits in RAM is copied (zero/partition_parameters.py, NoGatherHandle)
+    if alone:  # nothing to gather, but weights in RAM are copied (zero/partition_parameters.py, NoGatherHandle)
         return {"live_weights": of_weight * live, "gather_buffers": 0.0}
     gather = _fetched(setup, n, z) if live < params else 0.0
     bucket = min(setup.reduce_bucket, z.trained, max(n.layer, n.head)) * z.gradient
@@ -284,24 +284,24 @@ def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
 
 
 def _fetched(setup: Setup, n: Counts, z: _Sizes) -> float:
-    """Return the bytes of weights that stage 3 gathers at once: those prefetched, and at least the largest one."""
+    """Return the bytes of weights that stage 3 gathers at once: the prefetched ones, and at least the largest one."""
     if setup.shards == 1:
         return 0.0
     return _of_weight(setup, n, z) * min(_large(setup, n), max(setup.prefetch_bucket, n.largest / setup.tensor_parallel))
 
 
 def _large(setup: Setup, n: Counts) -> float:
-    """Return the parameters that are gathered; small ones stay."""
+    """Return the number of parameters that are gathered; small ones stay."""
     return (n.params - min(n.small, n.params)) / setup.tensor_parallel
 
 
 def _of_weight(setup: Setup, n: Counts, z: _Sizes) -> float:
-    """Return the bytes of a weight, frozen ones included."""
+    """Return the bytes of a weight, including frozen ones."""
     return z.weights / max(n.params / setup.tensor_parallel, 1)
 
 
 def _inference(setup: Setup, n: Counts) -> States:
-    """Return states of ZeRO inference, or of a model that is not trained: weights and the buffers they are gathered in."""
+    """Return the states of ZeRO inference, or of a model that is not trained: weights and the buffers they are gathered in."""
     z = _sizes(setup, n)
     if setup.stage != 3:
         return States(gpu={"weights": z.weights}, initialize=z.weights)

@@ -28,7 +28,7 @@ from dstui.plan.finding import Finding
 from dstui.plan.holes import describe_open_holes, fill_holes, unescape_holes
 from dstui.render.artifacts import artifacts, ds_configs
 from dstui.render.config_files import PLACEHOLDER, config_name, with_paths
-from dstui.render.launch import RenderError, open_holes, submits
+from dstui.render.launch import RenderError, open_holes
 from dstui.render.target import Target
 from dstui.surroundings import gather
 
@@ -55,6 +55,10 @@ def run(args: argparse.Namespace) -> int:
         target, facts = gather(plan, find_machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
+    if args.trust_site:
+        from dstui.documents.trusted_lines import agree  # which hardly a launch needs
+
+        agree(plan)
     findings = assess(target, facts).findings
     for note in opened.notes:
         say(note)
@@ -160,7 +164,7 @@ def _not_ready(target: Target, run_dir: Path | None) -> bool:
     from dstui.jobs.control.start import check as check_launcher
 
     try:
-        if submits(target.plan):
+        if target.plan.cluster.submits:
             return _not_shared(target, run_dir)
         if target.launch.only_here:
             return False

@@ -320,6 +320,8 @@ class Agent:
         self.begun: Set[int] = set()  # attempts whose command this agent process started
         self.input, self.beat_at = b"", 0.0
         self.gauge: Optional[Gauge] = None
+        if self.stays:
+            signal.signal(signal.SIGTERM, stay_on)
         there = own_folder(self.folder, order["make"])
         if there:
             for name, text in order["files"].items():
@@ -597,6 +599,13 @@ def keep(order: Dict[str, Any], folder: str, tag: str) -> None:
     except OSError as error:
         facts.update(exit_code=127, text=f"cannot start {order['argv'][0]} in {order['cwd']}: {error.strerror}")
     write_plain(os.path.join(folder, f"ended-{order['attempt']}"), json.dumps(facts).encode())
+
+
+def stay_on(*_: object) -> None:
+    """Ignore the SIGTERM by which SLURM announces the end of a step: it gives the supervisor time to end the ranks and to tidy up by us.
+
+    A handler, for an ignored signal would be ignored by the ranks too.
+    """
 
 
 def give_up(*_: object) -> None:

@@ -72,10 +72,10 @@ def keep_matching(data: bytes, wanted: LineSearch) -> bytes:
 
 
 def _needed(expression: str) -> list[str]:
-    """Return texts of which every match contains at least one, if that is easy to see; else none."""
-    words = re.fullmatch(r"\\b(?:\\w\*)?\(([\w |]+)\)\\b", expression)
+    """Return texts of which every match contains at least one, where that is easily seen; else nothing."""
+    words = re.fullmatch(r"\\b(?:\\w\*)?\(([\w |]+)\)\\b(?:\|\\(\[\w)\[\\d\\\]\])?", expression)
     if words:
-        every = words[1].split("|")
+        every = [*words[1].split("|"), *([words[2]] if words[2] else [])]
         if "" in every:
             return []
         return [word for word in every if not any(other in word and other != word for other in every)]

@@ -7,21 +7,20 @@ and are counted in slices, from the end back, as far as needed.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import isfinite, isnan, nan
 from time import monotonic, time
-from typing import NamedTuple
 
 from dstui.logs import newlines
-from dstui.logs.colours import Run, colour_runs
+from dstui.logs.colours import colour_runs
 from dstui.logs.decode import LONGEST, decode, is_unadorned
-from dstui.logs.dedup import Batch, DedupRows
-from dstui.logs.levels import ALL, Levels, may_have_level
+from dstui.logs.dedup import Batch
+from dstui.logs.levels import ALL, may_have_level
 from dstui.logs.line_query import Texts
 from dstui.logs.line_shapes import ranged
+from dstui.logs.log_blocks import BlockRows, LogBlock, LogLine
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline, cut
 
@@ -41,110 +40,6 @@ BEHIND = 2 << 20
 """Bytes that may wait to be folded. If more arrive, they are shown line by line."""
 EAGER = 16
 """Blocks that are counted before they are needed."""
-
-
-class LogLine(NamedTuple):
-    """A row: the line, its rank (None if it has none), when it was seen, and how many logs have it."""
-
-    rank: int | None
-    text: str
-    notice: bool = False
-    time: float = nan
-    repeats: int = 1
-    runs: tuple[Run, ...] = ()
-    """The text in its script's colours; empty if it has none."""
-
-
-class EmptyLog:
-    """An empty log."""
-
-    first = end = lines = hidden = 0
-    complete = True
-    left_out = False
-    since = nan
-    wanted = 0
-
-    def line(self, number: int) -> LogLine:
-        """Raise IndexError: an empty log has no lines."""
-        raise IndexError(number)
-
-
-class LogBlock:
-    """A range of the log: the byte ranges of its logs in order, and the number of rows."""
-
-    def __init__(self, *, dedup: bool) -> None:
-        self.dedup = dedup
-        self.first = self.rows = self.lines = self.bytes = self.hidden = 0
-        self._times = array("d")
-        self._counts = array("I")
-        self._logs = array("H")
-        self._starts = array("Q")
-        self._sizes = array("I")
-
-    def add(self, chunk: Slice) -> None:
-        """Add the next slice."""
-        self._times.append(chunk.time if chunk.known else nan)
-        self._counts.append(len(chunk.parts))
-        for log, start, end in chunk.parts:
-            self._logs.append(log)
-            self._starts.append(start)
-            self._sizes.append(end - start)
-            self.bytes += end - start
-
-    @property
-    def memory(self) -> int:
-        """The bytes of memory that the block takes."""
-        return 300 + 12 * len(self._times) + 14 * len(self._logs)
-
-    @property
-    def since(self) -> float:
-        """The time of the first line that has one; NaN if none has."""
-        return next((t for t in self._times if isfinite(t)), nan)
-
-    def chunks(self) -> Iterator[tuple[float, list[Part]]]:
-        """Yield times and parts in the order in which they were added."""
-        at = 0
-        for moment, count in zip(self._times, self._counts, strict=True):
-            yield moment, [Part(self._logs[n], self._starts[n], self._starts[n] + self._sizes[n]) for n in range(at, at + count)]
-            at += count
-
-
-class BlockRows:
-    """The rows of a block, and the numbers of those that pass the filter."""
-
-    def __init__(self, *, dedup: bool, least: int, only: Texts | None, cutoff: float = nan, shape: bool = False) -> None:
-        self.rows = DedupRows(dedup=dedup, shape=shape)
-        self.picked: list[int] = []
-        self._levels, self._only, self._cutoff = Levels(least), only, cutoff
-        self._filtered = 0
-
-    def add(self, moment: float, batches: list[Batch]) -> None:
-        """Add the next lines."""
-        self.rows.add(moment, batches)
-        rows, new = self.rows, range(self._filtered, len(self.rows))
-        found: Iterable[int] = new
-        if self._levels.least != ALL:
-            # tests all rows, since the lines of a traceback belong together
-            found = [n for n in found if self._levels.keep(rows.log[n], rows.raw[n])]
-        if not isnan(self._cutoff):
-            found = [n for n in found if rows.time[n] >= self._cutoff]
-        if self._only is not None:
-            found = [*found]
-            found = [found[n] for n in self._only.matching([rows.raw[n] for n in found])]
-        self.picked += found
-        self._filtered = len(rows)
-
-    @property
-    def hidden(self) -> int:
-        """The number of lines that do not pass."""
-        return self.rows.lines - sum(self.rows.log_mask[n].bit_count() for n in self.picked)
-
-    def compact(self) -> None:
-        """Drop the rows that do not pass. No lines can be added afterwards."""
-        rows = self.rows
-        rows.raw, rows.time = [rows.raw[n] for n in self.picked], [rows.time[n] for n in self.picked]
-        rows.log, rows.log_mask = [rows.log[n] for n in self.picked], [rows.log_mask[n] for n in self.picked]
-        self.picked = list(range(len(rows)))
 
 
 class LogRows:

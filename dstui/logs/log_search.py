@@ -17,7 +17,9 @@ PROBLEM = (
     r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan"
     r"|terminate called)\b"
 )
-"""An expression for lines about errors. Alternatives that are plain words are searched ten times as fast."""
+"""What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
+WARNING = r"\b\w*(warning|warnings|warn)\b|\[w[\d\]]"
+"""What a line says that speaks of a warning; the last is glog's and torch's [W]."""
 
 
 def ignores_case(pattern: str, *, regex: bool, own: bool = False) -> bool:
@@ -59,11 +61,12 @@ class Search:
 
     @property
     def complete(self) -> bool:
-        """Return whether all lines so far were searched."""
-        return self.lines.complete and not self._waiting()
+        """Return whether every line so far was searched."""
+        return self.lines.complete and not self.waiting
 
-    def _waiting(self) -> int:
-        """Return the number of blocks that are not, or only partly, searched."""
+    @property
+    def waiting(self) -> int:
+        """The number of blocks that were not searched, or only in part."""
         blocks = self.lines.blocks
         return max(self._low - blocks.start, 0) + blocks.stop - self._high + self._grown
 
@@ -73,8 +76,8 @@ class Search:
         blocks = self.lines.blocks
         return self._low < self._high == blocks.stop and self.lines.rows_of(blocks[-1]) != self._rows
 
-    def advance(self, seconds: float = 0.02) -> bool:
-        """Search for about `seconds`. Return whether the matches changed."""
+    def advance(self, seconds: float = 0.02, *, reach: bool = True) -> bool:
+        """Look at further lines for about so long. True where anything was found, or went. `reach`: also at those that nobody read yet."""
         before, deadline = self.count, monotonic() + seconds
         blocks = self.lines.blocks
         for gone in [block for block in self._by_block if block < blocks.start]:
@@ -83,7 +86,9 @@ class Search:
         for block in range(max(self._high, blocks.start), blocks.stop):
             self._scan(block)
             self._high = block + 1
-        while monotonic() < deadline and (self._low > self.lines.blocks.start or self.lines.reach()):
+            if monotonic() >= deadline:
+                break
+        while monotonic() < deadline and (self._low > self.lines.blocks.start or (reach and self.lines.reach())):
             self._low -= 1
             self._scan(self._low)
         return self.count != before

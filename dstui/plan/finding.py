@@ -40,10 +40,13 @@ class Fix:
     removes: tuple[str, ...] = ()
     """Files that the fix deletes, if the problem is outside of the Plan; never without the user's consent."""
 
+    drops: str = ""
+    """A comment line of the Plan that it takes out, which no patch can name."""
+
     @property
     def by_key(self) -> bool:
         """Return whether one key press can apply the fix."""
-        return self.patch is not None or bool(self.removes)
+        return self.patch is not None or bool(self.removes or self.drops)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,20 +40,34 @@ def find_shell_text(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def fill_holes(plan: Plan, environment: Mapping[str, str]) -> Plan:
-    """Return the Plan with holes filled from the environment; others stay. Raises PlanError."""
+    """Return the Plan with the holes filled that the environment has a value for. Raises PlanError."""
+    for path, text in list(_texts(plan)):
+        value: Any = fill_text(text, environment)
+        if value == text:
+            continue
+        if HOLE.fullmatch(text) and path.startswith(("deepspeed.", "models.", "accelerate.", "model.")):
+            value = plan.parse(path, value)  # `${LR}` alone is the number that it stands for
+        plan = plan.set(*_own(plan, path, value))
+    return plan
+
+
+def _own(plan: Plan, path: str, value: Any) -> tuple[str, Any]:
+    """Return where a value is written into the Plan and which: the item of a list that lies beneath it cannot be, the list can."""
+    parent, _, last = path.rpartition(".")
+    items = plan.get(parent) if last.isdigit() else None
+    if not isinstance(items, list) or plan.document.node(tuple(plan.parts(parent))) is not None:
+        return path, value
+    return parent, [*items[: int(last)], value, *items[int(last) + 1 :]]
+
+
+def fill_text(text: str, environment: Mapping[str, str]) -> str:
+    """Return a text with the holes filled that the environment has a value for."""
 
     def value_of(match: re.Match[str]) -> str:
         value = environment.get(match[1]) if match[1] else None
         return match[0] if value is None else value.replace("${", "$${")
 
-    for path, text in list(_texts(plan)):
-        value: Any = HOLE.sub(value_of, text)
-        if value == text:
-            continue
-        if HOLE.fullmatch(text) and path.startswith(("deepspeed.", "models.", "accelerate.", "model.")):
-            value = plan.parse(path, value)  # `${LR}` alone becomes the number that it stands for
-        plan = plan.set(path, value)
-    return plan
+    return HOLE.sub(value_of, text)
 
 
 def describe_open_holes(still_open: Sequence[Hole]) -> str:

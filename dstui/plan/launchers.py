@@ -245,6 +245,10 @@ LISTED = ("MLFLOW", "PYTHON", "MV2", "UCX")
 """Prefixes of variables that DeepSpeed's launcher passes on (launcher/runner.py, EXPORT_ENVS); with GPUs also NCCL."""
 
 
+JOB_SCRIPT = "job.sbatch"
+"""The file that is handed to sbatch."""
+
+
 def reads_env_files(launcher: Launcher) -> bool:
     """Return whether this launcher, or dstui instead of it, gives the variables of .deepspeed_env to ranks on other hosts."""
     return launcher.start != "here" and launcher.name not in ("torchrun", "accelerate")

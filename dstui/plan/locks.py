@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dstui.plan.layered import origin_of
-from dstui.plan.layers import Lock, spell
+from dstui.plan.layers import Beneath, Lock, spell
 from dstui.plan.plan import Plan
 
 
-def broken_locks(plan: Plan) -> list[tuple[Lock, Any]]:
-    """Return the locks of the site that a Plan breaks, each with the offending value."""
+def broken_locks(plan: Plan, locks: Iterable[Lock] | None = None) -> list[tuple[Lock, Any]]:
+    """Return the locks of the site that a Plan breaks, each with the value that does. `locks`: these, not all that lie beneath it."""
     found = []
-    for lock in plan.beneath.locks:
+    for lock in plan.beneath.locks if locks is None else locks:
         value = _value(plan, lock.path)
         if not lock.allows(value) and all(_value(plan, path) == wanted for path, wanted in lock.when.items()):
             found.append((lock, value))
@@ -37,12 +38,25 @@ def _value(plan: Plan, path: str) -> Any:
 
 
 def refusal(plan: Plan) -> str:
-    """Return why a Plan may not be launched here; "" if it may."""
-    broken = broken_locks(plan)
+    """Return why a Plan may not be launched here; empty where it may."""
+    return _refusal(plan, broken_locks(plan), plan.beneath.contact)
+
+
+def refusal_of_command(plan: Plan, site: Beneath) -> str:
+    """Return why a command may not be launched here, of which a Plan was made; empty where it may.
+
+    It runs as it is, without the values of the site. A lock is judged where the command says something of its key; one of DeepSpeed's keys
+    also where the configuration that the command names leaves it out.
+    """
+    judged = [lock for lock in site.locks if plan.get(lock.path) is not None or (plan.deepspeed and lock.path.startswith("deepspeed."))]
+    return _refusal(plan, broken_locks(plan, judged), site.contact)
+
+
+def _refusal(plan: Plan, broken: Sequence[tuple[Lock, Any]], contact: str) -> str:
     if not broken:
         return ""
     lines = [f"  {lock.path}: {describe_broken(plan, lock, value)} ({lock.source}:{lock.line})" for lock, value in broken]
-    ask = f"\nAsk {plan.beneath.contact}" if plan.beneath.contact else ""
+    ask = f"\nAsk {contact}" if contact else ""
     return "The site does not allow this Plan:\n" + "\n".join(lines) + ask
 
 

@@ -118,11 +118,13 @@ class Model:
     )
     attention: str | None = opt(
         None,
-        "The attention of the script; null is the library's default. eager holds a matrix of sequence length squared.",
+        "The attention of the script; null is the library's default. eager holds a matrix of sequence length squared; flash2 and flash3 "
+        "name the release of FlashAttention, which matters for the speed of long sequences.",
         kind="str",
-        choices=("eager", "sdpa", "flash"),
+        choices=("eager", "sdpa", "flash", "flash2", "flash3"),
     )
     fused_loss: bool = opt(False, "The logits are never held whole (Liger, cut cross entropy and their like).", kind="bool")
+    compiled: bool = opt(False, "The layers run under torch.compile, which fuses their small kernels.", kind="bool")
     tiled_mlp: bool = opt(False, "The MLP runs over parts of the sequence (DeepSpeed's TiledMLP, as in ALST).", kind="bool")
     activation_offload: bool = opt(False, "The inputs of recomputed layers wait in RAM (ALST, activation offload of TRL).", kind="bool")
     recompute: str = opt(
@@ -205,6 +207,11 @@ class Cluster:
     env: Mapping[str, str] = opt({}, "Variables for every rank on every host (.deepspeed_env).", kind="env")
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
     slurm: Slurm = opt(Slurm(), "What the rendered SLURM script asks for.", kind="section", of=Slurm)
+
+    @property
+    def submits(self) -> bool:
+        """Return whether a launch queues the job with SLURM."""
+        return self.launcher == "sbatch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from dstui.machine.binding import numactl_wrapper
 from dstui.plan import Plan
 from dstui.plan.hostfile import hostfile_text
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import render_code
 from dstui.render.config_files import config_name, with_paths
 from dstui.render.jsontext import json_text
-from dstui.render.launch import RenderError, place_workdir, submits
+from dstui.render.launch import RenderError, place_workdir
 from dstui.render.launch_script import FOLDER, render_launch_script
 from dstui.render.quoting import FILES, OPEN, quote_word, refuse_unset, shell_variables
 from dstui.render.spec import BIND
@@ -81,7 +82,7 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         files.append(Artifact(spec.env_file, env_text(plan.cluster.env), why, private=True))
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
-    if submits(plan):
+    if plan.cluster.submits:
         return (*files, slurm_artifact(target))
     nameless = spec.launcher == "slurm" and not spec.named
     if nameless:
@@ -112,7 +113,7 @@ def slurm_artifact(target: Target) -> Artifact:
 
     made = render_sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
     notes = (*made.notes, *_left_out(target))
-    return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
+    return Artifact(JOB_SCRIPT, made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
 
 
 def kubernetes_artifact(target: Target, *, v1: bool = False) -> Artifact:

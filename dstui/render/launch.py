@@ -45,7 +45,7 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
     `pool` is the content of the Plan's hostfile, if it names one. Raises RenderError.
     """
     cluster = plan.cluster
-    if submits(plan) and not machine.recorded:
+    if plan.cluster.submits and not machine.recorded:
         machine = Machine.unprobed()  # a login node says nothing about the nodes that SLURM will choose
     if cluster.hostfile is not None and pool is None:
         raise RenderError("cluster.hostfile", f"{cluster.hostfile} could not be read")
@@ -82,14 +82,9 @@ def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, 
     return dict.fromkeys(placeholder_hosts(int(cluster.num_nodes or 1)), ranks)
 
 
-def submits(plan: Plan) -> bool:
-    """Return whether a launch of the Plan queues it with SLURM."""
-    return plan.cluster.launcher == "sbatch"
-
-
 def open_holes(plan: Plan) -> list[Hole]:
     """Return the holes that prevent a launch: those that SLURM fills may be open until the allocation exists."""
-    return [hole for hole in find_holes(plan) if not (submits(plan) and hole.name.startswith("SLURM_"))]
+    return [hole for hole in find_holes(plan) if not (plan.cluster.submits and hole.name.startswith("SLURM_"))]
 
 
 def asks_for_cpus(plan: Plan) -> bool:
@@ -204,7 +199,7 @@ def ranks_on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
     says = plan.cluster.env.get("DS_ACCELERATOR")
     if says is not None:
         return says == "cpu"
-    if submits(plan):
+    if plan.cluster.submits:
         return asks_for_cpus(plan)
     if runs_here(machine, hosts):
         return machine.accelerator == "cpu"

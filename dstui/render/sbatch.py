@@ -21,12 +21,11 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.layered import without_layers
 from dstui.render.accelerate import PORT
-from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots, submits
+from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots
 from dstui.render.quoting import FILES, quote_word, variable
 from dstui.render.spec import LaunchSpec
 
 CHECKPOINT = "{checkpoint}"
-JOB_SCRIPT = "job.sbatch"
 WARNED = 120
 """Seconds before the time limit at which SLURM signals the job, so that ranks can save."""
 FILL_IN = "#" + "#SBATCH --cpus-per-task=N"
@@ -112,7 +111,7 @@ def render_sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, 
     if cpus is None:
         notes.append(f"to fill in: the line {FILL_IN} (or cluster.slurm.cpus_per_task): SLURM gives a node's ranks one CPU unless told")
     restarts = plan.run.restarts.max
-    followed = submits(plan)
+    followed = plan.cluster.submits
     texts = {
         "ABOUT": header_comment(plan, notes),
         "DIRECTIVES": "\n".join(_directives(plan, spec, name, slots, cpus)),

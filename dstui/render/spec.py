@@ -124,7 +124,7 @@ class LaunchSpec:
 
     @property
     def start(self) -> Start:
-        """Where the commands run: one here for ranks here, one on each host, or one here that starts all hosts."""
+        """Return where the commands run: one here for ranks here, one on each host, or one here that starts all hosts."""
         if self.launcher == "accelerate":
             return "login" if self.accelerate.multinode == "pdsh" else "hosts"
         return BY_NAME[self.launcher].start

@@ -10,7 +10,7 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import placeholder_hosts
-from dstui.render.launch import RenderError, hosts_of, launch_spec, runs_here, slots, submits
+from dstui.render.launch import RenderError, hosts_of, launch_spec, runs_here, slots
 from dstui.render.spec import LaunchSpec
 
 
@@ -41,7 +41,7 @@ class Target:
     @cached_property
     def hosts_machine(self) -> Machine | None:
         """The machine that describes the hosts of the ranks: `machine` if they run on it or it is recorded; else None."""
-        if submits(self.plan) and not self.machine.recorded:
+        if self.plan.cluster.submits and not self.machine.recorded:
             return None
         try:
             named: Mapping[str, int] = hosts_of(self.plan, self.pool) or {}

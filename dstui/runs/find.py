@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dstui.base.files import FileProblem, reason
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
-from dstui.jobs.store.index import folders, is_job
+from dstui.jobs.store.index import is_job, runs
 from dstui.jobs.store.status import current_status
 from dstui.logs.time_parsing import DAY, UNITS
 from dstui.runs.kept import Kept
@@ -25,9 +25,10 @@ MOST_FOLDERS = 50_000
 
 def find_runs(kept: Kept, places: Sequence[str] = (), since: float = 0.0) -> list[Run]:
     """Return the runs that were started after `since` (seconds since the epoch), oldest first. Raises FileProblem for an invalid place."""
-    found = folders() if not places else [folder for place in places for folder in _below(place)]
-    runs = [Run(folder, status, kept) for folder in dict.fromkeys(found) if (status := current_status(folder))]
-    return sorted((run for run in runs if (run.status.started or 0.0) >= since), key=lambda run: run.status.started or 0.0)
+    below = dict.fromkeys(folder for place in places for folder in _below(place))
+    found = [(folder, status) for folder in below if (status := current_status(folder))] if places else runs()
+    listed = [Run(folder, status, kept) for folder, status in found]
+    return sorted((run for run in listed if (run.status.started or 0.0) >= since), key=lambda run: run.status.started or 0.0)
 
 
 def _below(place: str) -> Iterator[JobFolder]:

@@ -16,7 +16,7 @@ from dstui import __version__
 from dstui.base.regular_files import MAX_READ, json_object, read_regular, replace_regular
 from dstui.jobs.store.folder import JobFolder
 
-FORM = 1
+FORM = 2
 """The version of an entry. Increase it when a part changes its meaning."""
 MOST_RUNS = 10_000
 MOST_OF_A_PART = 32 << 10

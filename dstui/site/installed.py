@@ -15,7 +15,9 @@ from dstui.base.files import reason as reason_of
 from dstui.base.permissions import others_may_write
 from dstui.base.regular_files import open_regular
 from dstui.base.text import sanitise
+from dstui.plan.finding import Finding
 from dstui.plan.load import PlanError
+from dstui.site.settings import UserSettings, read_settings
 from dstui.site.site_file import Site, read_site
 
 SITE_FILE = Path("/etc/dstui/site.yaml")
@@ -42,6 +44,20 @@ def settings_path() -> Path:
     from platformdirs import user_config_path
 
     return user_config_path("dstui") / "settings.yaml"
+
+
+def installed_settings() -> UserSettings:
+    """Return the settings of this user, without any where the file is not there. Never raises."""
+    path = settings_path()
+    return _read_settings(path, _moment(path)) if is_there(path) else UserSettings(str(path))
+
+
+@lru_cache(maxsize=4)
+def _read_settings(path: Path, _moment: tuple[int, ...]) -> UserSettings:
+    try:
+        return read_settings(read_text(path), str(path), str(path.parent))
+    except FileProblem as problem:
+        return UserSettings(str(path), problems=(Finding("SETTINGS", "error", "", str(problem), when="parse"),))
 
 
 def installed_site() -> Installed:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dstui.plan.json_schema import DRAFT, plan_schema
 from dstui.plan.launchers import LAUNCHERS
+from dstui.site.settings import SETTINGS, Setting
+from dstui.site.settings import TOP as SETTINGS_KEYS
 from dstui.site.site_file import KEYS, LOCKABLE, LONGEST
 
 TEXT = {"type": "string", "maxLength": LONGEST}
@@ -50,3 +52,28 @@ def site_schema(version: str | None = None) -> dict[str, Any]:
     properties = {name: {**forms[name], "description": words} for name, words in KEYS.items()}
     head = {"$schema": DRAFT, "title": "dstui site file", "description": "What one engineer sets for everybody."}
     return {**head, "type": "object", "properties": properties, "required": ["version"], "additionalProperties": False}
+
+
+def settings_schema(actions: Iterable[str], version: str | None = None) -> dict[str, Any]:
+    """Return the JSON Schema of the user's settings; `actions` are the names that `keys` may have."""
+    plan = plan_schema(version)
+    key = {"type": "string", "minLength": 1}
+    keys = {"anyOf": [key, {"type": "array", "items": key, "minItems": 1}]}
+    properties: dict[str, Any] = {
+        "version": {"const": 1},
+        **{setting.name: _form_of(setting) for setting in SETTINGS},
+        "keys": {"type": "object", "properties": dict.fromkeys(actions, keys), "additionalProperties": False},
+        # an $id, since the Plan's schema refers to parts of itself
+        "defaults": {"$id": "defaults", "type": "object", "properties": plan["properties"], "additionalProperties": False},
+    }
+    described = {name: {**form, "description": SETTINGS_KEYS[name]} for name, form in properties.items()}
+    head = {"$schema": DRAFT, "title": "dstui settings", "description": "What a user likes, and the defaults of all of their Plans."}
+    return {**head, "type": "object", "properties": described, "additionalProperties": False}
+
+
+def _form_of(setting: Setting) -> dict[str, Any]:
+    if setting.choices:
+        return {"enum": list(setting.choices), "default": setting.default}
+    if isinstance(setting.default, (bool, str)):
+        return {"type": "boolean" if isinstance(setting.default, bool) else "string", "default": setting.default}
+    return {"type": "array", "items": {"type": "string"}, "default": list(setting.default)}

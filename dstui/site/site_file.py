@@ -5,7 +5,7 @@ It is data. Its values are beneath every Plan; a Plan that breaks its locks is r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -30,9 +30,7 @@ KEYS: Mapping[str, str] = {
     "machines": "Names of recorded machines, each with its file: --machine NAME plans for it.",
     "causes": "Notes of your own for the causes of failures, by their ids.",
 }
-"""The keys of a site file, each with its purpose."""
-SETTINGS = ("version", "defaults")
-"""The keys of a user's settings, which are read in the same way."""
+"""The keys of a site file, each with what it is for."""
 OF_A_LOCK = ("value", "min", "max", "choices", "when", "reason")
 LOCKABLE = tuple(name for name in TOP if name not in ("version", "extends"))
 LONGEST = 2000
@@ -61,11 +59,8 @@ class Site:
         return Beneath((self.layer,) if self.layer is not None else (), self.locks, contact=self.contact)
 
 
-def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(KEYS), layer: str = "site") -> Site:
-    """Parse a site file; paths in it start from `folder`. Raises PlanError with every mistake.
-
-    `keys`: the allowed keys; `layer`: the name of the layer of its values.
-    """
+def read_site(text: str, source: str, folder: str) -> Site:
+    """Return the site of a file's text; paths in it start from `folder`. Raises PlanError with every mistake."""
     document = Document(text, _reading)
     try:
         data = document.data
@@ -78,7 +73,7 @@ def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(K
     if not isinstance(data, dict):
         form.wrong((), "a site file is a mapping: `version: 1`, `defaults:`, `locked:` …")
         raise PlanError(form.found(), source)
-    form.unknown((), data, tuple(keys))
+    form.unknown((), data, KEYS)
     if isinstance(data.get("version"), bool) or data.get("version") != 1:
         form.wrong(("version",), "`version: 1` belongs here: this dstui reads version 1")
     locks = (*_locks(form, data.get("locked"), source), *_launchers(form, data.get("launchers"), source))
@@ -88,7 +83,7 @@ def read_site(text: str, source: str, folder: str, keys: Iterable[str] = tuple(K
         _text(form, data, "name"),
         _text(form, data, "welcome"),
         _text(form, data, "contact"),
-        Layer(layer, source, folder, document, ("defaults",)),
+        Layer("site", source, folder, document, ("defaults",)),
         locks,
         str(FilePath(folder, templates)) if templates else "",
         {name: str(FilePath(folder, file)) for name, file in _texts(form, data, "machines").items()},

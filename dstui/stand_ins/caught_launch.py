@@ -17,7 +17,7 @@ from dstui.adopt.command_line import NoLaunch, command_line
 from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.from_command import plan_of_command
 from dstui.adopt.script import ScriptFacts
-from dstui.adopt.shell.recognise import recognise
+from dstui.adopt.shell.recognise import PASS_LOCAL_RANK, recognise
 from dstui.adopt.shell.shell_state import Launch
 from dstui.base.files import FileProblem, write_atomic
 from dstui.base.output import begin, flush, no_screen, remark, say
@@ -62,26 +62,44 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     if found is None or found.launcher == "shell":
         if name in LET_THROUGH:
             session.note(f"{name}: what it starts is not observed")
-        os.execve(real, [name, *words], environment)
+        return _run_unobserved(real, [name, *words], environment)
     os.environ.clear()
     os.environ.update(environment)
     begin()
     launch = Launch(found.launcher, found.words, {}, str(Path.cwd()), 0)
     try:
-        plan, notes = _plan(launch, session, _interpreter(real))
+        if PASS_LOCAL_RANK in found.words and not session.options().hold:
+            raise NotStarted("torch.distributed.launch without --use_env hands --local-rank to the script, which no job of dstui's does")
+        plan, notes = _plan(launch, session, _existing(_interpreter(real)))
         session.note(f"{name} {' '.join(words)}")
         code = _held(plan, notes, session) if session.options().hold else _started(plan, session)
     except (NoLaunch, ConfigError, PlanError, FileProblem, NotStarted) as problem:
         say(f"{name} runs unobserved: {getattr(problem, 'message', problem)}")
         session.note(f"{name}: not observed")
         flush()
-        os.execve(real, [name, *words], environment)
+        return _run_unobserved(real, [name, *words], environment)
     flush()
     return code
 
 
 class NotStarted(Exception):
     """dstui can make no job of this launch. Holds a sentence; the launcher itself may report why."""
+
+
+def _run_unobserved(program: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Become the launcher itself; where that cannot be started, the message and status of a shell."""
+    try:
+        os.execve(program, [*words], {**environment})
+    except OSError as problem:
+        sys.stderr.write(f"{program}: {problem.strerror}\n")  # noqa: TID251 - as the shell says it
+        return 127 if isinstance(problem, FileNotFoundError) else 126
+
+
+def _existing(interpreter: str) -> str:
+    """Return the interpreter of a launcher. Raises NotStarted where it is gone, as after its virtual environment was deleted."""
+    if not Path(interpreter).exists():
+        raise NotStarted(f"its interpreter {interpreter} does not exist")
+    return interpreter
 
 
 def _follow_held(name: str, words: Sequence[str]) -> None:
@@ -155,13 +173,22 @@ def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
 
 
 def _started(plan: Plan, session: RunSession) -> int:
-    """Check and start a launch, and wait for its end. Raises NotStarted."""
+    """Check and start a launch, and wait for its end. Raises NotStarted.
+
+    What the site does not allow is never started: not with --no-check either, and not by the real launcher in dstui's place.
+    """
     from dstui import headless
     from dstui.check import check_plan
     from dstui.jobs.control.start import LaunchError, start
     from dstui.machine.probe import probe
+    from dstui.plan.locks import refusal_of_command
     from dstui.render.target import Target
+    from dstui.site.installed import installed_site
 
+    site = installed_site().site
+    if site is not None and (refused := refusal_of_command(plan, site.beneath)):
+        say(refused)
+        return 1
     target = Target(plan if session.options().observe else plan.set("run.observe", "off"), probe(), None)
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding

@@ -1,4 +1,4 @@
-"""The app: two modes that share one session, the results of background services, and the way out. Services and flows do the slow work."""
+"""The app: two modes that share one session, the results of background services, and the exit. Services and flows do the slow work."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from dstui.tui.flows.checkpointing import Checkpoints
 from dstui.tui.flows.consent import Trusting
 from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan, tell_of
+from dstui.tui.flows.preferences import Preferences
 from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import OF_THE_APP, KeyHint, app_bindings
+from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings
 from dstui.tui.kit.tools import say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
+from dstui.tui.session.autosave import Autosave
 from dstui.tui.session.background import LiveGpus, Lookups, Probe, Readiness, Service
-from dstui.tui.session.drafts import Autosave
 from dstui.tui.session.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State
@@ -44,14 +45,14 @@ if TYPE_CHECKING:
 
 PLAN_MODE, RUN_MODE = "plan", "run"
 COLLECT = (10_000, 5, 20)
-"""Thresholds of the garbage collector: with Python's own, a fifth of the time goes into looking through what was drawn and lasts."""
+"""Thresholds of the garbage collector: with Python's defaults, a fifth of the time is spent on scanning lasting objects."""
 
 END_CHECK = 0.5
-"""Seconds between two looks whether the job that the session is about has ended."""
+"""Seconds between two checks whether the job of the session has ended."""
 
 
 def _commands() -> type[Provider]:
-    from dstui.tui.commands import Commands  # brings Textual's palette, which nobody has opened yet
+    from dstui.tui.commands import Commands  # imports Textual's palette, which is not open yet
 
     return Commands
 
@@ -62,6 +63,13 @@ def _leave_with_job(app: DstuiApp) -> None:
 
     if app.job is not None and not app.leaving and has_ended(app.job):
         app.exit(return_code=0 if app.session.state.saved else 1)
+
+
+def _show_settings(app: DstuiApp) -> None:
+    """Draw with the current settings. Before a job was shown, nothing depends on them."""
+    if app.run_screen.is_mounted:
+        app.run_screen.view.take_settings()
+    app.main.draw()
 
 
 class DstuiApp(TerminalApp):
@@ -103,10 +111,11 @@ class DstuiApp(TerminalApp):
         self.services += (self.reference,) if self.reference is not None else ()
         self.readiness = Readiness(self.session, self.services, self.call_later)
         self.launching = Launching(self, self.session, self.readiness.once_known, lambda: self.show_step(REVIEW))
-        self.checkpoints = Checkpoints(self, self.session)
+        self.checkpoints = Checkpoints(self, self.session, lambda: self.show_step(REVIEW))
+        self.preferences = Preferences(self, partial(_show_settings, self))
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
-        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script)
+        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script, lambda: self.show_step(STEPS[0]))
         self._run_screen: RunScreen | None = None
 
     # The screens
@@ -122,7 +131,7 @@ class DstuiApp(TerminalApp):
     def run_screen(self) -> RunScreen:
         """Return the screen of the mode "run"."""
         if self._run_screen is None:
-            from dstui.tui.run_screen import RunScreen  # brings logs and jobs, which the first frame does without
+            from dstui.tui.run_screen import RunScreen  # imports logs and jobs, which the first frame does not need
 
             self._run_screen = RunScreen(self.session, self.show_step, self.launching, lambda: self.show_step(self.plan_screen.last_form))
         return self._run_screen
@@ -143,7 +152,7 @@ class DstuiApp(TerminalApp):
         """Show a step, and the field at `path` in it. Does nothing while the screens are being removed."""
         if self.leaving or not self.is_running:
             return
-        if not self.screen.is_mounted:  # a palette that is just being laid over looks for the screen under it
+        if not self.screen.is_mounted:  # a palette that is just being opened looks for the screen below it
             self.call_later(self.show_step, step, path)
             return
         if step.pane != "form":
@@ -175,7 +184,7 @@ class DstuiApp(TerminalApp):
         """Draw the form; everything else can wait for the second frame."""
         self.add_mode(PLAN_MODE, lambda: self.plan_screen)
         self.add_mode(RUN_MODE, lambda: self.run_screen)
-        self.remember_theme()
+        self.preferences.remember_theme()
         if self.until_end:
             self.set_interval(END_CHECK, partial(_leave_with_job, self))
         self.call_after_refresh(self._second_frame)
@@ -185,6 +194,7 @@ class DstuiApp(TerminalApp):
         gc.freeze()
         gc.set_threshold(*COLLECT)
         gc.enable()
+        self.preferences.tell_mistakes()
         if self.leaving or self.job is not None:
             return
         await self._begin_forms()
@@ -206,26 +216,26 @@ class DstuiApp(TerminalApp):
             self.readiness.begin()
 
     def on_unmount(self) -> None:
-        """End all child processes; keep unsaved edits if a signal or an error ends the session."""
-        self.autosave.end(keep=self.return_code != 0)
+        """No child outlives the app; edits are kept where a signal or an error ends the session."""
+        self.autosave.end(keep=self.return_code != 0 or self.saving.keeps_edits)
         self.checkpoints.close()
         for service in self.services:
             service.close()
 
     def last_words(self) -> None:
         """Keep unsaved edits and end all child processes now: the process may be killed before the app exits. Thread-safe."""
-        if self.return_code != 0:  # who left by himself was asked
+        if self.return_code != 0:  # the user was asked before a normal exit
             self.autosave.keep_now()
         if self.reference is not None:
             self.reference.stop_child()
 
     def receipt(self) -> list[str]:
-        """Return what was done in the session, to print when the app has left the terminal."""
-        kept = self.return_code != 0 and not self.session.state.saved
+        """Return what was done, for the terminal that is left behind."""
+        kept = (self.return_code != 0 or self.saving.keeps_edits) and not self.session.state.saved
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 
-    # What has happened
+    # Messages
 
     @on(messages.Probed)
     def _probed(self, event: messages.Probed) -> None:
@@ -275,7 +285,7 @@ class DstuiApp(TerminalApp):
         self.show_step(REVIEW)
         say(self, f"{event.text}. l launches it, z takes it back.")
 
-    # What the keys do
+    # Actions of keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action of the app is allowed now: dialogs and text input have keys of their own."""
@@ -292,7 +302,8 @@ class DstuiApp(TerminalApp):
                 if await self.run_action(key.action, node):
                     return
         elif self.step.pane in key.where:
-            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now.", "warning")
+            why = WHY_NOT.get(key.name, "no job is looked at")
+            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now: {why}.", "warning")
         else:
             self.show_step(REVIEW if "review" in key.where else RUN if "run" in key.where else STEPS[0])
             say(self, f"{key.shown} does it here: {key.help}")
@@ -327,7 +338,7 @@ class DstuiApp(TerminalApp):
         elif isinstance(top, Over):
             self.push_screen(Help(top.PANE, None))
         else:
-            self.push_screen(Help(self.step.pane, self.main.here))
+            self.push_screen(Help(self.step.pane, self.main.here, self.session.origin(self.main.here)))
 
     def action_command_palette(self) -> None:
         """Open the palette."""

@@ -1,31 +1,51 @@
-"""The palette: all actions and steps by name, enabled as they would be without the palette on top."""
+"""The palette: everything that can be done, set or gone to, by its name, judged as if the palette were not over the screen."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, Protocol, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from textual import events
 from textual.app import App, ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
+from dstui.base.text import one_line
 from dstui.tui.dialogs.dialog import Over
+from dstui.tui.flows.examining import examine_plan
+from dstui.tui.flows.preferences import choosable, format_setting
 from dstui.tui.flows.saving import take_screenshot
-from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
-from dstui.tui.session.session import Session
+from dstui.tui.forms.steps import STEPS
+from dstui.tui.kit.keys import ANYWHERE, CHOOSING, WHY_NOT, KeyHint, table
+from dstui.tui.session.messages import Launched
+
+if TYPE_CHECKING:
+    from dstui.tui.flows.opening import Opening
+    from dstui.tui.flows.preferences import Preferences
+    from dstui.tui.flows.saving import Saving
+    from dstui.tui.forms.steps import Step
+    from dstui.tui.main_screen import MainScreen
+    from dstui.tui.session.session import Session
 
 LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward")
+RUNS, PLANS, FINDINGS = 30, 10, 40
+"""How many of the newest runs, of the Plans that were open last, and of the findings are offered."""
 
 
 class Performer(Protocol):
     """The interface of the app that the palette calls."""
 
     session: Session
+    opening: Opening
+    preferences: Preferences
+    saving: Saving
 
+    @property
+    def main(self) -> MainScreen: ...
     @property
     def step(self) -> Step: ...
     def show_step(self, step: Step) -> None: ...
@@ -34,11 +54,22 @@ class Performer(Protocol):
 
 
 class Command(NamedTuple):
-    """A name, a sentence that says what it does, and the function that does it."""
+    """A name, a description, and the function that runs it."""
 
     name: str
     help: str
     act: Callable[[], object]
+    why_not: str = ""
+
+    def named(self, name: Content | None = None) -> Content:
+        """Return its name, dim where it cannot act now."""
+        shown = name or Content(self.name)
+        return shown.stylize("dim") if self.why_not else shown
+
+    @property
+    def about(self) -> str:
+        """Return what it does, or why it cannot now."""
+        return f"Not now: {self.why_not}." if self.why_not else self.help
 
 
 class PaletteList(CommandList):
@@ -69,7 +100,7 @@ class Palette(CommandPalette, Over[None]):
         if self not in self.app.screen_stack:
             return None
         worker = super()._gather_commands(search_value)
-        worker.exit_on_error = False  # its list may be taken away before it has filled it
+        worker.exit_on_error = False  # its list may be removed before it was filled
         return worker
 
     def _action_command_list(self, action: str) -> None:
@@ -79,21 +110,25 @@ class Palette(CommandPalette, Over[None]):
 
 
 class Commands(Provider):
-    """The provider of commands. Each palette runs one command only: Enter may arrive twice in one read."""
+    """The provider of commands. Each palette runs only one command: Enter may arrive twice in one read."""
 
     _done = False
+    _on_disk: tuple[Command, ...] | None = None
 
     async def discover(self) -> Hits:
-        """Yield every command, for an empty query."""
+        """Return all but the long lists, before anything is typed."""
         for command in self._commands():
-            yield DiscoveryHit(Content(command.name), partial(self._once, command), command.name, command.help)
+            yield DiscoveryHit(command.named(), partial(self._once, command), command.name, command.about)
 
     async def search(self, query: str) -> Hits:
         """Yield the commands whose name matches the query."""
         matcher = self.matcher(query)
-        for command in self._commands():
+        if self._on_disk is None:
+            self._on_disk = await asyncio.to_thread(lambda: tuple(self._runs_and_plans()))
+        for command in (*self._commands(), *self._themes(), *self._on_disk):
             if (score := matcher.match(command.name)) > 0:
-                yield Hit(score, matcher.highlight(command.name), partial(self._once, command), command.name, command.help)
+                name = command.named(matcher.highlight(command.name))
+                yield Hit(score, name, partial(self._once, command), command.name, command.about)
 
     async def _once(self, command: Command) -> None:
         if not self._done:
@@ -102,30 +137,64 @@ class Commands(Provider):
             if ended is not None and hasattr(ended, "__await__"):
                 await ended
 
+    @property
+    def _performer(self) -> Performer:
+        return cast(Performer, self.app)
+
     def _commands(self) -> Iterator[Command]:
-        app = cast(Performer, self.app)
-        if isinstance(self.screen, Over):
-            yield from actions(self.screen.PANE, [key for key in KEYS if self.screen.PANE in key.where], app.perform)
-            return
-        yield from actions(app.step.pane, [key for key in KEYS if key.where & ANYWHERE], app.perform)
-        for number, step in enumerate(STEPS, 1):
-            yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
-        yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
+        app, over = self._performer, self.screen
+        if isinstance(over, Over):
+            yield from actions(over.PANE, [key for key in table() if over.PANE in key.where], app.perform)
+        else:
+            hints = [key for key in table() if key.where & ANYWHERE]
+            yield from actions(app.step.pane, hints, app.perform, app.main.can)
+            for number, step in enumerate(STEPS, 1):
+                yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
+            yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
+            yield Command("Open…", "Another Plan, configuration or script, by its path.", app.opening.ask_path)
+            yield Command("Save as…", "Save the Plan under another name.", app.saving.save_as)
+            for finding in app.session.state.findings[:FINDINGS]:
+                about = partial(app.opening.explain, finding)
+                yield Command(f"Finding {finding.code}: {finding.path.removeprefix('deepspeed.')}", finding.message, about)
+        doctor = partial(examine_plan, self.app, app.session.state.plan)
+        yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
         yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
-        yield Command(
-            "Screenshot",
-            "Write what is on the screen to a picture (SVG) in the current folder.",
-            partial(take_screenshot, self.app, app.session),
-        )
+        for one in choosable():
+            yield Command(f"Setting: {one.name} ({format_setting(one)})", one.help, partial(app.preferences.choose, one))
+        yield Command("Settings…", "The file of settings in your own editor.", app.preferences.edit)
+        picture = "Write what is on the screen to a picture (SVG) in the current folder."
+        yield Command("Screenshot", picture, partial(take_screenshot, self.app, app.session))
+
+    def _themes(self) -> Iterator[Command]:
+        for name in self.app.available_themes:
+            yield Command(f"Theme: {name}", "Colours, which are remembered.", partial(setattr, self.app, "theme", name))
+
+    def _runs_and_plans(self) -> Iterator[Command]:
+        from dstui.jobs.store.folder import JobFolder
+        from dstui.jobs.store.index import folders
+        from dstui.jobs.store.status import current_status
+        from dstui.tui.session.recent import recent_plans
+
+        if isinstance(self.screen, Over):
+            return
+        for folder in folders()[: -RUNS - 1 : -1]:
+            if status := current_status(folder):
+                look = partial(self.app.post_message, Launched(JobFolder(folder.path)))
+                yield Command(one_line(f"Run: {folder.name} ({status.state})"), one_line(str(folder.path)), look)
+        for path in recent_plans(PLANS):
+            yield Command(one_line(f"Plan: {path.name}"), one_line(str(path)), partial(self._performer.opening.open_file, Path(path)))
 
 
-def actions(pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object]) -> Iterator[Command]:
-    """Yield each action once, labelled as in this pane, the actions of the pane first."""
+def actions(
+    pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object], can: Callable[[str], bool] = lambda _name: True
+) -> Iterator[Command]:
+    """Yield each action once, labelled as in this pane, the actions of the pane first; `can`: whether an action is enabled now."""
     listed: set[str] = set()
     for key in sorted(keys, key=lambda key: pane not in key.where):
         if key.name and key.name not in LEFT_OUT and key.action not in listed:
             listed.add(key.action)
-            yield Command(f"{key.label.capitalize()} ({key.shown})", key.help, partial(perform, key))
+            why = "" if pane not in key.where or can(key.name) else WHY_NOT.get(key.name, "no job is looked at")
+            yield Command(f"{key.label.capitalize()} ({key.shown})", key.help, partial(perform, key), why)
 
 
 def search_themes(app: App[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What both modes share: the first two lines, the footer, the steps, and which actions are enabled."""
+"""The base of both modes: the first two lines, the footer, the steps, and which actions are enabled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.navigation import StepLine, TitleBar
 from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.kit.breakpoints import MINIMUM, PARTS, shown
+from dstui.tui.kit.breakpoints import MINIMUM, PARTS, visible_parts
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, PANES, valid
 from dstui.tui.kit.row_list import RowList
@@ -24,10 +24,11 @@ from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
+    from dstui.plan.finding import Finding
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "pane")
-"""What the F-keys and ctrl-keys do while a value is typed."""
+"""Actions that F-keys and ctrl-keys have while a value is typed."""
 
 
 class Go(Protocol):
@@ -41,8 +42,6 @@ class MainScreen(Screen[None]):
 
     step: Step
     tab = "form"
-    typing_pane = "typing"
-    """What the table of keys calls it while something is typed."""
 
     def __init__(self, session: Session, go: Go) -> None:
         super().__init__()
@@ -50,11 +49,11 @@ class MainScreen(Screen[None]):
         self.title_bar, self.step_line, self.footer = TitleBar(), StepLine(), Footer()
         self.too_small = Static(TOO_SMALL, id="too-small", markup=False)
         self.acting: tuple[DOMNode, ...] = (self,)
-        """Who does what the keys of this screen say."""
+        """The nodes that perform the actions of this screen's keys."""
         self._sizes: tuple[Size, ...] = ()
-        """Of the lists, when one last said that its size is another."""
+        """The sizes of the lists at the last report of a change."""
         self.needs: Mapping[str, Callable[[], object]] = {}
-        """What an action must have something to act on for; those that are not here always do something."""
+        """What an action needs to have an effect. Actions that are not listed always have one."""
 
     # Drawing
 
@@ -66,7 +65,7 @@ class MainScreen(Screen[None]):
 
     def show_parts(self) -> None:
         """Show the parts that belong on a screen of this size, and hide the others."""
-        parts = shown(*self.app.size, self.step.pane, self.tab, self.step.wide)
+        parts = visible_parts(*self.app.size, self.step.pane, self.tab, self.step.wide)
         for part in self.walk_children(Widget):  # a query would match each of them against a selector for each part
             if part.id in PARTS:
                 part.display = part.id in parts
@@ -83,12 +82,17 @@ class MainScreen(Screen[None]):
             self._sizes = sizes
             self.draw()
 
-    # Which keys do something
+    # Enabled keys
 
     @property
     def on_top(self) -> bool:
         """Return whether it is shown, with no dialog on top of it."""
         return self.app.screen_stack[-1:] == [self]
+
+    @property
+    def typing_pane(self) -> str:
+        """Return the name in the table of keys of what is being typed."""
+        return "typing"
 
     @property
     def typing(self) -> bool:
@@ -102,7 +106,7 @@ class MainScreen(Screen[None]):
         return self.on_top and (action in WHILE_TYPING if self.typing else self.can(action))
 
     def can(self, action: str) -> bool:
-        """Return whether an action would do something now: by its pane, and by what there is to act on."""
+        """Return whether an action would have an effect now, by its pane and its object."""
         return self.step.pane in PANES.get(action, ()) and (action not in self.needs or bool(self.needs[action]()))
 
     def show_keys(self) -> None:
@@ -116,11 +120,11 @@ class MainScreen(Screen[None]):
         self.show_keys()
 
     @property
-    def here(self) -> Field | None:
-        """Return the field under the cursor, for the help."""
+    def here(self) -> Field | Finding | None:
+        """The field or the finding under the cursor, for the help."""
         return None
 
-    # What the keys do
+    # Actions of keys
 
     def action_step(self, by: int) -> None:
         """Show the next or previous step."""
@@ -139,7 +143,7 @@ class MainScreen(Screen[None]):
 
     def action_jobs(self) -> None:
         """Open the table of all runs; show the run chosen there, and relaunch it if asked for."""
-        from dstui.tui.runs.runs_screen import RunsTable  # brings jobs and diagnosis, which a form does without
+        from dstui.tui.runs.runs_screen import RunsTable  # imports jobs and diagnosis, which a form does not need
 
         def look(chosen: tuple[JobFolder, bool] | None) -> None:
             if chosen is not None:

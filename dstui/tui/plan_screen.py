@@ -1,4 +1,4 @@
-"""The mode in which the Plan is edited: the forms of its steps with preview and checks, and the review before a launch."""
+"""The mode for editing the Plan: the forms of its steps with preview and checks, and the review before a launch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dstui.tui.forms.navigation import TABS, StepList, TabLine
 from dstui.tui.forms.side_panes import Checks, Preview
 from dstui.tui.forms.steps import STEPS, Step, field_of
 from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
-from dstui.tui.forms.steps.step import of_model
+from dstui.tui.forms.steps.step import split_model_path
 from dstui.tui.forms.under_form import Hint, Memory
 from dstui.tui.kit.breakpoints import WIDE, side_width
 from dstui.tui.kit.keys import FORM, REVIEW, bindings
@@ -31,6 +31,7 @@ from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
+    from dstui.plan.finding import Finding
     from dstui.tui.forms.review import Review
 
 
@@ -46,14 +47,14 @@ class PlanScreen(MainScreen):
         self.typing_keys, self.forecasting = TypingKeys(app, session), Forecasting(app, session)
         self.step = STEPS[0]
         self._wanted = ""
-        """The field that was asked for last."""
+        """The field that was requested last."""
         self.last_form = self.step
-        """Where escape leads back to."""
+        """The step to which escape returns."""
         self.tab_line, self.step_list = TabLine(self.show_tab), StepList(go)
         self.form, self.hint, self.preview, self.checks, self.memory = Form(session), Hint(), Preview(), Checks(), Memory()
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
-        """Mounted when it is first seen."""
+        """Mounted when it is first shown."""
         self.needs = {
             "undo": lambda: session.can_undo,
             "redo": lambda: session.can_redo,
@@ -63,10 +64,10 @@ class PlanScreen(MainScreen):
             "fix": lambda: any(f.fix is not None for f in session.state.findings),
         }
 
-    # What is on the screen
+    # Content of the screen
 
     def compose(self) -> ComposeResult:
-        """Yield the parts of the first frame; the rest is mounted after it."""
+        """Yield the parts of the first frame. The rest is mounted after it."""
         yield self.title_bar
         yield self.step_line
         yield self.tab_line
@@ -119,8 +120,10 @@ class PlanScreen(MainScreen):
         self.side.styles.width = side_width(self.app.size.width)
 
     @property
-    def here(self) -> Field | None:
-        """Return the field under the form's cursor."""
+    def here(self) -> Field | Finding | None:
+        """The field under the form's cursor; the finding under that of the checks, while they have the focus."""
+        if self.checks.has_focus and (finding := self.checks.finding(self.checks.cursor)) is not None:
+            return finding
         return self.form.here if self.step.pane == "form" else None
 
     # Steps and panes
@@ -154,7 +157,7 @@ class PlanScreen(MainScreen):
     @on(PathChosen)
     def jump(self, chosen: PathChosen) -> None:
         """Show the field that writes a path; if no form has one, ask for its value."""
-        model, path = of_model(chosen.path)
+        model, path = split_model_path(chosen.path)
         if model:
             self.session.select_model(model)
         state = self.session.state
@@ -164,7 +167,7 @@ class PlanScreen(MainScreen):
         else:
             self.show_step(found[0], found[1].path)
 
-    # What the keys do
+    # Actions of keys
 
     def action_set_row(self) -> None:
         """Set, open or go to the row under the cursor."""
@@ -204,13 +207,13 @@ class PlanScreen(MainScreen):
     def action_add_model(self) -> None:
         """Add a model to the run."""
         self.form.close()
-        from dstui.tui.flows.editing import AddingModels  # which the first frame does without
+        from dstui.tui.flows.editing import AddingModels  # not needed for the first frame
 
         AddingModels(self.app, self.session).ask()
 
     def action_own_editor(self) -> None:
         """Open the Plan in the user's own editor, at the line of the field under the cursor."""
-        from dstui.tui.flows.own_editor import OwnEditor  # which starts programs, as hardly a session does
+        from dstui.tui.flows.own_editor import OwnEditor  # starts programs, which few sessions need
 
         OwnEditor(self.app, self.session).open(self.here.path if self.here is not None else "")
 
@@ -219,7 +222,7 @@ class PlanScreen(MainScreen):
         if not hole:
             self.writing.write_script()
             return
-        from dstui.tui.flows.editing import FillingHoles  # which the first frame does without
+        from dstui.tui.flows.editing import FillingHoles  # not needed for the first frame
 
         FillingHoles(self.app, self.session).ask(hole)
 

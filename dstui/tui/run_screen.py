@@ -1,4 +1,4 @@
-"""The mode in which jobs are watched: the list of them, or one job with its ranks, log and diagnosis."""
+"""The mode for watching jobs: the list of them, or one job with its ranks, log and diagnosis."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ OF_A_JOB = (
     "match",
     "filter",
     "problem",
+    "warning",
+    "copy_all",
     "bundle",
     "again",
 )
-"""What there must be a job for."""
+"""Actions that need a job."""
 
 
 class RunScreen(MainScreen):
-    """The screen of step 9. Its actions concern the job in view, or the list of jobs."""
+    """The screen of step 9. Its actions are about the job in view, or the list of jobs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ON_RUN)]
     AUTO_FOCUS = ""
-    typing_pane = "filter"
 
     def __init__(self, session: Session, go: Go, launching: Launching, back: Callable[[], None]) -> None:
         """Create the screen. `back` returns to the form that was shown before."""
@@ -68,7 +69,7 @@ class RunScreen(MainScreen):
         self.reporting = Reporting(self.explaining, session)
         self.view.charts.pick = lambda name: self._of_job(partial(self.plotting.show, name=name))
         self._wanted: JobFolder | None = None
-        """The job that is looked at."""
+        """The job to show."""
         self._again = False
         self.needs = {
             **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
@@ -93,6 +94,10 @@ class RunScreen(MainScreen):
             self.attach(self._wanted, again=self._again)
         else:
             self.enter()
+
+    def on_unmount(self) -> None:
+        """Let go of the files of the plot that was seen last."""
+        self.plotting.close()
 
     def draw(self) -> None:
         """Draw everything visible from the state."""
@@ -120,7 +125,7 @@ class RunScreen(MainScreen):
         if self.view.job is not None:
             act(self.view.job)
 
-    # What was chosen
+    # Choices of the user
 
     @on(RowList.Chosen, "#jobs")
     def _job_chosen(self, event: RowList.Chosen) -> None:
@@ -145,7 +150,19 @@ class RunScreen(MainScreen):
         else:
             self.explaining.show_evidence(event.key)
 
-    # Which lines of the log
+    # Lines of the log
+
+    @property
+    def typing_pane(self) -> str:
+        """Return the name in the table of keys of what is being typed: a filter of the log, or a search in it."""
+        return "search" if self.focused is self.view.search_line else "filter"
+
+    def action_pane(self, by: int) -> None:
+        """Move the focus to the next pane; while a search is typed, toggle between text and regular expression."""
+        if self.focused is self.view.search_line:
+            self.view.search_line.toggle()
+        else:
+            super().action_pane(by)
 
     def action_digit(self, number: int) -> None:
         """Show the log of the rank with this number, or say why there is none."""
@@ -170,11 +187,13 @@ class RunScreen(MainScreen):
 
     def action_find(self) -> None:
         """Search the log."""
-        self._of_job(self.prompts.text)
+        if self.view.job is not None:
+            self.view.begin_search()
 
     def action_copy(self) -> None:
-        """Copy the visible lines."""
-        copy(self.app, self.view.job_log.visible_text(), "the lines in view")
+        """Copy the selection, else the chosen line, else the visible lines."""
+        selected = self.get_selected_text()
+        copy(self.app, *((selected, "the selection") if selected else self.view.job_log.to_copy()))
 
     def action_escape(self) -> None:
         """End a search, then leave a rank or a host; from the list of jobs return to the form. A job stays in view."""

@@ -1,6 +1,6 @@
 """The app's relation to its terminal: remembered theme, safe output, and an exit that is always reported.
 
-A fault ends the session with a sentence, and its traceback goes to a file of the user's state folder.
+An internal error ends the session with a message, and its traceback goes to a file in the user's state folder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,10 @@ from textual.filter import LineFilter
 
 from dstui.base.output import say
 from dstui.base.regular_files import append_regular
-from dstui.tui.kit.drawing import SAFELY, together
+from dstui.tui.kit.drawing import SAFELY, combine_filters
 from dstui.tui.kit.driver import LastingDriver
-from dstui.tui.kit.styles import DARK, LIGHT
-from dstui.tui.kit.tools import in_thread
-from dstui.tui.session.settings import remember, remembered
+from dstui.tui.kit.styles import THEMES
+from dstui.tui.session.settings import setting
 
 
 class TerminalApp(App[int]):
@@ -39,13 +37,13 @@ class TerminalApp(App[int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
-        wanted = os.environ.get("TEXTUAL_THEME") or remembered().get("theme")
-        self.theme = wanted if isinstance(wanted, str) and wanted in self.available_themes else DARK.name
+        for theme in THEMES:
+            self.register_theme(theme)
+        wanted = os.environ.get("TEXTUAL_THEME") or setting("theme")
+        self.theme = wanted if wanted in self.available_themes else THEMES[0].name
         self.leaving = False
         self.tracebacks: list[str] = []
-        """Of the faults that have ended the session."""
+        """The tracebacks of errors that have ended the session."""
 
     def refresh_css(self, animate: bool = True) -> None:
         """Parse the styles again for new colours. Before the first screen exists this is unnecessary."""
@@ -54,17 +52,9 @@ class TerminalApp(App[int]):
         else:
             self.stylesheet.set_variables(self.get_css_variables())
 
-    def remember_theme(self) -> None:
-        """Treat changes of the theme as the user's choice from now on."""
-
-        def keep(name: str) -> None:
-            in_thread(self, partial(remember, "theme", name))
-
-        self.watch(self, "theme", keep, init=False)
-
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters and the one that removes control characters."""
-        return (together(*super().get_line_filters(), SAFELY),)
+        return (combine_filters(*super().get_line_filters(), SAFELY),)
 
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver for this platform; LastingDriver on a Unix terminal."""
@@ -80,7 +70,7 @@ class TerminalApp(App[int]):
         """Exit, and keep the traceback for the report. Textual would print it with the values of all variables, secrets included."""
         self.tracebacks.append("".join(traceback.format_exception(error)))
         self._return_code = 1
-        if self._exception is None:  # what a test's pilot raises again
+        if self._exception is None:  # raised again by the pilot of a test
             self._exception = error
             self._exception_event.set()
         self._close_messages_no_wait()
@@ -93,6 +83,13 @@ class TerminalApp(App[int]):
             await super().on_event(event)
 
 
+def themes() -> frozenset[str]:
+    """Return the names of the available themes."""
+    from textual.theme import BUILTIN_THEMES
+
+    return frozenset(BUILTIN_THEMES) | {theme.name for theme in THEMES}
+
+
 def _has_gone(app: TerminalApp, event: events.MouseEvent) -> bool:
     """Return whether the widget at this position was removed since the last frame, which Textual does not expect."""
     with suppress(NoWidget):
@@ -101,14 +98,14 @@ def _has_gone(app: TerminalApp, event: events.MouseEvent) -> bool:
 
 
 KEPT = 20
-"""Reports that are kept; the oldest go."""
+"""Reports that are kept; the oldest are deleted."""
 
 
 def run_reported(app: TerminalApp) -> int:
     """Run the app and return the exit status. After a crash, print what failed and where its traceback is."""
     try:
         app.run()
-    except (Exception, SystemExit):  # past Textual, which has restored the terminal all the same
+    except (Exception, SystemExit):  # past Textual, which has restored the terminal anyway
         app.tracebacks.append(traceback.format_exc())
     if app.tracebacks:
         _report(app.tracebacks)
@@ -139,7 +136,7 @@ def _write(text: str) -> Path:
 
 
 def _about() -> str:
-    """Return what a bug report needs beside the traceback."""
+    """Return additional information for a bug report."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("dstui", "textual"))
     terminal = " ".join(f"{name}={os.environ.get(name, '')}" for name in ("TERM", "LANG", "LC_ALL", "TMUX", "SSH_TTY"))
     return f"{versions}, Python {platform.python_version()}, {platform.platform()}\n{terminal}\n"

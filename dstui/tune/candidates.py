@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 from dstui.adopt.script_options import options_of
@@ -32,7 +33,11 @@ LADDER_RUNS = 5
 LARGEST = 10
 """Doublings of the Plan's micro-batch that are tried at most."""
 HOPELESS = 0.75
-"""A candidate is skipped if its corrected forecast is below this share of the best rate."""
+"""A candidate whose forecast, corrected by what was measured, is below this share of the best is not tried."""
+SAME = 0.02
+"""Rates that differ by less are the same."""
+CLEARLY = 0.1
+"""What is slower than the best by this share is so in truth; less may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
 """The Trainer's own options for the batch, which replace "auto" in the configuration."""
 
@@ -104,13 +109,37 @@ def next_candidate(problem: Problem, results: Sequence[Result]) -> Candidate | N
     if len(results) >= MOST:
         return None
     tried = {key_of(result.patch) for result in results}
-    ways = _by_forecast if _speed_known(problem) else _neighbours
+    ways = _by_forecast if _speed_known(problem) else _by_steps
     return next((one for one in ways(problem, was, results) if one.key not in tried), None)
 
 
 def best_of(results: Sequence[Result]) -> Result | None:
     """Return the fastest result; None if nothing was measured."""
     return max((one for one in results if one.state == "measured" and one.rate), key=lambda one: one.rate or 0.0, default=None)
+
+
+def preferred(results: Sequence[Result]) -> Result | None:
+    """Return the first that is as fast as the fastest but for noise: what is tried first is the Plan, then what mostly is the fastest."""
+    best = best_of(results)
+    if best is None:
+        return None
+
+    def noise(one: Result) -> float:
+        return min(max(SAME, (best.spread or 0.0) + (one.spread or 0.0)), CLEARLY)
+
+    measured = (one for one in results if one.state == "measured" and one.rate)
+    return next((one for one in measured if (best.rate or 0.0) < (one.rate or 0.0) * (1 + noise(one))), best)
+
+
+def regret_of(problem: Problem, results: Sequence[Result]) -> float | None:
+    """Return by what share the choice of the forecast alone, without what was measured, is slower than the best; None without one."""
+    alone = replace(problem, measured={})
+    rates = {id(one): alone.expected(Candidate(one.label, tuple(one.patch), problem.setup(one.patch))).rate for one in results if one.rate}
+    ran = [one for one in results if rates.get(id(one))]
+    if len(ran) < 2:
+        return None
+    first = max(ran, key=lambda one: rates[id(one)] or 0.0)
+    return 1 - (first.rate or 0.0) / max(one.rate or 0.0 for one in ran)
 
 
 def _speed_known(problem: Problem) -> bool:
@@ -133,23 +162,71 @@ def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Ite
         rate = problem.expected(made).rate
         if not (best and best.rate and rate and rate < HOPELESS * best.rate):
             yield made
+    for setup in _around(problem, best, results) if best else ():
+        made = candidate_of(problem.plan, setup, was)
+        expected = problem.expected(made) if made else Expected()
+        if made and best and best.rate and expected.fits and (expected.rate or 0.0) > (1 - CLEARLY) * best.rate:
+            yield made
 
 
-def _neighbours(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
-    """Yield variants of the best so far: micro-batch, stage, offload one step away. If nothing fitted, they need less and less."""
-    best = best_of(results)
-    centre = problem.setup((best or results[-1]).patch)
-    room = capacity_of(problem.plan, problem.machine, problem.pool)
-    here = Choice(centre.stage, centre.optimizer_offload, centre.param_offload)
-    stages = [choice for choice in CHOICES if choice[1:] == ("none", "none") and abs(choice.stage - here.stage) == 1]
-    offloads = [choice for choice in CHOICES if choice.stage == here.stage and choice != here]
-    least = 0 if best else CHOICES.index(here)
-    ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room) and CHOICES.index(choice) >= least]
-    larger = [_scaled(problem.plan, centre, 2.0)] if best else []
-    for setup in (*larger, *ways, _scaled(problem.plan, centre, 0.5)):
-        made = candidate_of(problem.plan, setup, was) if setup is not None else None
+def _by_steps(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
+    """Yield what differs from the best so far by a step, where no forecast tells what is fast; first what mostly is the fastest."""
+    best = preferred(results)
+    setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was, results[0]), *_around(problem, best, results)]
+    for setup in setups:
+        made = candidate_of(problem.plan, setup, was)
         if made is not None and problem.expected(made).fits is not False:
             yield made
+
+
+def _smaller(problem: Problem, last: Result) -> list[Setup]:
+    """Return what needs less than what did not fit."""
+    setup = problem.setup(last.patch)
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    here = Choice(setup.stage, setup.optimizer_offload, setup.param_offload)
+    more = [choice for choice in CHOICES[CHOICES.index(here) + 1 :] if choice.stage == here.stage or choice == Choice(here.stage + 1)]
+    half = _scaled(problem.plan, setup, 0.5)
+    return [choice.of(setup) for choice in more if choice.possible(setup, room)] + ([half] if half else [])
+
+
+def _leap(problem: Problem, was: Setup, own: Result) -> list[Setup]:
+    """Return the lowest stage with the largest micro-batch that surely fit: mostly the fastest, and far from a careful Plan."""
+    micros = [_scaled(problem.plan, was, 2.0**n) for n in range(LARGEST, -1, -1)]
+    for stage, micro in product(range(4), micros):
+        setup = Choice(stage).of(micro) if micro else None
+        made = candidate_of(problem.plan, setup, was) if setup else None
+        if setup and made and _surely_fits(problem, made, was, own):
+            return [setup]
+    return []
+
+
+def _surely_fits(problem: Problem, made: Candidate, was: Setup, own: Result) -> bool:
+    """Return whether the forecast says so; of an unknown model, whether all that the Plan took may grow as much as a part of it can."""
+    fits = problem.expected(made).fits
+    if fits is not None or own.memory is None:
+        return fits is True
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    free = room.host if room.on_cpu else room.gpu
+    return free is not None and own.memory * room.ranks * made.setup.micro_batch / was.micro_batch < free
+
+
+def _around(problem: Problem, best: Result, results: Sequence[Result]) -> Iterator[Setup]:
+    """Yield the steps from the best in its stage, its micro-batch and its offload, then those in two of them.
+
+    A step in both is left out where each alone is clearly slower.
+    """
+    centre = problem.setup(best.patch)
+    room = capacity_of(problem.plan, problem.machine, problem.pool)
+    here = Choice(centre.stage, centre.optimizer_offload, centre.param_offload)
+    stages = [Choice(stage) for stage in (here.stage - 1, here.stage + 1) if here.offload == "" and 0 <= stage <= 3]
+    offloads = [choice for choice in CHOICES if choice.stage == here.stage and choice != here]
+    ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room)]
+    batches = [setup for factor in (2.0, 0.5) if (setup := _scaled(problem.plan, centre, factor))]
+    slow = {problem.setup(one.patch) for one in results if one.rate and best.rate and one.rate < (1 - CLEARLY) * best.rate}
+    yield from (*batches, *ways)
+    for way, batch in product(ways, batches):
+        if not {way, batch} <= slow:
+            yield way._replace(micro_batch=batch.micro_batch, accumulation=batch.accumulation)
 
 
 def _scaled(plan: Plan, setup: Setup, factor: float) -> Setup | None:

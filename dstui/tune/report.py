@@ -20,8 +20,8 @@ WORDS = {
 }
 
 
-def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str) -> Iterator[str]:
-    """Yield the table, the choice, and the changes of the Plan."""
+def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str, regret: float | None = None) -> Iterator[str]:
+    """Yield the table, what was chosen, and how the Plan changes."""
     yield f"  {'#':>2}  {'':13}  {'forecast':>19}  {'measured':>25}   candidate"
     for number, result in enumerate(folder.results, 1):
         mark = f"{'*' if result is chosen else ' '} {number:>2}"
@@ -32,6 +32,9 @@ def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str) -> It
     yield f"{len(folder.results)} candidates, {sum(one.seconds for one in folder.results):.0f} s of jobs: {WORDS[why]}"
     if any((one.spread or 0.0) > RESTLESS for one in folder.results):
         yield f"the time of a step differed by more than {RESTLESS:.0%}: something else runs on this machine; --fresh measures again"
+    if regret is not None:
+        slower = f"{regret:.1%} slower than" if regret > 0 else "the same as"
+        yield f"the forecast alone would have chosen what measured {slower} the best"
     if chosen is None:
         yield "nothing was chosen: no candidate could be measured"
     elif not chosen.patch:
@@ -66,8 +69,8 @@ def _gain(results: Sequence[Result], chosen: Result) -> str:
     return f"; {times:.2f} times as fast as the Plan" if times is not None else ""
 
 
-def as_json(folder: TuneFolder, chosen: Result | None, why: str) -> dict[str, Any]:
-    """Return the object that `dstui tune --json` prints."""
+def as_json(folder: TuneFolder, chosen: Result | None, why: str, regret: float | None = None) -> dict[str, Any]:
+    """Return what `dstui tune --json` prints."""
     return {
         "version": 1,
         "ok": chosen is not None,
@@ -75,6 +78,7 @@ def as_json(folder: TuneFolder, chosen: Result | None, why: str) -> dict[str, An
         "folder": str(folder.path),
         "chosen": folder.results.index(chosen) if chosen is not None else None,
         "patch": list(chosen.patch) if chosen is not None else None,
+        "forecast_regret": regret,
         "gain": gain(folder.results, chosen) if chosen is not None else None,
         "candidates": [
             {

@@ -16,18 +16,13 @@ from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.plan import Plan
 from dstui.render.target import Target
-from dstui.tune.candidates import Candidate, Problem, best_of, next_candidate
+from dstui.tune.candidates import CLEARLY, Candidate, Problem, best_of, next_candidate, preferred
 from dstui.tune.outputs import discard, prepare, redirected
 from dstui.tune.record import Result, TuneFolder
 from dstui.tune.trial import Goal, run_trial
 
 Asked = Callable[[], int | None]
 """Returns the signal that requests the end; None if there is none yet."""
-SAME = 0.02
-"""Rates that differ by less count as equal."""
-CLEARLY = 0.1
-"""A candidate is dropped after two steps if it is slower than the best by this share, or by the deviation of its steps if that is larger.
-"""
 LEAST_TIME = 10.0
 """Seconds of budget below which no further job starts, if no job has shown how long one takes."""
 QUIET = {"WANDB_MODE": "disabled"}
@@ -117,8 +112,9 @@ def _run(  # noqa: PLR0913, PLR0917 - a candidate, and all that it runs in
     place = folder.outputs(job)
     plan = trial_plan(problem.plan.patch(candidate.patch), place, options.script_options)
     prepare(place, plan.job.args)
-    least = 0.0 if options.only else _least(best_of(folder.results))
-    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=least)
+    best = None if options.only else best_of(folder.results)
+    close = best.rate if best is not None and best.rate else 0.0
+    goal = Goal(steps=options.steps, samples=candidate.setup.samples, deadline=left, least=_least(best), best=close)
     folder.keep(result)
     try:
         found = run_trial(replace(target, plan=plan), result, folder.path / job, goal, asked)
@@ -184,16 +180,11 @@ def _typical(folder: TuneFolder) -> float:
 
 
 def chosen(problem: Problem, results: list[Result]) -> Result | None:
-    """Return the winning result: the fastest; the unchanged Plan if it is as fast; with `only`, the largest micro-batch that fits."""
+    """Return the winning result: the first of those as fast as the fastest; with `only`, the largest micro-batch that fits."""
     ran = [one for one in results if one.state == "measured" and one.rate]
     if problem.only:
         return max(ran, key=lambda one: problem.setup(one.patch).micro_batch, default=None)
-    best = best_of(results)
-    own = next((one for one in ran if not one.patch), None)
-    if best is None or own is None or best is own:
-        return best
-    noise = max(SAME, (best.spread or 0.0) + (own.spread or 0.0))
-    return own if (best.rate or 0.0) < (own.rate or 0.0) * (1 + min(noise, 0.1)) else best
+    return preferred(results)
 
 
 def jobs_of(folder: TuneFolder) -> list[JobFolder]:

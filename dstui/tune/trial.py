@@ -27,7 +27,9 @@ POLL = 0.05
 LOGS_EVERY = 0.5
 """Seconds between two looks into the logs if no engine reports its steps."""
 JUDGED_AFTER = 2
-"""Measured steps after which a slower candidate is dropped."""
+"""Measured steps after which a candidate that is slower than the best is dropped."""
+CLOSE = 0.05
+"""Rates that differ by less are measured for longer."""
 SETTLED = 20.0
 """Seconds for the supervisor to finish after the end of the ranks."""
 OUT_OF_MEMORY = frozenset({"OOM-GPU", "OOM-HOST", "MEMORY-LIMIT", "ALLOC-REFUSED", "PINNED-MEM"})
@@ -49,7 +51,9 @@ class Goal:
     deadline: float
     """Seconds for the whole job."""
     least: float = 0.0
-    """Samples per second; a slower candidate is dropped."""
+    """Samples a second; what is slower than that is dropped."""
+    best: float = 0.0
+    """Samples a second of the best so far; what is as fast but for noise runs for twice the steps."""
 
 
 class Watch:
@@ -128,7 +132,7 @@ def _wait(folder: JobFolder, watch: Watch, goal: Goal, began: float, asked: Call
     while True:
         watch.look()
         seconds = watch.seconds
-        if len(seconds) >= goal.steps - 1:
+        if len(seconds) >= goal.steps - 1 and not (len(seconds) < 2 * goal.steps - 2 and _is_close(goal, seconds)):
             return "measured"
         if len(seconds) >= JUDGED_AFTER and goal.samples / median(seconds) < goal.least:
             return "slower"
@@ -141,6 +145,11 @@ def _wait(folder: JobFolder, watch: Watch, goal: Goal, began: float, asked: Call
         if time.monotonic() - began > goal.deadline:
             return "late"
         time.sleep(POLL)
+
+
+def _is_close(goal: Goal, seconds: Sequence[float]) -> bool:
+    """Return whether the rate is that of the best, but for noise."""
+    return goal.best > 0 and abs(goal.samples / median(seconds) / goal.best - 1) < CLOSE
 
 
 def _judged(result: Result, folder: JobFolder, watch: Watch, state: str, took: float) -> Result:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dstui.adopt.shell.read import Unparsed, undecided_in
-from dstui.adopt.shell.shell_state import ShellLimit, as_plan_text
+from dstui.adopt.shell.shell_state import ShellLimit, to_plan_text
 from tests.adopt.shell_launches import launches_read, launches_run, needs_bash, read
 
 SAME_AS_BASH = {
@@ -34,6 +34,9 @@ SAME_AS_BASH = {
     "folders that are left again": "mkdir -p q; cd q; cd - > /dev/null; pushd q > /dev/null; popd > /dev/null; cd q && cd ..; deepspeed t.py",
     "arrays with words for indices": 'declare -A M=([a]=\'x y\' [b]=z); M[c]=q; k=a; deepspeed t.py "${M[$k]}" ${M[c]}; A=(u v); for i in "${!A[@]}"; do torchrun t.py $i ${A[i]}; done; deepspeed t.py "${NONE[@]}" end',
     "numbers": "let 'i = 3' k=2; printf -v P '%d' 29501; declare -i N=3+4; deepspeed t.py $((i * k)) $P $N $((10#08 + 0x10)) ${P: -2} ${P::-1}",
+    "scripts that the text writes and runs": "X_H=here; export X_E=1; cat > in.sh <<'E'\n#!/bin/bash\ncd sub; X_Z=$2 torchrun t.py $1 $# \"$3\" $(basename $0)\nE\nmkdir sub; bash in.sh a b; chmod +x in.sh; X_H=y ./in.sh 'c d' e f; deepspeed t.py \"$X_H\" $(pwd)",
+    "functions with fewer arguments than they read": 'go() { deepspeed t.py $1 "$2" ${3:-three}; shift; torchrun t.py $1; }; go a; set -- p q; shift; deepspeed t.py $1 "$2"',
+    "what a test guards": 'X=1; [ "$X" = 2 ] && X=3; [ -n "$X" ] && Y=y || Y=n; deepspeed t.py $X $Y',
     "lines one after another": "printf 'a\\nb\\n' | while read l; do deepspeed t.py $l; done; mapfile -t L < <(seq 2); torchrun t.py ${L[1]}; case a in a) X=1;;& *) Y=2;; esac; deepspeed t.py $X $Y",
 }
 
@@ -59,7 +62,7 @@ def test_what_is_read_is_what_bash_runs(name: str, tmp_path: Path) -> None:
 )
 def test_what_only_the_user_or_the_cluster_knows_is_a_hole_with_its_source(text: str, words: str, source: str) -> None:
     shell = read(text)
-    assert " ".join(map(as_plan_text, shell.launches[0].words)) == words
+    assert " ".join(map(to_plan_text, shell.launches[0].words)) == words
     assert source in " ".join(shell.sources.values())
 
 
@@ -74,6 +77,38 @@ def test_what_a_branch_decides_while_the_script_runs_is_no_guess() -> None:
 def test_a_script_that_chooses_by_its_arguments_has_all_of_its_launches() -> None:
     text = 'case $1 in sft) deepspeed sft.py;; dpo) deepspeed dpo.py;; *) echo "usage"; exit 1;; esac'
     assert [one.words for one in read(text).launches] == [("sft.py",), ("dpo.py",)]
+
+
+def test_arguments_that_a_script_asks_for_are_holes_by_their_own_number() -> None:
+    shell = read(
+        'if [ "$#" -lt 2 ]; then echo usage; exit 1; fi\nN=$1; shift\nO=$1; shift 2\ndeepspeed --num_gpus $N t.py --out $O $1 "$@"'
+    )
+    assert " ".join(map(to_plan_text, shell.launches[0].words)) == "--num_gpus ${ARG_1} t.py --out ${ARG_2} ${ARG_4}"
+    assert not undecided_in(shell.launches[0], shell)
+
+
+def test_a_test_that_only_the_run_decides_leaves_both_ways_open() -> None:
+    shell = read("S=1\n[ -f big ] && S=3\n[ -f stop ] && exit\ndeepspeed t.py --stage $S")
+    assert undecided_in(shell.launches[0], shell) == [("S", 2)]
+
+
+def test_a_value_that_a_comment_proposes_is_told_with_its_hole() -> None:
+    shell = read("# uncomment one:\n# MODEL=vicuna-v1\n# MODEL=llama-2\ndeepspeed t.py --m $MODEL\n")
+    assert shell.sources["MODEL"] == "$MODEL, which nothing in the text sets; the comment in line 2 has MODEL=vicuna-v1"
+
+
+@pytest.mark.parametrize(
+    ("text", "unseen"),
+    [
+        ("bash gone.sh 8", "line 1 runs gone.sh, which is not here"),
+        ("srun -N 2 ./gone.sh", "line 1 runs ./gone.sh, which is not here"),
+        ("docker run --gpus all x/y:1 deepspeed t.py", "line 1: what docker starts is not seen from here"),
+        ("ssh host 'cd x && torchrun t.py'", "line 1: what ssh starts is not seen from here"),
+    ],
+)
+def test_a_launch_that_cannot_be_seen_is_named(text: str, unseen: str) -> None:
+    shell = read(text)
+    assert not shell.launches and shell.unseen[0].startswith(unseen)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 
 from configs import put
 from dstui.adopt.script import NoScript, ScriptFacts, inspect_script
+from dstui.machine.slurm_offers import SlurmOffers, read_offers
 from dstui.machine.snapshot import GIB, Host, Machine, NumaNode, Software
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
@@ -46,6 +47,13 @@ o = {}
 s = {}
 m, o, s = accelerator.prepare(m, o, s)
 """
+OFFERS = read_offers(
+    "PartitionName=gpu Default=YES AllowAccounts=physics AllowQos=ALL MaxNodes=UNLIMITED MaxTime=2-00:00:00 State=UP TotalNodes=16\n"
+    "PartitionName=long Default=NO AllowAccounts=ALL AllowQos=ALL MaxNodes=4 MaxTime=UNLIMITED State=UP TotalNodes=16\n"
+    "PartitionName=old Default=NO AllowAccounts=ALL AllowQos=ALL MaxNodes=4 MaxTime=UNLIMITED State=DOWN TotalNodes=2\n",
+    "gpu|16|96+|1000000|gpu:h100:8(S:0-1)|h100,ib\nlong|16|96|1000000|gpu:h100:8|h100\nold|2|8|64000|(null)|(null)\n",
+    "physics||normal,high\nguests|long|normal\n",
+)
 CLASSES = ACCELERATED + "\naccelerate: {deepspeed_config: {deepspeed_moe_layer_cls_names: '%s'}}"
 
 
@@ -70,6 +78,7 @@ class Case:
     pool_passes: Mapping[str, int] | HostfileProblem | None = None
     env_files: EnvFiles | None = None
     env_files_passes: EnvFiles | None = None
+    slurm: SlurmOffers | None = None
     proof: str = ""
     steps: int = 0
     bare: bool = False
@@ -99,6 +108,7 @@ OPTIMIZER, PARAM = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
 BF16 = Beneath(locks=(Lock("deepspeed.bf16.enabled", "site.yaml", 3, exact=(True,)),))
 STAGE_1 = Beneath(locks=(Lock("deepspeed.zero_optimization.stage", "site.yaml", 3, maximum=1, reason="no more"),))
 TYPE, PARAMS = "optimizer.type", "optimizer.params"
+NOTED = "# made by dstui from run.sh\n# --nnodes ${N} is left open: write the number under cluster.num_nodes\n# ${N} is open: $N\n"
 SCHEDULER = "scheduler"
 
 
@@ -748,6 +758,22 @@ PLANS = [
         "PL010", {}, {}, plan=cluster("hosts: {a: 2, b: 4}, launcher: mpich"), plan_passes=cluster("hosts: {a: 4, b: 4}, launcher: mpich")
     ),
     Case("PL040", plan=cluster("hostfile: h"), pool=HostfileProblem("'h1 slots=two' is not `HOST slots=N`", 2), pool_passes={"h1": 2}),
+    *(
+        Case(code, plan=cluster(f"launcher: sbatch, {fires}"), plan_passes=cluster(f"launcher: sbatch, {passes}"), slurm=OFFERS)
+        for code, fires, passes in (
+            ("PL052", "num_gpus: 1, slurm: {partition: nowhere}", "num_gpus: 1"),
+            ("PL052", "num_gpus: 1, slurm: {partition: old}", "num_gpus: 1, slurm: {partition: 'gpu,long'}"),
+            ("PL053", "num_gpus: 1, slurm: {time: '2-00:00:01'}", "num_gpus: 1, slurm: {time: '2880'}"),
+            ("PL053", "num_gpus: 1, slurm: {time: UNLIMITED}", "num_gpus: 1, slurm: {partition: long, time: UNLIMITED}"),
+            ("PL053", "num_gpus: 1, slurm: {time: 12h}", "num_gpus: 1, slurm: {time: '2-0'}"),
+            ("PL054", "num_nodes: 17, num_gpus: 8", "num_nodes: 16, num_gpus: 8"),
+            ("PL054", "num_gpus: 16", "num_gpus: 16, env: {DS_ACCELERATOR: cpu}"),
+            ("PL054", "num_gpus: 8, slurm: {cpus_per_task: 97}", "num_gpus: 8, slurm: {cpus_per_task: 96}"),
+            ("PL055", "num_gpus: 8, slurm: {account: chem}", "num_gpus: 8, slurm: {account: physics}"),
+            ("PL055", "num_gpus: 8, slurm: {account: guests}", "num_gpus: 8, slurm: {partition: long, account: guests}"),
+            ("PL055", "num_gpus: 8, slurm: {qos: gold}", "num_gpus: 8, slurm: {qos: normal}"),
+        )
+    ),
     Case("PL041", plan=cluster("hosts: {h1: 2, root@H1: 2}"), plan_passes=cluster("hosts: {h1: 2, h2: 2}")),
     Case("PL041", plan=cluster("hostfile: h"), pool={"h1": 2, "h2": 0}, pool_passes={"h1": 2, "h2": 1}),
     Case("PL051", plan=cluster("hosts: {a: 1, b: 1}"), env_files=EnvFiles(("/home/u/.deepspeed_env",), {"NCCL_DEBUG": "INFO"})),
@@ -853,6 +879,7 @@ PLANS = [
     Case("PL080", {STAGE: 2}, {STAGE: 1}, plan=SCRIPT, beneath=STAGE_1, beneath_passes=STAGE_1),
     Case("PL082", {}, {}, plan=SCRIPT, beneath=Beneath(problems=("the site file is not used: …",))),
     Case("PL070", {}, {}, plan=cluster('env: {A: "${B}"}'), plan_passes=cluster('env: {A: "$${B}"}')),
+    Case("PL072", {}, {}, plan=f"{NOTED}\ncluster: {{}}\n{SCRIPT}", plan_passes=f"{NOTED}\ncluster: {{num_nodes: 2}}\n{SCRIPT}"),
     Case("PL071", {}, {}, plan=cluster('env: {A: "$B"}'), plan_passes=cluster('env: {A: "<|im_end|> 5$ $$"}')),
 ]
 CASES = [

@@ -32,6 +32,7 @@ def findings(case: Case, which: str) -> list[Finding]:
         beneath = case.beneath if which == "fires" else case.beneath_passes
         plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n", beneath=beneath)
         more = {"script": case.facts(which), "model": case.model, "pool": getattr(case, "pool_passes" if which == "passes" else "pool")}
+        more["slurm"] = case.slurm
         more["env_files"] = case.env_files if which == "fires" else case.env_files_passes
         return check_plan(plan, machine, world_size=case.ranks, deepspeed_version=case.version, **more)
     return check_config(config, machine, world_size=case.ranks, integration=case.reader, deepspeed_version=case.version)

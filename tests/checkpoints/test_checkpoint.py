@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from dstui.adopt.script import inspect_script
 from dstui.base.files import FileProblem
 from dstui.checkpoints import convert as conversion
 from dstui.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from dstui.checkpoints.convert import Conversion, convert
-from dstui.checkpoints.resume import resume_findings
+from dstui.checkpoints.resume import resume_arguments, resume_findings, with_arguments
 from dstui.cli import main
 from dstui.plan import load
 
@@ -190,3 +191,33 @@ def test_what_keeps_a_plan_from_going_on_is_told_before_it_starts(
 ) -> None:
     found = list(resume_findings(replace(some(tmp_path), **change), load(f"version: 1\ndeepspeed: {plan}\n"), ranks))
     assert [f.code for f in found] == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("args", "made"),
+    [
+        (["--lr", "1"], ["--lr", "1", "--resume", "new"]),
+        (["--resume", "old", "--lr", "1"], ["--lr", "1", "--resume", "new"]),
+        (["--resume=old", "--resume", "--x"], ["--x", "--resume", "new"]),
+    ],
+)
+def test_arguments_to_go_on_take_the_place_of_those_before(args: list[str], made: list[str]) -> None:
+    assert with_arguments(args, ["--resume", "new"]) == made
+
+
+@pytest.mark.parametrize(
+    ("script", "restarts", "found"),
+    [
+        ("p.add_argument('--load-dir')", (), ("--load-dir", "/c")),
+        ("p.add_argument('--resume', action='store_true')", (), ("--resume",)),
+        ("p.add_argument('--resume')", ("--from", "{checkpoint}/x"), ("--from", "/c/x")),
+        ("HfArgumentParser((TrainingArguments,)); train(resume_from_checkpoint=a)", (), ("--resume_from_checkpoint", "/c")),
+        ("p.add_argument('--lr')", (), ()),
+    ],
+)
+def test_how_a_script_goes_on_is_read_from_it(script: str, restarts: tuple[str, ...], found: tuple[str, ...]) -> None:
+    facts = inspect_script(
+        f"import deepspeed\nfrom transformers import HfArgumentParser, TrainingArguments\n{script}\ndeepspeed.initialize(args=p)\n"
+    )
+    plan = load("version: 1\ndeepspeed: {}\n").set("run.restarts.args", list(restarts))
+    assert resume_arguments(plan, facts, "/c") == found

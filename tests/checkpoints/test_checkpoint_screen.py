@@ -110,3 +110,22 @@ async def test_a_conversion_that_is_cancelled_leaves_nothing(
         time.sleep(0.02)
     assert not child.exists()
     assert not list(tmp_path.glob(f"{conversion.TEMPORARY}*")) and not (tmp_path / "stage2-fp32").exists()
+
+
+async def test_the_dialog_says_how_to_go_on_from_it_and_does_it(checkpoint: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = checkpoint(2)
+    (tmp_path / "train.py").write_text(
+        "import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--resume_from')\n"
+    )
+    async with opened(tmp_path, monkeypatch) as pilot:
+        await look(pilot)
+        assert "--resume_from" in screen(pilot)
+        await pilot.press("g")
+        await until(pilot, lambda: pilot.app.step.id == "review")
+        assert pilot.app.session.state.plan.job.args[-2:] == ("--resume_from", str(folder))
+        await pilot.press("z")
+        await until(pilot, lambda: "--resume_from" not in pilot.app.session.state.plan.job.args)
+    (tmp_path / "train.py").write_text("import deepspeed\n")
+    async with opened(tmp_path, monkeypatch) as pilot:
+        await look(pilot)
+        assert "engine.load_checkpoint(" in screen(pilot) and "g  go on" not in screen(pilot)

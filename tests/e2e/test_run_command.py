@@ -121,3 +121,18 @@ def test_a_launch_that_is_killed_with_dstui_leaves_nothing(folder: Path) -> None
     (status,) = folder.glob("dstui_runs/*/status.json")
     wait_for(lambda: '"state": "running"' not in status.read_text())
     process.communicate(timeout=60)
+
+
+def test_a_launch_that_the_site_does_not_allow_is_not_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = "version: 1\ncontact: '#gpu-help'\nlocked:\n"
+    locks += "  deepspeed.bf16.enabled: {value: true, reason: all runs compare}\n"
+    folder.chmod(0o755)
+    (folder / "site.yaml").write_text(locks)
+    (folder / "site.yaml").chmod(0o644)
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1}')
+    monkeypatch.setenv("DSTUI_SITE", str(folder / "site.yaml"))
+    code, out, err = run(folder, "--no-check", "--", "deepspeed", "--num_gpus=2", "train.py", "--deepspeed_config", "ds.json")
+    assert code == 1 and "rank" not in out and not (folder / "dstui_runs").exists()
+    assert "deepspeed.bf16.enabled: it is not set, but this site allows only true: all runs compare" in err and "Ask #gpu-help" in err
+    code, out, err = run(folder, "--", "deepspeed", "--num_gpus=2", "train.py")  # what the script does by itself is not known
+    assert code == 0 and out.count("of 2 [") == 2, err

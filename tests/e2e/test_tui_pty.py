@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from dstui.documents.plan_files import find_plan, read_plan
-from dstui.jobs.store.folder import JobFolder
 from tests.terminal import Terminal
 from tests.waiting import PATIENCE, wait_for
 
@@ -92,18 +91,14 @@ def launch_script(start: Start, folder: Path, script: str) -> Terminal:
     return terminal
 
 
-@pytest.mark.parametrize("attach", [False, True])
-def test_a_terminal_that_draws_no_screens_is_refused_in_a_sentence(start: Start, tmp_path: Path, attach: bool) -> None:
-    JobFolder(tmp_path / "job").prepare(1)
-    (tmp_path / "job" / "status.json").write_text('{"version": 1, "state": "succeeded", "attempt": 1, "ranks": {}}')
-    terminal = start(*(("attach", "job") if attach else ()), columns=200, TERM="dumb")
-    assert terminal.exit_code() == 2
-    todo = (
-        "dstui logs job --follow shows the same lines"
-        if attach
-        else "use dstui --headless PLAN, or run dstui in a terminal that draws screens"
-    )
-    assert bytes(terminal.raw).decode().strip() == f"dstui: this terminal (TERM=dumb) cannot draw screens: {todo}"
+def test_a_terminal_that_draws_no_screens_gets_lines_and_ctrl_c_ends_them(start: Start) -> None:
+    terminal = start("quickstart", TERM="dumb")
+    terminal.wait("Step 1 of 7: Machine")
+    terminal.press("4\r")
+    terminal.wait("A number from 1 to 1")
+    terminal.press("\x03")
+    assert terminal.exit_code() == 130
+    assert b"\x1b" not in terminal.raw
 
 
 @pytest.mark.launcher

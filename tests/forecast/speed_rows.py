@@ -1,7 +1,8 @@
 """Throughput that others published, half of it for fitting: `python tests/forecast/speed_rows.py` prints both halves apart.
 
 The rows are in published_speed.csv with their addresses. A row is for fitting where the CRC of its text is even, so that nobody chooses;
-the constants of `dstui.forecast.rates.REACH` and `dstui.forecast.speed` were fitted to those rows of llm-foundry and to no other.
+the constants of `dstui.forecast.rates.REACH` and `dstui.forecast.speed` were fitted to those rows of llm-foundry, and to the two whose
+note says so. What a row's note names of its software (FlashAttention's release, torch.compile) its Plan says.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -34,7 +35,7 @@ MPT = {
 PLAN = """\
 version: 1
 job: {{script: t.py}}
-model: {{source: x, sequence_length: {sequence}, activation_checkpointing: {again}, attention: flash, fused_loss: {fused}}}
+model: {{source: x, sequence_length: {sequence}, activation_checkpointing: {again}, attention: {attention}, fused_loss: {fused}, compiled: {compiled}, recompute: {recompute}}}
 deepspeed:
   train_micro_batch_size_per_gpu: {micro_batch}
   gradient_accumulation_steps: {accumulation}
@@ -42,6 +43,10 @@ deepspeed:
   zero_optimization: {{stage: {stage}{offload}}}
   optimizer: {{type: AdamW, params: {{lr: 1e-4}}}}
 """
+
+
+KERNELS = {"FlashAttention-2": "flash2", "FlashAttention-3": "flash3", "eager": "eager"}
+"""As the note of a row names it -> as a Plan does."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,10 @@ def facts_of(name: str, sequence: int) -> ModelFacts:
         hidden, layers, heads = MPT[name.removeprefix("mpt-")]
         config: dict[str, Any] = {"model_type": "mpt", "d_model": hidden, "n_layers": layers, "n_heads": heads, "expansion_ratio": 4}
         return facts_of_config({**config, "vocab_size": 50368, "max_seq_len": sequence})
+    if name.startswith("gpt:"):
+        hidden, layers, words, heads = map(int, name.partition(":")[2].split(":"))
+        config = {"model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": heads, "vocab_size": words, "n_positions": 2048}
+        return facts_of_config(config)
     hidden, layers, words, ffn, heads, keys = map(int, name.partition(":")[2].split(":"))
     config = {"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": layers, "vocab_size": words, "intermediate_size": ffn}
     return facts_of_config({**config, "num_attention_heads": heads, "num_key_value_heads": keys})
@@ -86,8 +95,11 @@ def judged(row: dict[str, str]) -> Judged:
     nodes = max(gpus // 8, 1)
     machine = named_machine(f"{gpus // nodes}x{row['gpu']}", nodes, f"ib-{row['gbps']}", 2 << 40)
     offload = ", offload_optimizer: {device: cpu}" if row["optimizer_offload"] == "cpu" else ""
-    again, fused = str(row["checkpointing"] == "yes").lower(), str(row["kernels"] == "liger").lower()
-    plan = load(PLAN.format(**row, again=again, fused=fused, offload=offload))
+    again, fused = str(row["checkpointing"] != "no").lower(), str(row["kernels"] == "liger").lower()
+    attention = next((kind for name, kind in KERNELS.items() if name in row["note"]), "flash")
+    compiled = str("torch.compile" in row["note"]).lower()
+    recompute = "selective" if row["checkpointing"] == "selective" else "full"
+    plan = load(PLAN.format(**row, again=again, fused=fused, offload=offload, attention=attention, compiled=compiled, recompute=recompute))
     return Judged(row, forecast(placed(plan, machine, nodes), facts_of(row["model"], int(row["sequence"])), machine))
 
 
@@ -103,22 +115,49 @@ def summary(name: str, rows: Sequence[Judged]) -> str:
     pairs, right = orders(rows)
     named = f"{worst.row['model']} {worst.row['gpus']} x {worst.row['gpu']} {worst.row['sequence']}"
     share = f"{right / pairs:.1%}" if pairs else "-"
+    inside = sum(
+        j.found.speed is not None and j.found.speed.range[0] <= j.theirs * int(j.row["gpus"]) <= j.found.speed.range[1] for j in rows
+    )
     return (
         f"{name:<34} {len(rows):3} rows  median {median(errors):5.1%}  p90 {errors[int(0.9 * len(errors))]:5.1%}  "
-        f"worst {worst.error:+6.1%} ({named})  pairs {share}"
+        f"worst {worst.error:+6.1%} ({named})  pairs {share}  in range {inside / len(rows):.0%}"
     )
 
 
-def groups(rows: Iterable[Judged]) -> Iterator[tuple[str, list[Judged]]]:
-    every = list(rows)
-    for name in dict.fromkeys(j.row["source"] for j in every):
-        some = [j for j in every if j.row["source"] == name]
-        short = name.split("/")[4] if "github.com" in name and "gist" not in name else name.split("/")[2]
-        if short == "llm-foundry":
-            yield f"{short}, fitted", [j for j in some if is_for_fitting(j.row)]
-            yield f"{short}, held out", [j for j in some if not is_for_fitting(j.row)]
-        else:
-            yield short, some
+OLD = "DeepSpeed of 2021"
+"""It gathered each parameter by a collective of its own: told apart, for what a Plan starts today is none of that."""
+
+
+def source_of(row: dict[str, str]) -> str:
+    """Return the project whose figures they are; of llm-foundry, with the half."""
+    url = row["source"]
+    name = OLD if OLD in row["note"] else url.split("/")[4] if "github.com" in url and "gist" not in url else url.split("/")[2]
+    half = "fitted" if is_for_fitting(row) else "held out"
+    return f"{name}, {half}" if name == "llm-foundry" else name
+
+
+def groups(rows: Iterable[Judged]) -> dict[str, list[Judged]]:
+    found: dict[str, list[Judged]] = {}
+    for j in rows:
+        found.setdefault(source_of(j.row), []).append(j)
+    return found
+
+
+FEATURES: Mapping[str, Callable[[dict[str, str]], bool]] = {
+    "DeepSpeed": lambda r: "DeepSpeed" in r["note"] or "accelerate" in r["note"] or "ml-engineering" in r["source"],
+    "16k tokens and more": lambda r: int(r["sequence"]) >= 16_384,
+    "recomputed": lambda r: r["checkpointing"] != "no",
+    "optimizer in RAM": lambda r: r["optimizer_offload"] != "none",
+    "several nodes": lambda r: int(r["gpus"]) > 8,
+    "A100, A800": lambda r: r["gpu"].startswith("A"),
+    "H100, H200, GH200": lambda r: "H" in r["gpu"],
+    "B200": lambda r: r["gpu"] == "B200",
+}
+
+
+def not_fitted(rows: Iterable[Judged]) -> list[Judged]:
+    """Return the rows that no constant was fitted to, without those of old releases."""
+    return [j for j in rows if source_of(j.row) not in ("llm-foundry, fitted", OLD) and "fitted" not in j.row["note"]]
 
 
 def main() -> None:
@@ -128,9 +167,12 @@ def main() -> None:
         mark = "fit" if is_for_fitting(r) and r["model"].startswith("mpt") else "   "
         way = f"Z{r['stage']} {r['micro_batch']}x{r['sequence']} x{r['accumulation']}{' again' if r['checkpointing'] == 'yes' else ''}"
         print(f"{mark} {r['model']:<34} {r['gpus']:>3} x {r['gpu']:<8} {way:<24} {j.theirs:8.0f} {j.ours:8.0f} {j.error:+6.1%}")
-    for name, some in groups(rows):
+    for name, some in groups(rows).items():
         print(summary(name, some))
-    print(summary("all", rows))
+    rest = not_fitted(rows)
+    print(summary("all not fitted", rest))
+    for name, has in FEATURES.items():
+        print(summary(f"  {name}", [j for j in rest if has(j.row)]))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ load_in_4bit: true
         ("--model_name_or_path a/b --finetuning_type lora --lora_rank 4 --lora_target all --quantization_bit 4", {"lora": {"r": 4}, "quantization": "nf4"}),
         ("--model_name_or_path a/b --lora_enable True --lora_r 64 --bits 8", {"lora": {"r": 64}, "quantization": "int8"}),
         ("--model_name_or_path a/b --finetuning_type full --lora_rank 4", {}),
-        ("--model a/b --attn_implementation flash_attention_2 --use_liger_kernel True", {"attention": "flash", "fused_loss": True}),
+        ("--model a/b --attn_implementation flash_attention_2 --use_liger_kernel True", {"attention": "flash2", "fused_loss": True}),
         ("--model_name_or_path a/b --max_seq_length ${LENGTH} --cutoff_len 512", {"sequence_length": 512}),
         ("--model_name_or_path a/b --max_prompt_length 512 --max_completion_length 256", {"sequence_length": 768}),
     ],
@@ -98,17 +98,42 @@ def forecast_of(folder: Path, launch: str) -> dict[str, Any]:
 def test_a_verdict_stands_right_after_the_import(tmp_path: Path) -> None:
     found = forecast_of(tmp_path, LAUNCH)
     assert (found["verdict"], found["params"]) == ("fits", 6_738_415_616)
-    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 4 x 1024 tokens x 2")
+    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 4 of 1024 tokens, accumulated 2 times")
     assert not [sentence for sentence in found["unknown"] if "batch" in sentence or "precision" in sentence]
 
 
 def test_the_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text(HANDBOOK)
     found = forecast_of(tmp_path, "deepspeed train.py sft.yaml --deepspeed ds.json --gradient_accumulation_steps 7\n")
-    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 3 x 512 tokens x 7")
+    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 3 of 512 tokens, accumulated 7 times")
     assert found["trainable"] == 32 * 16 * (2 * 4096 + 4096 + 1024)
     lora = open_document(str(tmp_path / "plan.yaml")).plan.model
     assert lora is not None and lora.quantization == "nf4"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--zero_stage 3 --offload --per_device_train_batch_size 4 --max_seq_len 512 --dtype fp16", "ZeRO-3, optimizer in RAM, weights in RAM, fp16, micro-batch 4 x 512 tokens x 1"),
+        ("--ds.zero_stage 2 --train.micro_batch_size 2 --train.batch_size 64 --data.max_len 1024 --bf16", "ZeRO-2, bf16, micro-batch 2 x 1024 tokens x 4"),
+    ],
+)  # fmt: skip
+def test_a_script_that_builds_its_configuration_of_arguments_gets_a_verdict(tmp_path: Path, words: str, line: str) -> None:
+    found = forecast_of(tmp_path, f"deepspeed main.py --model_name_or_path gpt2 {words}\n")
+    assert found["first line"].endswith(line) and "the script builds its configuration itself" in " ".join(found["unknown"])
+
+
+def test_a_stage_that_is_open_is_what_is_missing(tmp_path: Path) -> None:
+    found = forecast_of(tmp_path, "deepspeed main.py --model_name_or_path gpt2 --zero_stage $Z\n")
+    assert found["problem"] == "--zero_stage ${Z} says no ZeRO stage yet: write its number"
+
+
+def test_a_frameworks_command_tells_its_model_too(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ncutoff_len: 1024\nfinetuning_type: lora\nlora_rank: 8\ndeepspeed: ds.json\n"
+    )
+    found = forecast_of(tmp_path, "llamafactory-cli train sft.yaml\n")
+    assert found["params"] and found["trainable"] and "1024 tokens" in found["first line"]
 
 
 def test_a_launch_without_its_configuration_gets_no_verdict(tmp_path: Path) -> None:
@@ -124,7 +149,7 @@ def test_an_accelerate_launch_tells_its_model_too(tmp_path: Path) -> None:
         "accelerate launch --config_file zero2.yaml train.py --model_name_or_path Qwen/Qwen2-7B-Instruct --per_device_train_batch_size 2\n"
     )
     found = forecast_of(tmp_path, launch)
-    assert found["params"] == 7_615_616_512 and "ZeRO-2, bf16, micro-batch 2 x" in found["first line"]
+    assert found["params"] == 7_615_616_512 and "ZeRO-2, bf16, micro-batch 2 of" in found["first line"]
 
 
 def test_what_the_configuration_says_wins_over_the_options(tmp_path: Path) -> None:
@@ -135,7 +160,7 @@ def test_what_the_configuration_says_wins_over_the_options(tmp_path: Path) -> No
     (tmp_path / "plan.yaml").write_text(plan.text)
     (tmp_path / "machine.json").write_text(json.dumps(EIGHT_H100.to_json()))
     done = dstui("forecast", "plan.yaml", "--machine", "machine.json", cwd=tmp_path, env={"HF_HOME": str(tmp_path)})
-    assert "bf16, micro-batch 2 x" in done.stdout.partition("\n")[0]
+    assert "bf16, micro-batch 2 of" in done.stdout.partition("\n")[0]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from statistics import median
 
 import pytest
-from speed_rows import ROWS, groups, judged, orders, summary
+from speed_rows import ROWS, groups, judged, not_fitted, orders, summary
 
-JUDGED = dict(groups(map(judged, ROWS)))
+JUDGED = groups(map(judged, ROWS))
 
 
-@pytest.mark.parametrize("name", ["llm-foundry, fitted", "llm-foundry, held out", "torchtitan", "fms-fsdp"])
+@pytest.mark.parametrize("name", ["llm-foundry, fitted", "llm-foundry, held out", "fms-fsdp"])
 def test_published_throughput_is_told_within_a_tenth_and_in_the_right_order(name: str) -> None:
     rows = JUDGED[name]
     pairs, right = orders(rows)
@@ -29,3 +29,21 @@ def test_long_sequences_do_not_get_faster_than_they_are() -> None:
     long = [j for name in ("llm-foundry, fitted", "llm-foundry, held out") for j in JUDGED[name] if int(j.row["sequence"]) >= 16384]
     assert len(long) >= 10
     assert max(abs(j.error) for j in long) < 0.1
+
+
+def test_what_was_not_fitted_is_within_the_range_that_is_told() -> None:
+    rows = not_fitted(judged(row) for row in ROWS)
+    assert len(rows) >= 65
+    assert median(abs(j.error) for j in rows) < 0.07, summary("not fitted", rows)
+    ranges = [(j.found.speed.range, j.theirs * int(j.row["gpus"])) for j in rows if j.found.speed]
+    assert sum(low <= measured <= high for (low, high), measured in ranges) >= 0.9 * len(rows), summary("not fitted", rows)
+
+
+def test_what_a_plan_says_of_its_kernels_counts() -> None:
+    row = next(row for row in ROWS if row["gpu"] == "H200-141" and row["sequence"] == "131072")
+    unsaid, said = (judged({**row, "note": note}).ours for note in ("", "FlashAttention-3"))
+    assert said > 1.8 * unsaid
+    eager, compiled = (
+        judged({**row, "sequence": "4096", "kernels": "", "optimizer_offload": "none", "note": note}).ours for note in ("", "torch.compile")
+    )
+    assert 1.05 < compiled / eager < 1.5

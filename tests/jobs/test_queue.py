@@ -12,19 +12,23 @@ import pytest
 
 from dstui.jobs.control.submit import not_shared
 from dstui.jobs.queue import scheduler
+from dstui.jobs.queue.offers import slurm_offers
 from dstui.jobs.queue.states import STATES, describe_reason, state_of
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import remember
 from dstui.jobs.store.records import JobStatus
 from dstui.jobs.store.status import current_status
+from dstui.machine.slurm_offers import seconds_of
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.sbatch import render_sbatch
+from tests import recorded_slurm
 
 SQUEUE = """\
-#!/bin/sh
-echo asked >>{asked}
-printf '%s\\n' '7|PENDING|2026-11-23T14:05:00||Resources' '8|CANCELLED by 0|N/A||None' '9|NODE_FAIL|N/A|h1|NodeDown' '10|RUNNING|N/A|h1|None'
+7|PENDING|2026-11-23T14:05:00||Resources
+8|CANCELLED by 0|N/A||None
+9|NODE_FAIL|N/A|h1|NodeDown
+10|RUNNING|N/A|h1|None
 """
 PLAN = """\
 version: 1
@@ -36,27 +40,57 @@ deepspeed: {train_micro_batch_size_per_gpu: 1}
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A squeue that counts how often it is asked."""
-    squeue, counted = tmp_path / "bin/squeue", tmp_path / "asked"
-    squeue.parent.mkdir()
-    squeue.write_text(SQUEUE.format(asked=counted))
-    squeue.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{squeue.parent}:/bin:/usr/bin")
+    """A cluster that counts how often it is asked."""
+    programs = recorded_slurm.cluster(tmp_path / "bin", squeue=SQUEUE, sacct=recorded_slurm.ACCOUNTING)
+    monkeypatch.setenv("PATH", f"{programs}:/bin:/usr/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(scheduler, "_accounted", lambda _job: None)
-    return counted
+    return programs / "asked"
 
 
 def test_one_question_serves_all_runs_and_all_processes(asked: Path) -> None:
     found = [scheduler.look(job) for job in ("7", "8", "9", "10", "11") for _ in range(20)]
-    assert asked.read_text().count("asked") == 1
+    assert asked.read_text().split() == ["squeue", "squeue", "sacct"], "its own jobs, all that wait, and those that ended long ago"
     assert found[0] and found[0].words == "waits for free nodes (Resources); estimated start 2026-11-23 14:05:00"
     program = "from dstui.jobs.queue.scheduler import look; print(look('10').state)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "RUNNING\n"
-    assert asked.read_text().count("asked") == 1
+    assert len(asked.read_text().split()) == 3
     assert (gone := scheduler.look("11")) and gone.state == scheduler.FORGOTTEN
     scheduler.look("10", fresh=True)
-    assert asked.read_text().count("asked") == 2
+    assert asked.read_text().count("squeue") == 4
+
+
+def test_the_accounting_tells_the_end_of_a_job_that_the_controller_has_forgotten(asked: Path) -> None:
+    recorded_slurm.record(asked.parent, squeue="")
+    ends = {job: (found.meaning.means, found.meaning.exit_code) for job in ("6", "7", "8", "9", "10") if (found := scheduler.look(job))}
+    assert ends == {"6": ("ended", None), "7": ("failed", 124), "8": ("stopped", 143), "9": ("failed", 1), "10": ("failed", 137)}
+    assert asked.read_text().split() == ["squeue", "sacct"]
+
+
+def test_a_place_in_line_is_told() -> None:
+    words = scheduler.QueuedJob("PENDING", reason="Priority", place="3").words
+    assert words == "waits for jobs of higher priority (Priority); 3rd in line"
+    assert [scheduler.ordinal(number) for number in (2, 11, 12, 21, 113)] == ["2nd", "11th", "12th", "21st", "113th"]
+
+
+def test_what_the_cluster_offers_is_asked_once(asked: Path) -> None:
+    offers = slurm_offers()
+    assert offers and slurm_offers() == offers and sorted(asked.read_text().split()) == ["sacctmgr", "scontrol", "sinfo"]
+    assert [one.limits for one in offers.partitions] == ["16 nodes x 8 GPUs, at most 2-00:00:00", "2 nodes x 8 GPUs, at most 00:30:00"]
+    assert (offers.accounts, offers.qos, offers.partitions[0].gres) == (("physics", "guests"), ("normal", "high"), ("gpu:h100:8",))
+
+
+def test_times_are_read_as_sbatch_reads_them() -> None:
+    texts = {
+        "90": 5400,
+        "1:30": 90,
+        "12:00:00": 43200,
+        "2-12": 216000,
+        "1-0:30": 88200,
+        "1-00:00:30": 86430,
+        "UNLIMITED": None,
+        "12h": None,
+    }
+    assert {text: seconds_of(text) for text in texts} == texts
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -114,6 +115,19 @@ def group_of(row: dict[str, str]) -> str:
     return f"{kind}{', without DeepSpeed' if 'no DeepSpeed' in row['note'] else ''}, {row['metric']}"
 
 
+FEATURES: Mapping[str, Callable[[dict[str, str]], bool]] = {
+    "LoRA": lambda r: bool(r["lora_r"]),
+    "quantized": lambda r: bool(r["quantization"]),
+    "8k tokens and more": lambda r: int(r["sequence"]) >= 8192,
+    "offload": lambda r: r["optimizer_offload"] != "none",
+    "recomputed": lambda r: r["checkpointing"] == "yes",
+    "fused loss": lambda r: r["fused_loss"] == "yes",
+    "stage 3": lambda r: r["stage"] == "3",
+    "with DeepSpeed": lambda r: "no DeepSpeed" not in r["note"],
+    "not seen before": lambda r: "not seen" in r["note"],
+}
+
+
 def name_of(row: dict[str, str]) -> str:
     place = {"none": "", "cpu": " + RAM"}[row["optimizer_offload"]] + (" + weights" if row["param_offload"] != "none" else "")
     lora = f" LoRA {row['lora_r']}" if row["lora_r"] else ""
@@ -124,15 +138,22 @@ def name_of(row: dict[str, str]) -> str:
 def test_the_errors_against_what_was_measured_stay_what_they_are() -> None:
     errors: dict[str, list[float]] = defaultdict(list)
     theirs: list[float] = []
+    rows: list[tuple[dict[str, str], float, str]] = []
     for row in (row for row in ROWS if row["measured_gib"] and "read before" not in row["note"]):
         found, real = of_row(row), float(row["measured_gib"])
         ours = ((found.gpu.bytes if row["metric"] == "process" else found.allocated) or 0) / GIB
         error, estimate = ours / real - 1, estimated(row)
         errors[group_of(row)].append(error)
+        rows.append((row, error, name_of(row)))
         if estimate is not None and not row["lora_r"]:
             theirs.append(estimate / real - 1)
         told = f"{estimate:7.1f}" if estimate is not None else "      -"
         print(f"{name_of(row):<78} {real:7.1f} {ours:7.1f} {error:+6.1%}  estimate_zero {told}")
+    for feature, has in FEATURES.items():
+        sizes = sorted((abs(error), name) for row, error, name in rows if has(row))
+        print(
+            f"{feature:<20} {len(sizes):3} rows  median {median(s for s, _ in sizes):5.1%}  p90 {sizes[int(0.9 * len(sizes))][0]:5.1%}  worst {sizes[-1][0]:5.1%} ({sizes[-1][1]})"
+        )
     for group, some in sorted(errors.items()):
         sizes = sorted(map(abs, some))
         print(f"{group:<50} {len(some):3} rows  median {median(sizes):5.1%}  worst {max(some, key=abs):+6.1%}")

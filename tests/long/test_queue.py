@@ -73,13 +73,10 @@ def ends_as(slurm: slurming.Slurm, job: str) -> str:
     return slurm.state_of(job)
 
 
-def nothing_left(far: Far, slurm: slurming.Slurm, *, cut: bool = False) -> None:
-    """An empty queue, no process and no folder on any node; `cut`: SLURM ended it, and with it what would remove the folders."""
+def nothing_left(far: Far, slurm: slurming.Slurm) -> None:
+    """An empty queue, no process and no folder on any node."""
     wait_for(lambda: not queue(slurm), otherwise=lambda: slurm.run("squeue"))
-    if cut:
-        assert not any(far.pids(host) for host in ("login", *far.farm.hosts))
-    else:
-        far.nothing_left()
+    far.nothing_left()
 
 
 def test_a_job_waits_is_told_why_trains_and_leaves_nothing(far: Far, slurm: slurming.Slurm) -> None:
@@ -125,7 +122,7 @@ def test_a_job_whose_time_is_up_has_failed_and_is_told_why(far: Far, slurm: slur
     code, _, err = far.wait()
     assert (code, far.status["state"], ends_as(slurm, number(far))) == (124, "failed", "TIMEOUT"), err + far.words()
     assert "raise cluster.slurm.time" in err
-    nothing_left(far, slurm, cut=True)
+    nothing_left(far, slurm)
 
 
 @pytest.mark.parametrize("waiting", [False, True])
@@ -150,7 +147,7 @@ def test_a_job_that_somebody_else_cancels_is_told_so(far: Far, slurm: slurming.S
     slurm.run("scancel", number(far))
     code, _, err = far.wait()
     assert (code, far.status["state"]) == (143, "stopped") and "cancelled by scancel, not by dstui" in err, err + far.words()
-    nothing_left(far, slurm, cut=True)
+    nothing_left(far, slurm)
 
 
 def test_a_preempted_job_waits_again_and_goes_on_as_its_next_attempt(far: Far, slurm: slurming.Slurm) -> None:

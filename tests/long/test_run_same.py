@@ -53,10 +53,19 @@ SCRIPTS = {
 }
 
 
+def own_program(folder: Path) -> Path:
+    """A folder with accelerate's program for this interpreter: the one that pip wrote names the interpreter that has installed it."""
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    (programs / "accelerate").write_text(f"#!{sys.executable}\nfrom accelerate.commands.accelerate_cli import main\n\nmain()\n")
+    (programs / "accelerate").chmod(0o755)
+    return programs
+
+
 def run(folder: Path, text: str, mode: str, *before: str) -> tuple[int, list[str], float]:
     path, beside = [str(Path(sys.executable).parent), "/usr/bin", "/bin"], [os.environ.get("PYTHONPATH", "")]
     if "accelerate" in text:
-        path.insert(0, f"{accelerate()}/bin")
+        path.insert(0, str(own_program(folder)))
         beside.insert(0, str(accelerate()))
     modules = {"PYTHONPATH": found} if (found := os.pathsep.join(filter(None, beside))) else {}
     env = {**os.environ, **modules, "DS_ACCELERATOR": "cpu", "MODE": mode, "PATH": os.pathsep.join(path)}

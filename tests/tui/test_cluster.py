@@ -9,7 +9,9 @@ import pytest
 from dstui.plan import launchers, load
 from dstui.tui.forms.fields import NotThat
 from dstui.tui.forms.slot_grid import EVERY, picked, used_of
+from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.state import UNSET, State
+from tests import recorded_slurm
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
 TWO = PLAN + "cluster:\n  hosts: {h1: 4, h2: 4}\n"
@@ -201,3 +203,20 @@ async def test_each_variable_says_whether_it_reaches_the_ranks_and_no_value_is_s
         }
         assert rows == reach
         assert "a-secret" not in text_of(pilot, "#form-rows")
+
+
+async def test_a_queued_plan_is_asked_for_what_the_cluster_offers(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = recorded_slurm.cluster(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{programs}:/bin:/usr/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    async with open_app(PLAN + "cluster: {num_nodes: 3, num_gpus: 8}\n", size=(120, 60)) as pilot:
+        await pilot.press("7")
+        await until(pilot, lambda: store(pilot).state.checked and bool(store(pilot).state.lookups))
+        assert "SLURM job" not in screen(pilot) and not (programs / "asked").exists()
+        store(pilot).edit(("cluster.launcher", "sbatch"), ("cluster.slurm.time", "3-0"))
+        await until(pilot, lambda: "at most 2-00:00:00" in screen(pilot))
+        assert {f.path for f in store(pilot).state.findings if f.severity == "error"} == {"cluster.slurm.time"}
+        pilot.app.screen.jump(PathChosen("cluster.slurm.partition"))
+        await pilot.press("right", "right")
+        assert value(pilot, "cluster.slurm.partition") == "short"
+        await until(pilot, lambda: "gives a job 2 at most" in str(store(pilot).state.findings))

@@ -17,7 +17,7 @@ from dstui.tui.run.braille import braille
 from dstui.tui.run.charts import LOWEST, grid, sparks
 from dstui.tui.run.run_series import RunSeries
 from dstui.tui.run.usage_pane import load_line, usage_rows
-from dstui.tui.session.settings import remembered
+from dstui.tui.session.settings import setting
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
 from tests.tui.test_plot import job
 
@@ -104,7 +104,7 @@ async def test_a_wide_screen_has_plots_and_gpus_and_d_takes_them_away_for_good(o
         await until(pilot, lambda: "loss 2" in text_of(pilot, "#charts") and "GPU 4" in text_of(pilot, "#usage"))
         assert "step 1 to 100" in text_of(pilot, "#charts")
         await pilot.press("D")
-        await until(pilot, lambda: remembered().get("dashboard") is False and "GPUs, last 5 min" not in screen(pilot))
+        await until(pilot, lambda: setting("dashboard") is False and "GPUs, last 5 min" not in screen(pilot))
     async with open_app(size=(200, 60)) as pilot:
         await shown(pilot, run)
         assert not job_view(pilot).charts.display

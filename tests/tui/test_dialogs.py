@@ -72,7 +72,7 @@ async def test_two_answers_to_a_real_question_save_once(open_app: Open, tmp_path
         await until(pilot, lambda: "Changed on disk" in screen(pilot))
         await write(pilot, "r", "r", "o")
         assert len(pilot.app.screen_stack) == 1
-        assert (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3")
+        await until(pilot, lambda: (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3"))
 
 
 async def test_a_setting_is_found_once(open_app: Open) -> None:

@@ -169,6 +169,18 @@ async def test_one_key_applies_the_fix_of_the_first_finding(open_app: Open) -> N
         assert store(pilot).state.plan.text.endswith("train_batch_size: 13\n")
 
 
+async def test_a_note_of_the_import_is_a_finding_until_one_key_settles_it(open_app: Open) -> None:
+    head = "# made by dstui from run.sh\n# nsys stands before the launch, and is left out\n"
+    async with open_app(f"{head}{PLAN}", size=(120, 40)) as pilot:
+        await until(pilot, lambda: "nsys stands before" in text_of(pilot, "#checks"))
+        while any(finding.code == "PL072" for finding in store(pilot).state.findings):
+            await pilot.press("x")
+            await until(pilot, lambda: store(pilot).state.checked)
+        assert "nsys" not in store(pilot).state.plan.text
+        await pilot.press("z")
+        assert store(pilot).state.plan.text == f"{head}{PLAN}"
+
+
 async def test_the_review_says_how_to_mend_each_problem_and_fixes_nothing_that_it_does_not_show(open_app: Open) -> None:
     async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
         await pilot.press("8")
@@ -225,6 +237,7 @@ async def test_slots_of_this_machine_are_no_other_hosts(open_app: Open) -> None:
 async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter", "f2")
+        await until(pilot, lambda: store(pilot).state.saved)
         assert (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3")
         (tmp_path / "plan.yaml").write_text("# somebody else\n")
         await pilot.press("3", "up", "enter", "f2")
@@ -269,8 +282,10 @@ async def test_a_plan_that_became_something_else_on_disk_is_said_and_the_edits_a
         assert "stage: 3" in (tmp_path / "mine.yaml").read_text()
         if can_be_replaced:
             pilot.app.session.path = tmp_path / "plan.yaml"
-            await pilot.press("f2", "r")
-            assert "stage: 3" in (tmp_path / "plan.yaml").read_text()
+            await pilot.press("f2")
+            await until(pilot, lambda: "Changed on disk" in screen(pilot))
+            await pilot.press("r")
+            await until(pilot, lambda: "stage: 3" in (tmp_path / "plan.yaml").read_text())
 
 
 async def test_leaving_asks_only_where_edits_would_be_lost(open_app: Open) -> None:

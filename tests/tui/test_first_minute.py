@@ -258,3 +258,24 @@ async def test_a_plan_of_dstuis_is_chosen_by_what_it_is_for_and_whether_it_fits(
         await pilot.press("p", "down", "down", "enter")
         await until(pilot, lambda: store(pilot).state.plan.name == "zero2")
         assert value(pilot, "job.script") == "finetune.py"
+
+
+async def test_templates_of_the_site_are_offered_with_what_they_are_for_and_whether_they_fit(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "sft.yaml").write_text("# fine-tuning, as we do it\n" + PLAN)
+    (tmp_path / "templates" / "big.yaml").write_text("# ten nodes\n" + PLAN + "cluster: {num_nodes: 10, num_gpus: 8}\n")
+    (tmp_path / "site.yaml").write_text("version: 1\ntemplates: templates\nlocked: {cluster.num_nodes: {max: 4}}\n")
+    (tmp_path / "site.yaml").chmod(0o644)
+    monkeypatch.setenv("DSTUI_SITE", str(tmp_path / "site.yaml"))
+    async with begin({}, gpus=1, size=(80, 24)) as pilot:
+        await until(pilot, lambda: re.search(r"sft +fits +fine-tuning, as we do", text_of(pilot, "#answers")), 20)
+        shown = text_of(pilot, "#answers")
+        assert "Templates of this site" in shown and re.search(r"big +not allowed +ten nodes", shown)
+        rows = pilot.app.screen.query_one("#answers", RowList)
+        rows.cursor = next(row.key for row in rows.rows if str(row.key).startswith("sft"))
+        await pilot.press("enter")
+        await until(pilot, lambda: store(pilot).state.plan.text.startswith("# fine-tuning"))
+        assert store(pilot).path is None, "a template is never saved over"

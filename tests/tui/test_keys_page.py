@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dstui.tui.forms.form_parts import FormRows
+from dstui.tui.kit.keymap import FIXED, OF_FORMS, OF_LISTS, keymap, remappable
 from dstui.tui.kit.keys import KEYS, KeyHint, bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.log_view import LogView
@@ -21,6 +22,7 @@ PANES = {
     "review": "Step 8: review and launch",
     "run": "Step 9: a job, or the list of jobs",
     "filter": "While a filter of the log is typed (`&`)",
+    "search": "While a search in the log is typed (`/`)",
     "plot": "The plot of the metrics (`m`)",
     "runs": "The table of runs (`J`)",
     "compare": "Runs beside each other (`=` in their table)",
@@ -44,7 +46,7 @@ NOTE = """\
 # Keys
 
 Every key by screen, from `dstui/tui/kit/keys.py`. A key has one meaning on one screen. Everything that a letter does is in the palette too
-(ctrl+p). In every list the arrows, j and k, page up and down, home, end and Enter move and choose; in a form space and ←→ change a value and
+(ctrl+p). The second column names the action for the settings, where it may have other keys: [settings.md](settings.md). In every list the arrows, j and k, page up and down, home, end and Enter move and choose; in a form space and ←→ change a value and
 d takes it out of the Plan; in the log ←→ show the rest of long lines.
 """
 
@@ -58,8 +60,12 @@ def keys_of(key: KeyHint) -> str:
 def page() -> str:
     parts = [NOTE]
     for pane, title in PANES.items():
-        rows = [f"| {keys_of(key)} | {key.label} | {key.help.replace('|', chr(92) + '|')} |" for key in KEYS if pane in key.where]
-        parts.append("\n".join([f"## {title}", "", "| key | | |", "| --- | --- | --- |", *rows, ""]))
+        rows = [
+            f"| {keys_of(key)} | {f'`{key.id}`' if key.id in remappable() else ''} | {key.label} | {key.help.replace('|', chr(92) + '|')} |"
+            for key in KEYS
+            if pane in key.where
+        ]
+        parts.append("\n".join([f"## {title}", "", "| key | action | | |", "| --- | --- | --- | --- |", *rows, ""]))
     return "\n".join(parts)
 
 
@@ -82,6 +88,45 @@ def test_no_key_has_two_meanings_on_one_screen(pane: str) -> None:
                 meanings[key].add(own.action.partition("(")[0])  # type: ignore[union-attr]
     lists = [{"sideways", "move"}, {"turn", "sideways"}]  # one list's key in place of another's
     assert {key: found for key, found in meanings.items() if len(found) > 1 and found not in lists} == {}
+
+
+def test_no_key_of_a_list_can_be_that_of_an_action() -> None:
+    lists = {key for widgets in WIDGETS.values() for widget in widgets for own in widget.BINDINGS for key in own.key.split(",")}  # type: ignore[union-attr]
+    assert lists <= OF_LISTS | OF_FORMS
+    assert keymap({"stop": ["j"]}).problems and keymap({"launch": ["d"]}).problems and not keymap({"rank": ["d"]}).bindings
+
+
+def test_what_has_keys_has_a_name_of_its_own_for_the_settings() -> None:
+    actions: dict[str, set[str]] = {}
+    for key in KEYS:
+        if key.keys and key.id not in FIXED:
+            actions.setdefault(key.id, set()).add(key.action)
+    assert {name: found for name, found in actions.items() if len(found) > 1} == {}
+    usual = {key.id: [name for name in key.keys.split(",") if name != "ctrl+c"] for key in KEYS if key.keys and key.id in remappable()}
+    assert keymap(usual).problems == []
+
+
+@pytest.mark.parametrize(
+    ("wished", "why"),
+    [
+        ({"launch": ["x"]}, "is the key of 'fix'"),
+        ({"save": ["S"]}, "types nothing"),
+        ({"lunch": ["f9"]}, "did you mean 'launch'"),
+        ({"launch": ["hyper+l"]}, "no key is called"),
+        ({"leave": ["ctrl+c"]}, "take another key"),
+        ({"write": ["O"]}, "is the key of 'other-model'"),
+    ],
+)
+def test_a_key_that_cannot_be_is_refused_with_the_reason(wished: dict[str, list[str]], why: str) -> None:
+    made = keymap(wished)
+    assert [why in problem for _, problem in made.problems] == [True]
+    assert tuple(made.hints) == KEYS and not made.bindings
+
+
+def test_two_actions_may_change_their_keys() -> None:
+    made = keymap({"launch": ["x"], "fix": ["l"], "write": ["O"], "other-model": ["alt+o"]})
+    assert not made.problems
+    assert {key.shown for key in made.hints if key.id in ("launch", "again")} == {"x"}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.tui.session.settings import remembered
+from dstui.tui.session.settings import setting
 from tests.job_json import status_json, write_status_json
 from tests.logs.made_logs import BEGAN, MadeJob
 from tests.own import owned
@@ -95,7 +95,7 @@ async def test_a_script_keeps_its_colours_unless_they_are_unwanted_and_a_copy_is
         else:
             assert (colours["INFO"], colours["the shard"]) == ("#c86432", "#00c800")
             assert colours["hidden"] == colours["not"]
-        assert job_view(pilot).job_log.visible_text().splitlines()[-2:] == ["INFO loaded the shard", "not hidden"]
+        assert job_view(pilot).job_log.to_copy()[0].splitlines()[-2:] == ["INFO loaded the shard", "not hidden"]
         await pilot.press("slash", *"ed the sh", "enter")
         await until(pilot, lambda: "1 of 1" in screen(pilot))
         assert "INFO loaded the shard" in screen(pilot)
@@ -215,7 +215,7 @@ async def test_long_lines_are_wrapped_by_l_and_stay_so(open_app: Open, tmp_path:
         await until(pilot, lambda: "059 word" in screen(pilot))
         assert "end059" not in screen(pilot)
         await pilot.press("L")
-        await until(pilot, lambda: "end059" in screen(pilot) and remembered().get("wrap") is True)
+        await until(pilot, lambda: "end059" in screen(pilot) and setting("wrap") is True)
         assert "".join(row.strip("│ ▁▂▃▄▅▆▇█") for row in screen(pilot).splitlines()[-8:]).count("word") > 40
         await pilot.press("up")
         await until(pilot, lambda: not view.follow and "end059" not in screen(pilot) and "end057" in screen(pilot))
@@ -240,4 +240,46 @@ async def test_times_before_lines_are_of_the_day_since_the_start_or_none(open_ap
         await until(pilot, lambda: "×8 step 119" in screen(pilot) and clock(119) not in screen(pilot))
         assert re.search(r"│ +\d+:\d\d(?::\d\d)? +×8 step 119", screen(pilot))
         await pilot.press("T")
-        await until(pilot, lambda: re.search(r"│ +×8 step 119", screen(pilot)) and remembered().get("timestamps") == "none")
+        await until(pilot, lambda: re.search(r"│ +×8 step 119", screen(pilot)) and setting("timestamps") == "none")
+
+
+async def test_w_goes_from_warning_to_warning_and_the_scroll_bar_marks_them_and_the_errors(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job.folder)
+        view = job_view(pilot).log_view
+        await until(
+            pilot, lambda: {"error", "warning"} & set(view.marks.cells(view.lines.first, view.lines.end, 20, None).values()) != set()
+        )
+        await until(pilot, lambda: "✖│" in screen(pilot))
+        await pilot.press("w")
+        await until(pilot, lambda: "warnings 1 of 1" in screen(pilot))
+        assert view.at is not None
+        assert view.lines.line(view.at).text == "[W] NCCL watchdog: waiting"
+        await pilot.press("slash", *"step 11[0-9]", "enter")
+        await until(pilot, lambda: "◆│" in screen(pilot))
+
+
+async def test_c_copies_the_line_that_was_gone_to_and_y_every_line_that_is_shown(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job.folder)
+        await pilot.press("e", "c")
+        await until(pilot, lambda: "Copied the line;" in screen(pilot))
+        assert "\n" not in pilot.app.clipboard
+        await pilot.press("ampersand", *"watchdog")
+        await until(pilot, lambda: "of 964 lines" in screen(pilot))
+        await pilot.press("enter", "escape", "Y")
+        await until(pilot, lambda: "watchdog" in pilot.app.clipboard)
+        assert pilot.app.clipboard == "[W] NCCL watchdog: waiting"
+
+
+async def test_a_line_of_json_is_spread_over_lines_where_it_is_looked_at(open_app: Open, tmp_path: Path) -> None:
+    made = MadeJob(tmp_path / "job", 1, state="succeeded")
+    made.say(0, '12:00 INFO {"step": 7, "note": "a\\u202e\\u001b[2J", "by": {"loss": 1.5}}')
+    made.update(1)
+    async with open_app() as pilot:
+        await show_job(pilot, made.folder)
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: '"loss": 1.5' in text_of(pilot, "#whole-line"))
+        whole = [line.rstrip() for line in text_of(pilot, "#whole-line").splitlines()]
+        assert any(line.endswith('  "step": 7,') for line in whole)
+        assert "\u202e" not in screen(pilot) and "\x1b" not in screen(pilot)

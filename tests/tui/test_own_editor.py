@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.tui.flows.own_editor import editor_command
+from dstui.base.editor import editor_command
 from tests.tui.conftest import Open, store, until
 
 

@@ -12,12 +12,16 @@ from textual.pilot import Pilot
 
 from dstui.tui.app import DstuiApp
 from dstui.tui.commands import LEFT_OUT, Palette
+from dstui.tui.dialogs.reading import FindingPage
 from dstui.tui.forms.review import LINES
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, KEYS
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.plot.plot_screen import Plot
+from dstui.tui.session.recent import recent_plans
+from dstui.tui.session.settings import setting
 from tests.monkey import Keys
+from tests.own import owned
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 from tests.tui.hands import give
 from tests.tui.test_reason import job, show_job
@@ -160,3 +164,50 @@ async def test_the_lines_of_the_script_are_found_by_the_word_code(open_app: Open
         await choose(pilot, "Code: the lines that the script needs")
         await until(pilot, lambda: "deepspeed" in text_of(pilot, "#review-content"))
         assert pilot.app.screen.query_one("#review-names", RowList).cursor == LINES
+
+
+async def test_what_cannot_act_now_stays_and_says_why(open_app: Open) -> None:
+    async with open_app() as pilot:
+        found = await opened(pilot)
+        hits = {str(option.hit.text): option.hit for option in found.options}
+        assert str(hits["Undo (z)"].help) == "Not now: nothing was edited."
+        assert hits["Undo (z)"].display.spans and not hits["Save (F2)"].display.spans, "it is dim"
+
+
+async def test_a_setting_shows_its_value_and_is_changed(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await choose(pilot, "Setting: wrap (off)")
+        await until(pilot, lambda: setting("wrap") is True)
+        await choose(pilot, "Setting: bell (off)")
+        await until(pilot, lambda: "3  failed" in screen(pilot))
+        await pilot.press("3")
+        await until(pilot, lambda: setting("bell") == "failed")
+        await choose(pilot, "Theme: dstui-high-contrast")
+        await until(pilot, lambda: setting("theme") == "dstui-high-contrast" and pilot.app.theme == "dstui-high-contrast")
+
+
+async def test_a_finding_a_recent_plan_a_run_and_any_file_are_gone_to_by_name(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "second.yaml").write_text(PLAN.replace("name: small ", "name: second"))
+    folder = job(tmp_path / "a-run")
+    owned(folder)
+    async with open_app() as pilot:
+        await choose(pilot, "Finding DS111: gradient_clipping")
+        await until(pilot, lambda: isinstance(pilot.app.screen, FindingPage) and "constants.py" in text_of(pilot, "#help"))
+        await pilot.press("escape")
+        await choose(pilot, "Open…")
+        await pilot.press(*"other/second.yaml", "enter")
+        await until(pilot, lambda: store(pilot).state.plan.name == "second")
+        await until(pilot, lambda: len(recent_plans()) == 2)
+        await pilot.press("3", "down", "enter")
+        await choose(pilot, "Plan: plan.yaml")
+        await until(pilot, lambda: "open it, and drop the edits" in screen(pilot))
+        await pilot.press("o")
+        await until(pilot, lambda: store(pilot).state.plan.name == "small")
+        await choose(pilot, "Run: a-run")
+        await until(pilot, lambda: pilot.app.run_screen.view.job is not None)
+        await pilot.press("colon")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Palette))

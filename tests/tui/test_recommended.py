@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
 
 from dstui.machine.snapshot import GIB, Host, Machine
 from dstui.tui.dialogs.forecast_dialogs import breakdown_rows
@@ -102,3 +106,21 @@ async def test_r_does_nothing_on_the_run_screen(open_app: Open) -> None:
         await pilot.press("9", "r")
         await pilot.pause()
         assert len(pilot.app.screen_stack) == 1
+
+
+async def test_measuring_from_the_dialog_asks_hands_over_the_terminal_and_leaves_the_plan_that_did_not_win(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pilot has no terminal to hand over: `dstui tune` runs without."""
+    monkeypatch.setattr("dstui.tui.app.DstuiApp.suspend", lambda _: nullcontext())
+    async with open_app(SEVEN, gpus=4) as pilot:
+        store(pilot).machine_probed(FOUR)
+        await until(pilot, lambda: store(pilot).state.outlook)
+        before = store(pilot).state.plan.text
+        await pilot.press("3", "r")
+        await until(pilot, lambda: "T  measure" in text_of(pilot, ROWS))
+        await pilot.press("T")
+        await until(pilot, lambda: "start the short jobs" in screen(pilot))
+        await pilot.press("y")
+        await until(pilot, lambda: any("Nothing was chosen" in note.message for note in pilot.app._notifications))
+        assert store(pilot).state.plan.text == before

@@ -117,19 +117,30 @@ async def test_a_search_counts_its_matches_and_n_goes_from_one_to_the_next(open_
         assert job_view(pilot).log_view.at == first
 
 
-async def test_a_search_between_slashes_is_a_regular_expression_and_a_wrong_one_is_said(open_app: Open, job: JobFolder) -> None:
+async def test_a_search_is_an_expression_that_is_marked_while_it_is_typed_and_tab_takes_it_as_a_text(
+    open_app: Open, job: JobFolder
+) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
-        await pilot.press("0", "slash", "slash", *"step (7", "slash", "enter")
-        await until(pilot, lambda: "no regular expression" in text_of(pilot, "#question"))
-        await pilot.press("backspace", *"|39)0", "slash", "enter")
-        await until(pilot, lambda: "of 2" in screen(pilot))
+        await pilot.press("0", "slash", *"step (7")
+        await until(pilot, lambda: "✖ no regular expression" in screen(pilot))
+        await pilot.press(*"|39)0")
+        await until(pilot, lambda: "/step (7|39)0: 2" in screen(pilot))
+        assert job_view(pilot).log_view.follow
+        await pilot.press("tab")
+        await until(pilot, lambda: "/step (7|39)0: 0" in screen(pilot) and "Tab text / expression" in screen(pilot))
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "2 of 2" in screen(pilot))
+        await pilot.press("slash", "escape")
+        await until(pilot, lambda: job_view(pilot).log_view.search is None)
+        await pilot.press("slash", "up")
+        await until(pilot, lambda: "/step (7|39)0 2 of 2" in screen(pilot))
 
 
 async def test_the_filter_begins_with_what_is_searched_for(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)
-        await pilot.press("0", "slash", "slash", *"step 39[0-4]", "slash", "enter", "ampersand")
+        await pilot.press("0", "slash", *"step 39[0-4]", "enter", "ampersand")
         view = job_view(pilot).log_view
         await until(pilot, lambda: view.lines.end - view.lines.first == 5 and "5 of 400 lines, 395 hidden" in screen(pilot))
         await pilot.press("enter", "escape")

@@ -11,7 +11,7 @@ import pytest
 from dstui.jobs.control.launch_record import metrics_of
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.follow import Follower
-from dstui.jobs.watch.usage import Usage, together
+from dstui.jobs.watch.usage import Usage, summarise_usage
 from dstui.plan import load
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.run_head import first_facts, fitting, more_facts, spark
@@ -90,9 +90,9 @@ def test_what_ranks_use_is_in_their_cells_and_together_in_the_head(follower: Fol
     usage = {0: Usage("GPU", 97, 71 << 30, 612.0, 0), 1: Usage("GPU", 91, 70 << 30, 588.0, 1)}
     (cell,) = cells_of(follower.ranks, time.time(), 300.0, usage)
     assert cell.words().startswith("running  step 100  loss 3") and cell.words().endswith("GPU 97 %  71.0 GB  612 W")
-    assert together(usage.values()) == "2 GPUs 94 %  71.0 GB  1200 W"
-    assert together([Usage("CPU", 190, 1 << 30), Usage("CPU", 180, 1 << 30)]) == "CPU 370 %  2.0 GB"
-    assert (together([Usage("GPU", why="NVML is not there")]), str(Usage("GPU", why="NVML is not there"))) == ("", "GPU unknown")
+    assert summarise_usage(usage.values()) == "2 GPUs 94 %  71.0 GB  1200 W"
+    assert summarise_usage([Usage("CPU", 190, 1 << 30), Usage("CPU", 180, 1 << 30)]) == "CPU 370 %  2.0 GB"
+    assert (summarise_usage([Usage("GPU", why="NVML is not there")]), str(Usage("GPU", why="NVML is not there"))) == ("", "GPU unknown")
 
 
 def test_a_spark_is_the_shape_of_all_values() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from dstui.tui.session.settings import setting
 from tests.jobs.made import made
 from tests.runs.test_table import at, log, plan
 from tests.tui.conftest import Open, job_view, screen, text_of, until
@@ -91,3 +92,17 @@ async def test_enter_looks_at_a_run_and_l_starts_it_once_more(open_app: Open, th
         await open_table(pilot)
         await pilot.press("l")
         await until(pilot, lambda: again == ["run-c"])
+
+
+async def test_the_columns_are_chosen_and_remembered(open_app: Open, three: Path) -> None:
+    async with open_app() as pilot:
+        await open_table(pilot)
+        await pilot.press("c", "ctrl+u", *"name, stage,loss", "enter")
+        await until(pilot, lambda: text_of(pilot, "#runs-head").split() == ["state", "name", "stage", "loss"])
+        await until(pilot, lambda: setting("columns") == ["name", "stage", "loss"])
+        await pilot.press(">", ">", ">")
+        await until(pilot, lambda: "sort: stage" in screen(pilot))
+        await pilot.press("escape", "J")
+        await until(pilot, lambda: text_of(pilot, "#runs-head").split() == ["state", "name", "stage", "loss"])
+        await pilot.press("c", "ctrl+u", "enter")
+        await until(pilot, lambda: "took" in text_of(pilot, "#runs-head") and setting("columns") == [])

@@ -1,14 +1,15 @@
-"""What is remembered from one session to the next, and that a file nobody can read or write is no obstacle."""
+"""The user's settings in a session: remembered, remapped, told where they are wrong, and never an obstacle."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from dstui.tui.session.settings import remember, remembered, settings_file
-from tests.tui.conftest import Open, until
+from dstui.site.installed import settings_path
+from dstui.tui.kit.keys import key_of
+from dstui.tui.session.settings import remember, setting
+from tests.tui.conftest import Open, screen, store, text_of, until, value
 from tests.tui.test_screens import looks
 
 
@@ -19,42 +20,88 @@ def config_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config"
 
 
+def write(text: str) -> None:
+    settings_path().parent.mkdir(parents=True, exist_ok=True)
+    settings_path().write_text(text)
+
+
 async def test_the_theme_is_that_of_the_last_session(open_app: Open) -> None:
     async with open_app() as pilot:
         assert pilot.app.theme == "dstui"
         pilot.app.theme = "dstui-light"
-        await until(pilot, lambda: remembered() == {"theme": "dstui-light"})
+        await until(pilot, lambda: setting("theme") == "dstui-light")
         await until(pilot, lambda: pilot.app.screen.styles.background.brightness > 0.5)
         chosen = looks(pilot)
+    assert "\ntheme: dstui-light\n" in settings_path().read_text()
     async with open_app() as pilot:
         assert pilot.app.theme == "dstui-light"
         await until(pilot, lambda: looks(pilot) == chosen)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '"dstui-light"', "\0\xff"])
-async def test_settings_that_cannot_be_read_are_as_if_not_there_and_stay_as_they_are(open_app: Open, text: str) -> None:
-    settings_file().parent.mkdir(parents=True)
-    settings_file().write_text(text)
+@pytest.mark.parametrize("text", ["{", "[1]", "\0\xff"])
+async def test_a_file_that_cannot_be_read_is_told_and_stays_as_it_is(open_app: Open, text: str) -> None:
+    write(text)
     async with open_app() as pilot:
         assert pilot.app.theme == "dstui"
-    remember("theme", "dstui-light")
-    assert settings_file().read_text() == text
+        await until(pilot, lambda: any("settings.yaml" in note.message for note in pilot.app._notifications))
+    assert remember("theme", "dstui-light")
+    assert settings_path().read_text() == text
 
 
-@pytest.mark.parametrize("theme", [7, "no-such-theme", None])
-async def test_a_theme_that_is_none_is_passed_over(open_app: Open, theme: object) -> None:
-    remember("theme", theme)
+async def test_a_mistake_costs_its_own_setting_only_and_is_told_with_its_line(open_app: Open) -> None:
+    write("theme: no-such-theme\nwrap: maybe\nkeys:\n  next-step: ')'\n  undo: [u, F7]\n  redo: u\n  lunch: f9\n")
     async with open_app() as pilot:
-        assert pilot.app.theme == "dstui"
+        await until(pilot, lambda: len(pilot.app._notifications) == 4)
+        told = "\n".join(note.message for note in pilot.app._notifications)
+        for line, words in (
+            (1, "no theme is called"),
+            (2, "wrap: true or false"),
+            (6, "'u' is the key of 'undo'"),
+            (7, "did you mean 'launch'"),
+        ):
+            assert f"settings.yaml:{line}: " in told and words in told
+        assert (pilot.app.theme, setting("wrap")) == ("dstui", False)
+        await pilot.press("3", "down", "space", "u")
+        await until(pilot, lambda: not store(pilot).can_undo and store(pilot).can_redo)
 
 
-def test_other_settings_stay(config_folder: Path) -> None:
-    remember("wrap", True)
-    remember("theme", "dstui-light")
-    assert json.loads(settings_file().read_text()) == {"wrap": True, "theme": "dstui-light"}
+async def test_other_keys_are_the_ones_that_act_and_that_are_shown(open_app: Open) -> None:
+    write("keys: {fix: e, next-step: ')', launch: ctrl+g, help: f6}\n")
+    async with open_app() as pilot:
+        before = pilot.app.main.step
+        await pilot.press("]")
+        assert pilot.app.main.step is before
+        await pilot.press(")")
+        await until(pilot, lambda: pilot.app.main.step is not before)
+        assert "[ ) step" in text_of(pilot, "#footer") and "F6 help" in text_of(pilot, "#footer")
+        await pilot.press("f6")
+        await until(pilot, lambda: "ctrl+g   Go to Review" in screen(pilot))
+        await pilot.press("escape", "ctrl+g")
+        await until(pilot, lambda: "ctrl+g launch" in text_of(pilot, "#footer"))
+    assert key_of("launch") == "ctrl+g"
+
+
+def test_what_an_older_dstui_remembered_holds_and_moves_with_the_first_change() -> None:
+    old = settings_path().with_suffix(".json")
+    old.parent.mkdir(parents=True)
+    old.write_text('{"wrap": true, "theme": "nord", "timestamps": 7, "of": "another"}')
+    write("# mine\nversion: 1\ntheme: dstui-light  # bright\n")
+    assert (setting("wrap"), setting("theme"), setting("timestamps")) == (True, "dstui-light", "clock")
+    assert remember("dashboard", False) == ""
+    assert settings_path().read_text() == "# mine\nversion: 1\ntheme: dstui-light  # bright\nwrap: true\ndashboard: false\n"
+    assert not old.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(config_folder: Path) -> None:
     config_folder.write_text("a file")
-    remember("theme", "dstui-light")
-    assert remembered() == {}
+    assert "config" in remember("theme", "dstui-light")
+    assert setting("theme") == "dstui"
+
+
+async def test_a_session_without_keys_of_its_own_has_the_usual_ones(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "space")
+        changed = value(pilot, "deepspeed.zero_optimization.stage")
+        await pilot.press("z")
+        await until(pilot, lambda: value(pilot, "deepspeed.zero_optimization.stage") != changed or store(pilot).can_redo)
+    assert key_of("launch") == "l"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,12 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.machine.snapshot import Machine
 from dstui.tui.app import DstuiApp
 from dstui.tui.run_screen import RunScreen
+from dstui.tui.session.drafts import drafts_folder
+from dstui.tui.session.settings import remember
 from tests.logs.made_logs import MadeJob
 from tests.own import owned
 from tests.tui.conftest import PLAN, Open, attach, job_view, machine, screen, text_of, until
+from tests.waiting import wait_for
 
 OTHER = PLAN.replace("stage: 2", "stage: 3").replace("bf16", "fp16").replace("name: small", "name: other")
 
@@ -108,3 +113,67 @@ async def test_enter_on_the_question_whether_to_stop_lets_the_job_run(open_app: 
         await until(pilot, lambda: "let it run" not in screen(pilot))
         view = job_view(pilot)
         assert view.job is not None and view.job.stopping is None
+
+
+def open_logs(folder: Path) -> set[str]:
+    """Return the logs below a folder that this process has open."""
+    names = set()
+    for number in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the listing itself
+            names.add(str(number.readlink()))
+    return {name for name in names if name.startswith(str(folder)) and name.endswith(".log")}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux says what is open")
+async def test_of_many_jobs_that_were_looked_at_no_log_stays_open(open_app: Open, tmp_path: Path) -> None:
+    jobs = [made(tmp_path / f"job-{number}") for number in range(6)]
+    async with open_app() as pilot:
+        for job in jobs:
+            await attach(pilot, job)
+            await until(pilot, lambda job=job: job_view(pilot).job.folder == job and "ready" in screen(pilot))
+            await pilot.press("m", "escape")
+        await until(pilot, lambda: open_logs(tmp_path) <= {str(jobs[-1].log(0))})
+    wait_for(lambda: not open_logs(tmp_path))
+
+
+@pytest.mark.parametrize("case", [("on", "succeeded", 1), ("failed", "succeeded", 0), ("failed", "failed", 1)])
+async def test_the_bell_rings_once_at_an_end_that_is_meant(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, int]
+) -> None:
+    bell, state, rings = case
+    rung: list[int] = []
+    monkeypatch.setattr("dstui.tui.app.DstuiApp.bell", lambda _: rung.append(1))
+    async with open_app() as pilot:
+        remember("bell", bell)
+        job = MadeJob(tmp_path / "job", 1, state="running")
+        job.say(0, "ready")
+        job.update(1)
+        owned(job.folder)
+        lock = job.folder.lock()
+        assert lock is not None
+        await attach(pilot, job.folder)
+        await until(pilot, lambda: "ready" in screen(pilot))
+        job.status(state)
+        os.close(lock)
+        await until(pilot, lambda: job_view(pilot).job is not None and job_view(pilot).job.state == state and job_view(pilot)._complete)
+        assert len(rung) == rings
+        job_view(pilot).attach(job.folder, 300)
+        await until(pilot, lambda: job_view(pilot)._complete)
+        assert len(rung) == rings, "an end that was there before is none that one waits for"
+
+
+async def test_who_wants_no_questions_is_asked_none_and_loses_nothing(open_app: Open, tmp_path: Path) -> None:
+    remember("confirm_leave", False)
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter", "q")
+        await until(pilot, lambda: pilot.app.leaving)
+    assert pilot.app.return_code == 0 and "unsaved" in "".join(pilot.app.receipt())
+    assert any("stage: 3" in file.read_text() for file in drafts_folder().glob("*.json"))
+    async with open_app() as pilot:
+        remember("confirm_stop", False)
+        stopped: list[object] = []
+        await attach(pilot, made(tmp_path / "job", lives=True))
+        await until(pilot, lambda: "ready" in screen(pilot))
+        pilot.app.launching._stop_it = stopped.append
+        await pilot.press("s")
+        await until(pilot, lambda: stopped)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from dstui.forecast.model import ModelFacts
 from dstui.jobs.store.folder import JobFolder
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, load
-from dstui.tune.candidates import Candidate, Problem, next_candidate
+from dstui.tune.candidates import Candidate, Expected, Problem, next_candidate, regret_of
 from dstui.tune.outputs import fixed_writes, redirected
 from dstui.tune.record import Result, TuneFolder, key_of, unfinished
 from dstui.tune.session import chosen
@@ -118,6 +119,30 @@ def test_neighbours_are_climbed_to_the_best_and_each_is_tried_once() -> None:
     best = chosen(planned(), [result for _, result in tried])
     assert best is not None and "ZeRO-1, micro-batch 4 x 2" in best.label
     assert all(made.setup.samples == 8 for made, _ in tried), "training stays the same"
+
+
+def test_the_best_is_found_from_a_careful_plan_in_a_third_of_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Problem, "expected", lambda *_: Expected(fits=True))
+    careful = planned(PLAN.replace("stage: 2", "stage: 3").replace("gpu: 1 ", "gpu: 2 ").replace("steps: 8", "steps: 4"))
+    name = "{}, micro-batch {} ".format
+    zero = ("no ZeRO", "ZeRO-1", "ZeRO-2", "ZeRO-3")
+    for stage, micro in product((0, 1), (4, 8)):
+        rates = {name(zero[s], m): 9.0 - s - 4 / m for s in range(4) for m in (1, 2, 4, 8)} | {name(zero[stage], micro): 10.0}
+        tried = measured(careful, rates)
+        best = chosen(careful, [result for _, result in tried])
+        assert best is not None and name(zero[stage], micro) in best.label, [made.label for made, _ in tried]
+        assert len(tried) <= 8
+
+
+def test_the_regret_of_the_forecast_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = planned()
+    own, other = (Result(label=name, patch=patch, state="measured", rate=rate) for name, patch, rate in TWO)
+    monkeypatch.setattr(Problem, "expected", lambda _, one: Expected(rate=5.0 if one.patch else 9.0))
+    assert regret_of(problem, [own, other]) == pytest.approx(0.2)
+    assert regret_of(problem, [own]) is None
+
+
+TWO = (("own", (), 8.0), ("other", ({"op": "replace", "path": "/deepspeed/zero_optimization/stage", "value": 1},), 10.0))
 
 
 def test_where_the_plan_does_not_fit_only_what_needs_less_is_tried() -> None:

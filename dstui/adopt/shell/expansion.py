@@ -76,14 +76,14 @@ class Expander:
         return found
 
     def value_of(self, name: str) -> Value | None:
-        """Return a variable's value; None if it is unset."""
-        if name.isdigit():
+        """Return a variable's value; None where nobody has set it."""
+        if name.isdigit() and name != "0":
             position = int(name)
-            return self.state.positional[position - 1] if 0 < position <= len(self.state.positional) else None
+            return self.state.positional[position - 1] if position <= len(self.state.positional) else None
         if name in ("@", "*"):
             return list(self.state.positional)
         if name == "#":
-            return str(len(self.state.positional))
+            return str(len(self.state.positional)) if self.state.positional or self.state.arguments_given else None
         return self.state.variables.get(name)
 
     def element(self, name: str, index: Node | None) -> str:
@@ -186,7 +186,7 @@ class Expander:
         if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
             return self._default(name, value, operator, word)
         if value is None:
-            value = self.unset(name, self.state.folder)
+            value = self._not_set(name)
         if part.get("Length"):
             if isinstance(value, list):
                 return str(len(value))
@@ -210,11 +210,17 @@ class Expander:
         if is_set and value is not None:
             return value
         if operator.endswith("?"):
-            return self.unset(name, self.state.folder)
+            return self._not_set(name)
         text = self.text(word)
         if operator.endswith("=") and NAME.fullmatch(name):
             self.state.variables[name] = text
         return text
+
+    def _not_set(self, name: str) -> str:
+        """Return what stands for a variable without a value."""
+        if name.isdigit() and name != "0":
+            return "" if self.state.arguments_given else self.unset(str(int(name) + self.state.shifted), self.state.folder)
+        return self.unset(name, self.state.folder)
 
     def _slice(self, node: Node, value: Value) -> Value:
         start = self.number(node["Offset"]) if node.get("Offset") else 0

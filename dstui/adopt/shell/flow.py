@@ -44,7 +44,7 @@ def follow_list(reader: Reader, node: Node, state: ShellState, streams: Streams)
     status = reader.statement(node["X"], state, streams)
     if state.ended:
         return status
-    if status is None and node["Op"] == "||" and _is_test(node["X"]):
+    if status is None and _is_test(node["X"]):
         return alternatives(reader, [lambda one: reader.statement(node["Y"], one, streams), _nothing], state, line_of(node))
     goes_on = status is not False if node["Op"] == "&&" else status is False
     return reader.statement(node["Y"], state, streams) if goes_on else status
@@ -180,7 +180,7 @@ def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, line: i
     for one in going:
         state.exported |= one.exported
         state.functions |= one.functions
-    state.folder = going[0].folder
+    state.folder, state.positional, state.shifted = going[0].folder, going[0].positional, going[0].shifted
     state.ended = going[0].ended if all(one.ended for one in ends) else ""
     return None
 

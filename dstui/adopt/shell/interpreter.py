@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from dstui.adopt.shell import assignments, flow, programs
 from dstui.adopt.shell.conditions import Conditions
 from dstui.adopt.shell.expansion import Expander, line_of
-from dstui.adopt.shell.recognise import recognise
+from dstui.adopt.shell.recognise import Recognised, recognise, starts_elsewhere
 from dstui.adopt.shell.shell_state import (
     OPEN,
     Launch,
@@ -25,9 +25,9 @@ from dstui.adopt.shell.shell_state import (
     ShellState,
     Streams,
     Undecidable,
-    as_shown,
     hole,
     holes_in,
+    to_display_text,
 )
 from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
 
@@ -102,6 +102,8 @@ class ShellReader:
         given = streams.given if given is None else given
         if target:
             status = self.decided(lambda: self._written(target, follow, command, state, given))
+        elif streams.output is None:
+            status = self.decided(lambda: follow(self, command, state, Streams(given)))
         else:
             status = follow(self, command, state, Streams(given, streams.output))
         return status if not statement.get("Negated") or status is None else not status
@@ -160,6 +162,8 @@ class ShellReader:
                 inner.variables |= env
                 inner.exported |= env.keys()
                 return self.again(found.words[0], inner, streams, line, found.wrappers)
+            if found.launcher == "script":
+                return self._script(found, env, state, streams, line)
             self._launch(Launch(found.launcher, found.words, env, state.folder, line, found.wrappers), state)
             return None
         return self._other(replace(command, words=words), state, streams)
@@ -183,6 +187,8 @@ class ShellReader:
             return status
         if name in ("test", "["):
             return self.decided(lambda: self.conditions(state).words(rest if name == "test" else rest[:-1]))
+        if starts_elsewhere(command.words):
+            self.unknowns.unseen.append(f"line {command.line}: what {name} starts is not seen from here; give the command that runs there")
         printed = programs.printed(name, rest, state, streams.given, self.around)
         if name == "printf" and rest[:1] == ["-v"] and len(rest) > 2:
             text = programs.printed(name, rest[2:], state, None, self.around)
@@ -239,10 +245,11 @@ class ShellReader:
             self._wrapped = outer
 
     def _function(self, body: Node, words: list[str], state: ShellState, streams: Streams) -> bool | None:
-        outer, state.positional = state.positional, words
+        outer = state.positional, state.arguments_given
+        state.positional, state.arguments_given = words, True
         with self._deeper(line_of(body)):
             status = self.statement(body, state, streams)
-        state.positional = outer
+        state.positional, state.arguments_given = outer
         state.ended = "" if state.ended == "return" else state.ended
         return status
 
@@ -250,9 +257,24 @@ class ShellReader:
         path = words[0] if words else ""
         text = None if holes_in(path) else self.around.text_of(path_in(state, path))
         if text is None:
-            self.unknowns.note(f"line {line}: {as_shown(path)} is sourced and is not here: variables that it sets stay open")
+            self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and is not here: variables that it sets stay open")
             return None
         return self.again(text, state, streams, line)
+
+    def _script(self, found: Recognised, env: Mapping[str, str], state: ShellState, streams: Streams, line: int) -> bool | None:
+        """Follow a shell script that is here, or that the text has written, in a shell of its own."""
+        name, *words = found.words
+        path = path_in(state, name)
+        text = self.files.get(path) if path in self.files else None if OPEN in path else self.around.text_of(path)
+        if text is None:
+            self.unknowns.unseen.append(f"line {line} runs {to_display_text(name)}, which is not here")
+            return None
+        self.unknowns.note(f"line {line} runs {to_display_text(name)}, which is read as well")
+        exported = {one: value for one in state.exported if (value := state.variables.get(one)) is not None}
+        inner = ShellState(
+            state.folder, {**exported, **env, "0": name, "BASH_SOURCE": name}, {*exported, *env}, words, arguments_given=True
+        )
+        return self.again(text, inner, streams, line, found.wrappers)
 
     def _redirections(self, statement: Node, state: ShellState) -> tuple[str | None, str]:
         """Return standard input if the text contains it, and the file that receives standard output."""

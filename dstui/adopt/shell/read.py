@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from dstui.adopt.shell.pasted import cleaned, with_holes, word_with_hole
 from dstui.adopt.shell.recognise import UNLIKELY, rank
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, holes_in
 
+NOT_SET = "which nothing in the text sets"
 MAX_REPAIRS = 20
 """Lines of a paste that are left out because they are not shell text."""
 
@@ -22,7 +24,9 @@ class ShellText:
     """The likeliest kind first; within a kind, in the order of the text."""
     notes: tuple[str, ...]
     sources: Mapping[str, str]
-    """Hole -> its original text."""
+    """Hole -> what it stands for in the text."""
+    unseen: tuple[str, ...]
+    """Commands that may start a launch which is not seen from here."""
     undecided: Mapping[str, int]
     """Variable -> the line of the branch that decides its value at run time."""
 
@@ -51,8 +55,13 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
     ranked = sorted(((rank(one.launcher, one.words), bool(one.condition)), number) for number, one in enumerate(reader.launches))
     likely = [number for (how, _), number in ranked if how < UNLIKELY] or [number for _, number in ranked]
     launches = [_with_holes(reader.launches[number], sources) for number in likely]
+    unknowns = reader.unknowns
     return ShellText(
-        tuple(_distinct(launches)), (*notes, *reader.unknowns.assumptions), {**sources, **reader.unknowns.sources}, reader.undecided
+        tuple(_distinct(launches)),
+        (*notes, *unknowns.assumptions),
+        {**sources, **{name: _with_comment(name, source, text) for name, source in unknowns.sources.items()}},
+        tuple(dict.fromkeys(unknowns.unseen)),
+        reader.undecided,
     )
 
 
@@ -61,6 +70,14 @@ def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
     texts = [*launch.words, *launch.env.values(), launch.folder]
     names = dict.fromkeys(name for text in texts for kind, name in holes_in(text) if kind == "undecided")
     return [(name, shell.undecided.get(name, 0)) for name in names]
+
+
+def _with_comment(name: str, source: str, text: str) -> str:
+    """Return what a hole stands for; with the value that a comment of the text proposes for it."""
+    proposed = re.search(rf"(?m)^[ \t]*#+[ \t]*(?:export[ \t]+)?({re.escape(name)}=[^\s#]+)", text) if source.endswith(NOT_SET) else None
+    if proposed is None:
+        return source
+    return f"{source}; the comment in line {text.count(chr(10), 0, proposed.start(1)) + 1} has {proposed[1]}"
 
 
 def _with_holes(launch: Launch, sources: dict[str, str]) -> Launch:

@@ -20,7 +20,10 @@ MODULES: Mapping[str, str] = {
     "deepspeed.launcher.runner": "deepspeed",
     "deepspeed": "deepspeed",
 }
-"""Module of `python -m` -> the launcher that it starts."""
+"""What `python -m` starts -> the launcher that it is."""
+LAUNCH = "torch.distributed.launch"
+PASS_LOCAL_RANK = "--pass_local_rank"
+"""Stands for what torch.distributed.launch does without --use_env: the script gets --local-rank=N. No option of torchrun's."""
 FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "llamafactory-cli": ("train",),
     "axolotl": ("train",),
@@ -47,8 +50,13 @@ TRANSPARENT = (
     "pipenv",
     "conda",
     "ionice",
+    "sbatch",
 )
-"""Programs that start the command after them, without an effect that a Plan would have to express."""
+"""They start the command after them and change nothing of it that a Plan would have to say."""
+ELSEWHERE = ("docker", "podman", "nerdctl", "kubectl", "ssh", "pdsh", "composer", "ray", "tmux", "screen")
+"""They start what their words name in a container or on another host, or are launchers that no Plan can say."""
+SCRIPT = re.compile(r".+\.(?:sh|bash|slurm|sbatch)")
+STARTS = re.compile(r"(?:^|[\s/])(?:deepspeed|torchrun|accelerate(?:-|\s+)launch|python[\d.]*|[\w-]+\.(?:py|sh))(?:$|\s)")
 WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "ncu", "numactl", "taskset", "py-spy", "singularity", "apptainer")
 """Programs that start the command after them, and that a note mentions."""
 NOT_TRAINING = re.compile(
@@ -104,6 +112,11 @@ def rank(launcher: str, words: Sequence[str]) -> int:
     return 0 if launcher in ("deepspeed", "accelerate", "torchrun") else 1
 
 
+def starts_elsewhere(words: Sequence[str]) -> bool:
+    """Return whether a command starts a launch where no Plan reaches it."""
+    return _name(words[0]) in ELSEWHERE and STARTS.search(" ".join(words[1:])) is not None
+
+
 def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
@@ -122,13 +135,25 @@ def _launcher(words: Sequence[str]) -> tuple[str, list[str]] | None:
     first, rest = _name(words[0]), list(words[1:])
     if first == "accelerate":
         return ("accelerate", rest[1:]) if rest[:1] == ["launch"] else None
+    if first == "accelerate-launch":
+        return "accelerate", rest
     if first in ("deepspeed", "torchrun", "ds"):
         return ("torchrun" if first == "torchrun" else "deepspeed", rest) if rest else None
     if first in SHELLS and (text := _shell_text(rest)) is not None:
         return "shell", [text]
     if first in FRAMEWORKS and (not FRAMEWORKS[first] or (rest[:1] and rest[0] in FRAMEWORKS[first])):
         return first, rest
+    if "--" not in rest and (script := _script(first, words)):
+        return "script", script
     return _python(rest) if PYTHON.fullmatch(first) else None
+
+
+def _script(first: str, words: Sequence[str]) -> list[str]:
+    """Return the file and the arguments of `bash FILE …` or `./FILE.sh …`; empty where it is neither."""
+    if first in SHELLS:
+        at = next((at for at in range(1, len(words)) if words[at][:1] not in ("-", "+")), len(words))
+        return list(words[at:])
+    return list(words) if SCRIPT.fullmatch(words[0]) else []
 
 
 def _shell_text(rest: list[str]) -> str | None:
@@ -145,6 +170,9 @@ def _python(rest: list[str]) -> tuple[str, list[str]] | None:
     """Return the program that python starts; None for -c, a prompt, or standard input."""
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
         rest = rest[2:] if rest[0] in ("-X", "-W") else rest[1:]
+    if rest[:2] == ["-m", LAUNCH]:
+        own = [] if {"--use_env", "--use-env"} & set(rest) else [PASS_LOCAL_RANK]
+        return "torchrun", [*own, *rest[2:]]
     if rest[:1] == ["-m"] and len(rest) > 1:
         return (MODULES[rest[1]], rest[2:]) if rest[1] in MODULES else ("python", rest)
     if rest and (rest[0].endswith(".py")):

@@ -31,12 +31,12 @@ def holes_in(text: str) -> list[tuple[str, str]]:
     return HOLE.findall(text) if OPEN in text else []
 
 
-def as_plan_text(text: str) -> str:
+def to_plan_text(text: str) -> str:
     """Return the text in the form of a Plan: holes as `${NAME}`, a literal `${` as `$${`."""
     return HOLE.sub(lambda match: f"${{{match[2]}}}", text.replace("${", "$${"))
 
 
-def as_shown(text: str) -> str:
+def to_display_text(text: str) -> str:
     """Return the text for a message."""
     return HOLE.sub(lambda match: f"${match[2]}", text)
 
@@ -81,6 +81,10 @@ class ShellState:
     variables: dict[str, Value] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     positional: list[str] = field(default_factory=list)
+    arguments_given: bool = False
+    """The positional parameters are known: of a function, of `set --`, of a script that the text starts. One that is not there is empty."""
+    shifted: int = 0
+    """How many of the arguments that nobody knows were shifted away."""
     functions: dict[str, Node] = field(default_factory=dict)
     associative: set[str] = field(default_factory=set)
     """Arrays with words as indices. Their elements are the variables `NAME[WORD]`."""
@@ -98,6 +102,8 @@ class ShellState:
             {name: list(value) if isinstance(value, list) else value for name, value in self.variables.items()},
             set(self.exported),
             list(self.positional),
+            self.arguments_given,
+            self.shifted,
             dict(self.functions),
             set(self.associative),
             self.previous,

@@ -23,7 +23,9 @@ class Unknowns:
         self.around, self.arguments_are_open = around, arguments_are_open
         self.assumptions: list[str] = []
         self.sources: dict[str, str] = {}
-        """Hole -> its original text, with its line."""
+        """Hole -> what it stands for in the text, with its line."""
+        self.unseen: list[str] = []
+        """Commands that may start a launch which nobody sees from here, as sentences."""
         self.assigned = ""
         """The variable that is being assigned: it gives a name to the output of an unknown program."""
 
@@ -55,8 +57,10 @@ class Unknowns:
             return OWN[name]
         if name in PATH_LISTS:
             return self.around.environment.get(name, "")
-        if name == "#" and self.arguments_are_open:
-            raise Undecidable
+        if name == "#":
+            if self.arguments_are_open:
+                raise Undecidable
+            return "0"
         if name.isdigit():
             self.sources.setdefault(f"ARG_{name}", f"${name}, the script's argument {name}")
             return hole("unset", f"ARG_{name}")

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "check_accelerate", "check_section", "known_keys", "values"]
 IN_A_PLAN = ("AC004", "AC007", "AC009", "AC010", "AC014", "AC024", "AC028", "AC041", "AC042")
-"""Those that are about a Plan's section too: there dstui launches, and `deepspeed:` and `cluster:` say the rest."""
+"""The rules that also apply to a Plan's section. There dstui launches, and `deepspeed:` and `cluster:` define the rest."""
 
 
 def check_accelerate(config: Mapping[str, Any], lines: Callable[[str], int | None] = lambda _path: None) -> list[Finding]:
-    """Return the findings on an accelerate configuration, the worst first."""
+    """Return the findings on an accelerate configuration, most severe first."""
     context = Context(config, release(), lines=lines)
     return sort_findings([finding for one in RULES.values() for finding in one.findings(context)])
 

@@ -1,4 +1,4 @@
-"""What the rules for an accelerate YAML share: their book, and what they ask of a file."""
+"""Shared by the rules for an accelerate YAML: their registry, and queries about a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dstui.check.rule import Rule
 from dstui.plan.accelerate_keys import FILE, SECTION
 
 RULES: dict[str, Rule] = {}
-"""The rules of this folder by their codes."""
+"""The rules of this package by code."""
 DS = SECTION
 
 
@@ -24,13 +24,13 @@ def uses_deepspeed(c: Context) -> bool:
 
 
 def stage(c: Context) -> int | None:
-    """Return the ZeRO stage, None where the file leaves it to a ds_config.json."""
+    """Return the ZeRO stage; None if the file leaves it to a ds_config.json."""
     value = plugin_value(c, "zero_stage")
     return value if isinstance(value, int) else None if plugin_value(c, FILE) else 2
 
 
 def device(c: Context, what: str) -> str:
-    """Return where `optimizer` or `param` is kept, in lower case as accelerate spells it."""
+    """Return where `optimizer` or `param` is kept, in lower case like accelerate's spelling."""
     return str(plugin_value(c, f"offload_{what}_device") or "none").lower()
 
 

@@ -1,7 +1,4 @@
-"""The keys of an accelerate YAML: what accelerate refuses, ignores or silently changes.
-
-Sources: accelerate/commands/config/config_args.py, commands/launch.py, utils/dataclasses.py, utils/launch.py of 1.15.
-"""
+"""Rules about the keys of an accelerate YAML: what accelerate refuses, ignores or silently changes."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from dstui.plan.parallelism import PARALLELISM
 
 @rule("AC004", "error", when="parse", says="had unknown keys", source="commands/config/config_args.py", book=RULES)
 def unknown_key(c: Context) -> Problems:
-    """A key at the top that accelerate does not know: it refuses the whole file."""
+    """A key at the top level that accelerate does not know: it refuses the whole file."""
     for name in c.config:
         if name in TOP:
             continue
@@ -38,7 +35,7 @@ def unknown_key(c: Context) -> Problems:
     book=RULES,
 )
 def distributed_type(c: Context) -> Problems:
-    """distributed_type is missing, or none that accelerate knows."""
+    """distributed_type is missing, or unknown to accelerate."""
     path, value = "distributed_type", c.flat.get("distributed_type")
     if value is None:
         why = "accelerate: A `distributed_type` must be specified in the config file."
@@ -51,7 +48,7 @@ def distributed_type(c: Context) -> Problems:
 
 @rule("AC007", "warning", source="commands/launch.py", book=RULES)
 def deepspeed_is_not_used(c: Context) -> Problems:
-    """A deepspeed_config that nobody uses, as distributed_type is another."""
+    """A deepspeed_config that is not used, because distributed_type is another one."""
     kind = c.written("distributed_type")
     if isinstance(c.written(DS), Mapping) and c.section(DS) and kind in TYPES and kind != "DEEPSPEED":
         why = "accelerate launches plain data parallelism and does not use these values"
@@ -68,7 +65,7 @@ def deepspeed_is_not_used(c: Context) -> Problems:
     book=RULES,
 )
 def beside_a_file(c: Context) -> Problems:
-    """Values beside deepspeed_config_file that belong into that file."""
+    """Values beside deepspeed_config_file that belong in that file."""
     if not uses_deepspeed(c) or not plugin_value(c, "deepspeed_config_file"):
         return
     for name in ALONE:
@@ -84,7 +81,7 @@ def beside_a_file(c: Context) -> Problems:
 
 @rule("AC005", "error", when="launch", says="'bool' object has no attribute 'lower'", source="commands/launch.py", book=RULES)
 def precision_is_a_boolean(c: Context) -> Problems:
-    """mixed_precision: no without quotes is false to YAML, and accelerate dies of it."""
+    """mixed_precision: an unquoted no is false in YAML, and accelerate fails on it."""
     if c.written("mixed_precision") is False:
         why = "accelerate: AttributeError: 'bool' object has no attribute 'lower'"
         yield c.problem(
@@ -103,7 +100,7 @@ def unknown_inside(c: Context) -> Problems:
 
 @rule("AC060", "warning", source="commands/launch.py", book=RULES)
 def unknown_parallelism(c: Context) -> Problems:
-    """A key in parallelism_config without the prefix by which accelerate knows it: no message, no effect."""
+    """A key in parallelism_config without the prefix that accelerate requires: no message, no effect."""
     for name in c.section(PARALLELISM):
         if not name.startswith(f"{PARALLELISM}_"):
             path, right = f"{PARALLELISM}.{name}", f"{PARALLELISM}.{PARALLELISM}_{name}"
@@ -128,7 +125,7 @@ def init_flag(c: Context) -> Problems:
 
 @rule("AC016", "info", source="accelerator.py (get_state_dict)", book=RULES)
 def whole_weights_on_save(c: Context) -> Problems:
-    """Whole 16-bit weights are asked for where there is no need, or not where nothing else gives them."""
+    """16-bit weights are gathered on save without need, or are not gathered although nothing else saves them."""
     path, value, zero = f"{DS}.zero3_save_16bit_model", plugin_value(c, "zero3_save_16bit_model"), stage(c)
     if value is True and zero is not None and zero < 3:
         yield c.problem(
@@ -141,7 +138,7 @@ def whole_weights_on_save(c: Context) -> Problems:
 
 @rule("AC028", "error", when="initialize", says="Could not find a transformer layer class", source="utils/dataclasses.py", book=RULES)
 def blank_in_the_classes(c: Context) -> Problems:
-    """A blank after a comma belongs to the name of the next class."""
+    """A blank after a comma becomes part of the next class name."""
     path, value = f"{DS}.deepspeed_moe_layer_cls_names", plugin_value(c, "deepspeed_moe_layer_cls_names")
     if isinstance(value, str) and any(name != name.strip() for name in value.split(",")):
         right = ",".join(name.strip() for name in value.split(","))
@@ -182,7 +179,7 @@ def mpi_launcher(c: Context) -> Problems:
     elif value not in LAUNCHERS:
         message = f"deepspeed_multinode_launcher is {value!r}: {', '.join(LAUNCHERS)}"
         why = f"DeepSpeed: Unknown launcher {value}"
-        read = plugin_value(c, "deepspeed_hostfile")  # without one DeepSpeed starts no launcher: it trains on this machine alone
+        read = plugin_value(c, "deepspeed_hostfile")  # without a hostfile, DeepSpeed starts no launcher and trains only on this machine
         yield c.problem(path, message, why=why, severity=None if read else "warning", fix=c.put(path, "standard", "use standard"))
 
 
@@ -208,7 +205,7 @@ def no_hostfile(c: Context) -> Problems:
 
 @rule("AC025", "warning", source="utils/launch.py", book=RULES)
 def both_filters(c: Context) -> Problems:
-    """Inclusion and exclusion filter: only the exclusion is passed on."""
+    """Inclusion and exclusion filter: only the exclusion is used."""
     path = f"{DS}.deepspeed_inclusion_filter"
     if plugin_value(c, "deepspeed_inclusion_filter") and plugin_value(c, "deepspeed_exclusion_filter"):
         yield c.problem(path, "only deepspeed_exclusion_filter is passed on", fix=c.drop(path, "remove the inclusion filter"))
@@ -226,7 +223,7 @@ def ignored_by_launch(c: Context) -> Problems:
 
 @rule("AC029", "warning", source="utils/dataclasses.py", book=RULES)
 def clipping_cannot_be_off(c: Context) -> Problems:
-    """gradient_clipping 0 in the YAML is left out, and DeepSpeed clips at 1.0."""
+    """gradient_clipping 0 in the YAML is ignored, and DeepSpeed clips at 1.0."""
     path = f"{DS}.gradient_clipping"
     if uses_deepspeed(c) and plugin_value(c, "gradient_clipping") in (0, 0.0) and "gradient_clipping" in c.section(DS):
         why = "accelerate omits a 0, and DeepSpeed's default is 1.0"
@@ -265,7 +262,7 @@ def no_processes(c: Context) -> Problems:
 
 @rule("AC057", "error", when="launch", source="utils/launch.py", book=RULES)
 def no_meeting_point(c: Context) -> Problems:
-    """Several machines without the address of the first."""
+    """Several machines without the address of the first one."""
     launcher = plugin_value(c, "deepspeed_multinode_launcher")
     if machines(c) > 1 and launcher in (None, "standard", "nossh") and not c.flat.get("main_process_ip"):
         why = "the ranks try to connect to None until they time out"
@@ -274,7 +271,7 @@ def no_meeting_point(c: Context) -> Problems:
 
 @rule("AC059", "error", when="launch", source="utils/launch.py, prepare_deepspeed_cmd_env", book=RULES)
 def rank_of_the_machine(c: Context) -> Problems:
-    """machine_rank is not below num_machines: an error where it is read, of no effect with one machine or with pdsh and its like."""
+    """machine_rank is not below num_machines: an error if it is read, without effect for one machine or with pdsh and similar launchers."""
     rank, read = c.written("machine_rank"), machines(c) > 1 and _each_machine_is_launched(c)
     if not isinstance(rank, int) or rank < machines(c):
         return
@@ -287,7 +284,7 @@ def rank_of_the_machine(c: Context) -> Problems:
 
 
 def _each_machine_is_launched(c: Context) -> bool:
-    """Return whether the command is given on every machine, so that each needs its own rank."""
+    """Return whether the command is run on every machine, so that each needs its own rank."""
     return not uses_deepspeed(c) or plugin_value(c, "deepspeed_multinode_launcher") in ("standard", "nossh")
 
 

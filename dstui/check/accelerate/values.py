@@ -1,4 +1,4 @@
-"""The values in an accelerate YAML: what accelerate or DeepSpeed would die of, and where."""
+"""Rules about the values in an accelerate YAML: those on which accelerate or DeepSpeed fails, and where."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SAYS: Mapping[str, tuple[When, str]] = {
     "gradient_accumulation_steps": ("initialize", "DeepSpeed: Gradient accumulation steps: {value} has to be greater than 0"),
     "zero3_init_flag": ("parse", "ValueError: invalid truth value {value}"),
 }
-"""Key -> when the run dies of a wrong value, and of what; other keys are only passed over."""
+"""Key -> when the run fails because of a wrong value, and with which message. Other keys are only ignored."""
 IN_ANY_CASE = ("mixed_precision", "offload_optimizer_device", "offload_param_device")
-"""Words that accelerate turns into lower case."""
+"""Words that accelerate converts to lower case."""
 LEFT_OPEN = ("gradient_accumulation_steps", "gradient_clipping")
 """Keys that may be "auto"."""
 TRUTH = ("true", "false", "yes", "no", "on", "off", "1", "0", "y", "n", "t", "f")
@@ -30,7 +30,7 @@ TRUTH = ("true", "false", "yes", "no", "on", "off", "1", "0", "y", "n", "t", "f"
 
 @rule("AC010", "error", when="initialize", says="Unknown mixed_precision mode", source="utils/dataclasses.py, utils/launch.py", book=RULES)
 def value(c: Context) -> Problems:
-    """A value that its key cannot have."""
+    """A value that is invalid for its key."""
     for path, key in [(name, key) for name, key in TOP.items()] + [(f"{DS}.{name}", key) for name, key in PLUGIN.items()]:
         given = c.flat.get(path)
         if given is None or path in ("distributed_type", "deepspeed_config.deepspeed_multinode_launcher") or is_accepted(key, given):
@@ -86,7 +86,7 @@ def describe_value(given: Any) -> str:
 
 @rule("AC011", "error", when="initialize", says="nvme_path", source="runtime/zero/offload_config.py", book=RULES)
 def nvme_without_a_path(c: Context) -> Problems:
-    """Offload to NVMe, and no folder for it."""
+    """Offload to NVMe without a folder for it."""
     if not uses_deepspeed(c) or plugin_value(c, FILE):
         return
     for what in ("optimizer", "param"):

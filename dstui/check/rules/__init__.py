@@ -1,5 +1,5 @@
 """The rules, by topic.
 
-Nothing is imported here: `all_rules` has them all. Of a package that imports its own parts, a part and the whole cannot be imported by two
-threads at the same time: each would wait for the other.
+This module imports nothing; `all_rules` imports them all. If a package imports its own modules, two threads that import the package and one
+of its modules at the same time can deadlock.
 """

@@ -1,4 +1,4 @@
-"""All rules: importing this registers them. A new module is named here and nowhere else."""
+"""Import all rules, which registers them. A new module is added here and nowhere else."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dstui.check.rules import (
     compiling,
     experts,
     extras,
+    import_notes,
     job,
     legacy,
     offload,
@@ -19,6 +20,7 @@ from dstui.check.rules import (
     parallel,
     precision,
     prepared,
+    queue,
     reader,
     releases,
     removed,
@@ -43,6 +45,7 @@ __all__ = [
     "experts",
     "extras",
     "health",
+    "import_notes",
     "job",
     "legacy",
     "offload",
@@ -52,6 +55,7 @@ __all__ = [
     "placement",
     "precision",
     "prepared",
+    "queue",
     "reader",
     "releases",
     "removed",

@@ -1,4 +1,4 @@
-""" "auto" where nobody fills it: plain DeepSpeed fills none, the Trainer and accelerate each a list of their own."""
+"""Rules about "auto" that nothing fills in: plain DeepSpeed fills none, the Trainer and accelerate each a list of their own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSTEAD: Mapping[str, Any] = {
     "scheduler.params.warmup_num_steps": 100,
     "scheduler.params.total_num_steps": 1000,
 }
-"""What to write instead: the Trainer's own defaults."""
+"""Replacements: the Trainer's own defaults."""
 
 
 def autos(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -51,7 +51,7 @@ def _instead(c: Context, path: str) -> Fix:
 
 @rule("DS014", "warning", source="runtime/config_utils.py:54-57", readers=("deepspeed",))
 def dropped(c: Context) -> Problems:
-    """Inside a section with a model, DeepSpeed drops "auto" without a word, and takes the default."""
+    """In a section with a model, DeepSpeed silently drops "auto" and uses the default."""
     for path in autos(c.raw):
         key = c.key(path)
         if not c.drops_auto(path) or path in c.release.removed or (key is not None and key.default == AUTO):
@@ -73,7 +73,7 @@ def _word(value: Any) -> bool:
 
 @rule("DS015", "error", when="run", says="incompatible function arguments", source="ops/adam/fused_adam.py:128,191", readers=("deepspeed",))
 def of_the_optimizer(c: Context) -> Problems:
-    """An argument of the optimizer is "auto" and nobody fills it: the first step fails."""
+    """An argument of the optimizer is "auto" and nothing fills it in: the first step fails."""
     for path in autos(c.raw):
         if path.startswith("optimizer.params.") and c.optimizer:
             own = (
@@ -96,7 +96,7 @@ def of_the_optimizer(c: Context) -> Problems:
     readers=("deepspeed",),
 )
 def of_the_scheduler(c: Context) -> Problems:
-    """An argument of the scheduler is "auto" and nobody fills it."""
+    """An argument of the scheduler is "auto" and nothing fills it in."""
     for path in autos(c.raw):
         if path.startswith("scheduler.params.") and c.text("scheduler.type") and c.optimizer:
             says = "" if path.endswith("warmup_num_steps") else "unsupported operand type(s)"
@@ -117,7 +117,7 @@ def clipping_is_a_word(c: Context) -> Problems:
     "DS301", "error", when="initialize", says="not found in kwargs", source="accelerate/accelerator.py", readers=("trainer", "accelerate")
 )
 def nobody_fills(c: Context) -> Problems:
-    """ "auto" at a key that neither the Trainer nor accelerate fills."""
+    """ "auto" at a key that neither the Trainer nor accelerate fills in."""
     filled = FILLED[c.integration]
     for path in autos(c.raw):
         if path not in filled and path.replace("bfloat16", "bf16") not in filled:
@@ -135,7 +135,7 @@ def nobody_fills(c: Context) -> Problems:
     readers=("accelerate", "trainer"),
 )
 def batch_follows_from_nothing(c: Context) -> Problems:
-    """train_batch_size is "auto", but the micro-batch it follows from is not there."""
+    """train_batch_size is "auto", but the micro-batch that it depends on is missing."""
     if c.raw.get(KEYS[0]) == AUTO and MICRO not in c.raw and c.integration == "accelerate":
         yield c.problem(
             KEYS[0], 'train_batch_size is "auto" without train_micro_batch_size_per_gpu', fix=c.put(MICRO, AUTO, 'add it as "auto"')
@@ -144,7 +144,7 @@ def batch_follows_from_nothing(c: Context) -> Problems:
 
 @rule("DS306", "info", readers=("trainer", "accelerate"))
 def follows_from_the_model(c: Context) -> Problems:
-    """A key that is filled from the model's hidden size: a model without one ends the launch."""
+    """A key that depends on the model's hidden size: without one the launch fails."""
     hidden = hidden_size_of(c.model, c.integration) if c.model is not None else None
     for path, formula in OF_HIDDEN_SIZE.items():
         if path not in set(autos(c.raw)):

@@ -1,4 +1,4 @@
-"""The batch triple: train_batch_size = train_micro_batch_size_per_gpu × gradient_accumulation_steps × ranks."""
+"""Rules about the batch triple: train_batch_size = train_micro_batch_size_per_gpu × gradient_accumulation_steps × ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCT = "Check batch related parameters. train_batch_size is not equal to micr
 
 
 class Triple(NamedTuple):
-    """The three numbers."""
+    """The three batch keys."""
 
     train: Any
     micro: Any
@@ -29,15 +29,15 @@ class Triple(NamedTuple):
 
 
 class BatchVerdict(NamedTuple):
-    """What DeepSpeed says of a triple: which of its checks fails first, and the numbers as it has completed them."""
+    """DeepSpeed's verdict on a triple: the first of its checks that fails, and the completed numbers."""
 
     fails: str
-    """"" for none; missing, type, train, micro, steps (not positive) or product."""
+    """"" for none, else missing, type, train, micro, steps (not positive) or product."""
     triple: Triple
 
 
 def written_batch(c: Context) -> Triple:
-    """Return the three values as written, None for a missing or null key. A reader that fills "auto" brings its own micro-batch."""
+    """Return the three values as written, None for a missing or null key. A reader that fills "auto" sets its own micro-batch."""
     values = (c.written(key) for key in KEYS)
     train, micro, steps = (None if value is MISSING else value for value in values)
     if c.integration != "deepspeed" and train is None and micro is None:
@@ -46,13 +46,13 @@ def written_batch(c: Context) -> Triple:
 
 
 def ranks(c: Context) -> Any:
-    """Return the ranks that see different samples, as a fraction where they do not divide; None where the world size is not known."""
+    """Return the number of ranks that see different samples (a fraction if it is not an integer); None for an unknown world size."""
     parts = c.written(PARTS)
-    if parts is MISSING and (size := sp_size(c.plan)) > 1:  # accelerate hands DeepSpeed an mpu that says so
+    if parts is MISSING and (size := sp_size(c.plan)) > 1:  # accelerate passes DeepSpeed an mpu with this size
         parts = size
     if c.world_size is None or parts is MISSING or c.before("0.18"):
         return c.world_size
-    if not isinstance(parts, (int, float)) or parts == 0:  # 0.19 stops; 0.18 goes on as if there were one rank
+    if not isinstance(parts, (int, float)) or parts == 0:  # 0.19 stops; 0.18 continues as if there were one rank
         return 1 if c.before("0.19") else c.world_size
     return c.world_size / parts
 
@@ -85,7 +85,7 @@ def evaluate_batch(written: Triple, ranks: Any) -> BatchVerdict:
 
 
 def batch_verdict(c: Context) -> BatchVerdict:
-    """Return the verdict for the planned ranks; for one rank where they are not known and the product is left open."""
+    """Return the verdict for the planned ranks; for one rank if they are unknown and the product is left open."""
     if elastic(c):
         return BatchVerdict("", written_batch(c))
     known = ranks(c)
@@ -98,12 +98,12 @@ def batch_verdict(c: Context) -> BatchVerdict:
 
 
 def is_positive_integer(value: Any) -> bool:
-    """Return whether a value is a positive whole number."""
+    """Return whether a value is a positive integer."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0 and value % 1 == 0
 
 
 def accepts_batch(written: Triple, known: Any) -> bool:
-    """Return whether DeepSpeed accepts the three values, for some number of ranks where that is not known."""
+    """Return whether DeepSpeed accepts the three values, for some number of ranks if that is unknown."""
     found = evaluate_batch(written, 1 if known is None else known).fails
     if found == "product" and known is None and written.train is not None:
         return not written.train % ((written.micro or 1) * (written.steps or 1))
@@ -111,7 +111,7 @@ def accepts_batch(written: Triple, known: Any) -> bool:
 
 
 def suggest_batch(c: Context, *attempts: tuple[str, dict[str, Any]]) -> Fix | None:
-    """Return the first of these changes (key -> new value, None removes it) that makes the values fit; at last, all three anew."""
+    """Return a fix with the first change (key -> new value, None removes it) that makes the values fit; at last, set all three."""
     written, known = written_batch(c), ranks(c)
     for text, changes in (*attempts, ("write a micro-batch of 1 alone", {TRAIN: None, MICRO: 1, STEPS: None})):
         new = Triple(*(changes.get(key, value) for key, value in zip(KEYS, written, strict=True)))
@@ -125,7 +125,7 @@ WITHOUT_TRAIN: tuple[str, dict[str, Any]] = ("remove train_batch_size: it follow
 
 
 def other_factors(c: Context) -> list[tuple[str, dict[str, Any]]]:
-    """Return the accumulation, else the micro-batch, that gives the requested batch size; empty where none is whole."""
+    """Return the accumulation, else the micro-batch, that gives the requested batch size; empty if neither is an integer."""
     (train, micro, steps), known = written_batch(c), ranks(c)
     if not is_positive_integer(train) or not is_positive_integer(known):
         return []
@@ -135,7 +135,7 @@ def other_factors(c: Context) -> list[tuple[str, dict[str, Any]]]:
 
 
 def nearest_train(c: Context) -> tuple[str, dict[str, Any]]:
-    """Return the batch size nearest to the written one that the ranks can share."""
+    """Return the nearest batch size that the ranks can share."""
     written, known = written_batch(c), ranks(c)
     unit = (
         (known or 1)
@@ -227,7 +227,7 @@ def not_positive(c: Context) -> Problems:
 
 @rule("DS007", "error", when="parse", says="not supported between instances of 'str' and 'int'", source=f"{CONFIG}:596")
 def not_a_number(c: Context) -> Problems:
-    """A batch key holds no number, such as "8", or "auto" where nobody fills it."""
+    """A batch key is not a number, such as "8", or "auto" that nothing fills in."""
     if batch_verdict(c).fails != "type":
         return
     for path, value in zip(KEYS, written_batch(c), strict=True):
@@ -243,7 +243,7 @@ def not_a_number(c: Context) -> Problems:
 
 @rule("DS008", "warning", source=f"{CONFIG}:644")
 def fraction(c: Context) -> Problems:
-    """A batch key is a fraction: DeepSpeed counts with it."""
+    """A batch key is a fraction: DeepSpeed calculates with it."""
     for path, value in zip(KEYS, written_batch(c), strict=True):
         if isinstance(value, float) and math.isfinite(value) and value > 0 and value % 1:
             new = max(1, int(value))

@@ -1,4 +1,4 @@
-"""Checkpoints: how they are written and read."""
+"""Rules about writing and reading checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WRITER = "checkpoint.writer"
 
 @rule("DS230", "error", when="parse", says="Checkpoint config contains invalid tag_validation", source="runtime/config.py:393")
 def tag_validation(c: Context) -> Problems:
-    """tag_validation is none of Warn, Ignore, Fail."""
+    """tag_validation is not Warn, Ignore or Fail."""
     path = "checkpoint.tag_validation"
     value = c.written(path)
     if value is not MISSING and (not isinstance(value, str) or value.upper() not in ("WARN", "IGNORE", "FAIL")):
@@ -24,7 +24,7 @@ def tag_validation(c: Context) -> Problems:
 
 @rule("DS232", "error", when="parse", says="checkpoint::parallel_write::pipeline_stage", source="runtime/config.py:405")
 def parallel_write(c: Context) -> Problems:
-    """pipeline_stage is no boolean."""
+    """pipeline_stage is not a boolean."""
     path = "checkpoint.parallel_write.pipeline_stage"
     value = c.written(path)
     if value is not MISSING and value not in (True, False):
@@ -33,7 +33,7 @@ def parallel_write(c: Context) -> Problems:
 
 @rule("DS233", "error", when="parse", says="writer contains invalid value", source=f"{CONFIG}:27", since="0.18.2")
 def writer_words(c: Context) -> Problems:
-    """The writer's type or split is none that DeepSpeed knows."""
+    """The writer's type or split is unknown to DeepSpeed."""
     for name, known in (("type", ("FAST", "MOCK", "PYTHON")), ("data_parallel", ("REPLICA", "SOCKET", "MACHINE"))):
         path = f"{WRITER}.{name}"
         value = c.written(path)
@@ -104,7 +104,7 @@ def _no_writer(c: Context) -> Fix:
     "DS238", "info", says="Please install DataStates", source="runtime/checkpoint_engine/datastates_checkpoint_engine.py:24", since="0.18.2"
 )
 def datastates(c: Context) -> Problems:
-    """datastates_ckpt, whatever its value, wants the package DataStates."""
+    """datastates_ckpt, whatever its value, requires the package DataStates."""
     path = "datastates_ckpt"
     if c.has(path) and c.written(path) is not False:
         message = "datastates_ckpt needs the package datastates-llm (any value but false turns it on)"

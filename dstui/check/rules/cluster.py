@@ -1,4 +1,4 @@
-"""Several hosts: the hostfile, what each launcher loses on the way, and what of the environment reaches the ranks."""
+"""Rules about several hosts: the hostfile, what each launcher loses, and which variables reach the ranks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dstui.plan.launchers import BY_NAME, Launcher
 
 RUNNER = "launcher/multinode_runner.py"
 PLAIN = re.compile(r"[\w@%+=:,./-]*")
-"""Values that DeepSpeed's launcher hands on without quotes (add_export)."""
+"""Values that DeepSpeed's launcher passes on unquoted (add_export)."""
 SHELL = re.compile(r"[;&|<>()$`\\\"'*?\[\]#~!{}]")
-"""What the shell of a host looks at in an argument that stands there without quotes."""
+"""Characters that the shell of a host interprets in an unquoted argument."""
 SECRET = re.compile(r"(?i)secret|passw|credential|token(?!iz)|api_?key|access_?key|private_?key")
 BINDS = ("ssh", "nossh", "slurm", "impi")
-"""Launchers for other hosts that hand --bind_cores_to_rank on."""
+"""Launchers for other hosts that pass on --bind_cores_to_rank."""
 
 
 def launcher_of(c: Context) -> Launcher | None:
@@ -43,7 +43,7 @@ def bad_hostfile(c: Context) -> Problems:
 
 @rule("PL041", "warning", source="launcher/runner.py:_parse_hostfile")
 def host_without_slots(c: Context) -> Problems:
-    """A host that has no slot, or stands there twice under two names."""
+    """A host without a slot, or listed twice under two names."""
     known: dict[str, str] = {}
     for host, slots in c.hosts.items():
         path = f"cluster.hosts.{host}" if c.plan and c.plan.cluster.hosts else "cluster.hostfile"
@@ -90,7 +90,7 @@ def interface_of_openmpi(c: Context) -> Problems:
 
 @rule("PL045", "warning", source=f"{RUNNER}:add_export")
 def quoted_values(c: Context) -> Problems:
-    """A variable whose value arrives at the ranks with quotes around it."""
+    """A variable whose value reaches the ranks with quotes around it."""
     launcher = launcher_of(c)
     if c.plan is None or launcher is None or not launcher.backend or launcher.name == "pdsh":
         return
@@ -135,7 +135,7 @@ def secrets_in_the_plan(c: Context) -> Problems:
 
 @rule("PL048", "warning", source="launcher/launch.py:main")
 def visible_devices(c: Context) -> Problems:
-    """CUDA_VISIBLE_DEVICES among the variables, where the launcher writes its own."""
+    """CUDA_VISIBLE_DEVICES among the variables, which the launcher overrides."""
     cluster = c.plan.cluster if c.plan is not None else None
     if cluster is None or "CUDA_VISIBLE_DEVICES" not in cluster.env:
         return
@@ -160,7 +160,7 @@ def accelerate_writes_secrets(c: Context) -> Problems:
 
 @rule("PL051", "info", source="launcher/runner.py:main, DEEPSPEED_ENVIRONMENT_PATHS")
 def env_files(c: Context) -> Problems:
-    """A .deepspeed_env in the home or the job's folder: whether the ranks get its variables."""
+    """A .deepspeed_env in the home or job folder: whether the ranks get its variables."""
     for severity, line in c.env_lines:
         yield about_the_plan("cluster.env", line, severity=severity)
 
@@ -182,7 +182,7 @@ def nodes_of_the_allocation_stay_idle(c: Context) -> Problems:
         return
     cluster = c.plan.cluster
     if cluster.launcher == "local" or any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes")):
-        return  # one machine is what it asks for
+        return  # the Plan asks for one machine
     try:
         hosts = hosts_of_allocation(c.machine.host.allocation)
     except HostfileError:

@@ -1,4 +1,4 @@
-"""DeepCompile: what it goes with."""
+"""Rules about DeepCompile and features that it can be combined with."""
 
 from __future__ import annotations
 

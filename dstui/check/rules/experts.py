@@ -1,4 +1,4 @@
-"""Mixture-of-experts models at stage 3, where a rank must not wait for weights of experts that another one does not use."""
+"""Rules about mixture-of-experts models at stage 3, where ranks that use different experts wait for each other's weights."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def experts(config: Mapping[str, Any]) -> int:
 
 @rule("DS334", "warning", source="runtime/zero/leaf_module_config.py", readers=("deepspeed", "trainer", "accelerate"))
 def no_leaf_modules(c: Context) -> Problems:
-    """A mixture of experts at stage 3 whose MoE layers are not gathered whole."""
+    """A mixture of experts at stage 3 whose MoE layers are not gathered as a whole."""
     if c.model is None or c.stage != 3 or experts(c.model) < 2 or _given_to_accelerate(c):
         return
     kind = str(c.model.get("model_type", ""))
@@ -72,7 +72,7 @@ def no_leaf_modules(c: Context) -> Problems:
 
 
 def _another_class(c: Context, block: str) -> Problems:
-    """Yield a problem where classes are named and none of them is the model's own MoE layer."""
+    """Yield a problem if classes are named but none is the model's own MoE layer."""
     given, named = c.section(PATH), c.written(f"{PATH}.classes")
     if not block or not isinstance(named, list) or any(given.get(other) for other in ("names", "name_suffixes")):
         return
@@ -83,7 +83,7 @@ def _another_class(c: Context, block: str) -> Problems:
 
 @rule("DS336", "warning", source="accelerate/utils/dataclasses.py (set_moe_leaf_modules)", readers=("accelerate",))
 def another_class(c: Context) -> Problems:
-    """accelerate is told classes of MoE layers, and that of the model is not among them."""
+    """accelerate gets the names of MoE classes, without that of the model."""
     block = BLOCKS.get(str(c.model.get("model_type", "")), "") if c.model is not None else ""
     names = [name.strip() for name in _given_to_accelerate(c).split(",") if name.strip()]
     if names and block and block not in names and c.stage == 3:

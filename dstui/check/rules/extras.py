@@ -1,4 +1,4 @@
-"""Everything around training: activation checkpointing, monitors, the profiler, data efficiency, autotuning, logging."""
+"""Rules about everything around training: activation checkpointing, monitors, the profiler, data efficiency, autotuning, logging."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATA = "runtime/data_pipeline/config.py"
 
 @rule("DS021", "error", when="parse", says="unsupported operand type(s) for |", source="runtime/config.py:533")
 def profiler_switch(c: Context) -> Problems:
-    """wall_clock_breakdown or flops_profiler.enabled is no boolean: DeepSpeed joins the two with |."""
+    """wall_clock_breakdown or flops_profiler.enabled is not a boolean: DeepSpeed combines the two with |."""
     clock, profiler = c.flat.get("wall_clock_breakdown", False), c.section("flops_profiler").get("enabled", False)
     try:
         _ = clock | profiler
@@ -35,7 +35,7 @@ def profiler_switch(c: Context) -> Problems:
 
 @rule("DS027", "error", when="initialize", says="is not one of the valid logging levels", source="utils/logging.py:188", since="0.19.8")
 def log_level(c: Context) -> Problems:
-    """log_level is no level of logging."""
+    """log_level is not a logging level."""
     value = c.written("log_level")
     if value not in (MISSING, None) and (not isinstance(value, str) or value.lower() not in LEVELS):
         yield c.problem("log_level", f"log_level is {value!r}: {', '.join(LEVELS)}", fix=c.put("log_level", "info", "write info"))
@@ -43,7 +43,7 @@ def log_level(c: Context) -> Problems:
 
 @rule("DS314", "error", when="run", says="unsupported operand type(s) for %", source="runtime/engine.py:3554")
 def steps_per_print(c: Context) -> Problems:
-    """steps_per_print is zero or no number: the first step fails."""
+    """steps_per_print is zero or not a number: the first step fails."""
     value = c.written("steps_per_print")
     if value in (MISSING, None) or (isinstance(value, (int, float)) and value):
         return
@@ -61,7 +61,7 @@ def steps_per_print(c: Context) -> Problems:
 
 @rule("DS251", "info", source="utils/logging.py, runtime/engine.py:585", since="0.19.8")
 def silent_steps(c: Context) -> Problems:
-    """steps_per_print prints nothing, as the ranks log warnings only."""
+    """steps_per_print prints nothing, since the ranks log only warnings."""
     if isinstance(c.written("steps_per_print"), int) and c.written("log_level") in (MISSING, None) and c.integration == "deepspeed":
         message = "steps_per_print prints nothing unless log_level is info"
         yield c.problem("steps_per_print", message, fix=c.put("log_level", "info", "add log_level info"))
@@ -69,7 +69,7 @@ def silent_steps(c: Context) -> Problems:
 
 @rule("DS241", "warning", says="is not aligned to 8", source="runtime/config.py:719")
 def vocabulary(c: Context) -> Problems:
-    """A vocabulary that is not a multiple of 8 leaves tensor cores idle; one that is no number stops DeepSpeed."""
+    """A vocabulary that is not a multiple of 8 wastes tensor cores; one that is not a number stops DeepSpeed."""
     path = "vocabulary_size"
     value = c.written(path)
     if value is MISSING or not value:
@@ -127,7 +127,7 @@ def partitioned_activations(c: Context) -> Problems:
 
 @rule("DS245", "info", source="runtime/activation_checkpointing/config.py")
 def activations_of_the_script(c: Context) -> Problems:
-    """The section acts only where the script uses deepspeed.checkpointing."""
+    """The section has an effect only if the script uses deepspeed.checkpointing."""
     if c.section(ACTIVATION) and c.integration != "deepspeed":
         message = "activation_checkpointing has no effect here: use gradient_checkpointing of the model or the Trainer"
         yield c.problem(ACTIVATION, message, fix=c.drop(ACTIVATION, "remove activation_checkpointing"))
@@ -160,7 +160,7 @@ def integer(value: Any) -> bool:
     since="0.16.9",
 )
 def dynamic_batching(c: Context) -> Problems:
-    """Dynamic batching without max_tokens, or with sizes that are no numbers."""
+    """Dynamic batching without max_tokens, or with sizes that are not numbers."""
     section = c.section(BATCHING)
     if section.get("enabled") and "max_tokens" not in section:
         yield c.problem(BATCHING, "dynamic_batching needs max_tokens", fix=c.put(f"{BATCHING}.enabled", False, "turn it off"))
@@ -172,7 +172,7 @@ def dynamic_batching(c: Context) -> Problems:
 
 @rule("DS248", "error", when="initialize", says="KeyError", source="runtime/data_pipeline/data_routing/scheduler.py:42")
 def token_dropping(c: Context) -> Problems:
-    """Random token dropping without the facts it needs."""
+    """Random token dropping without required values."""
     section = c.section(LTD)
     if section.get("enabled"):
         for name in ("total_layer_num", "random_ltd_layer_num", "random_ltd_schedule"):
@@ -224,7 +224,7 @@ TOPICS = (
 
 @rule("DS330", "warning")
 def unchecked_value(c: Context) -> Problems:
-    """A value of the wrong type where DeepSpeed reads it as it is, unchecked."""
+    """A value of a wrong type that DeepSpeed uses unchecked."""
     for path, value in c.flat.items():
         if isinstance(value, Mapping) or path in REPORTED_ELSEWHERE or path.startswith(TOPICS) or value is None:
             continue

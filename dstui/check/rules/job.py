@@ -1,4 +1,4 @@
-"""The job and the cluster around the configuration: who reads it, which ranks run it, on what."""
+"""Rules about the job and the cluster: who reads the configuration, which ranks run it, and where."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def about_the_plan(  # noqa: PLR0913 - all but the first three are named
 
 
 def write(c: Context, path: str, value: Any) -> Operation:
-    """Write a key of the Plan outside of the deepspeed section, with its own section where that is missing."""
+    """Return an operation that writes a key outside of the deepspeed section, with its own section if that is missing."""
     assert c.plan is not None
     section, _, name = path.partition(".")
     if not c.plan.get(section):
@@ -48,7 +48,7 @@ def include_and_exclude(c: Context) -> Problems:
 
 @rule("PL005", "error", when="launch", says="Cannot specify num_nodes/gpus with include/exclude", source="launcher/runner.py")
 def filters_of_two_kinds(c: Context) -> Problems:
-    """num_nodes or num_gpus beside include or exclude."""
+    """num_nodes or num_gpus together with include or exclude."""
     if c.plan is None:
         return
     cluster = c.plan.cluster
@@ -60,7 +60,7 @@ def filters_of_two_kinds(c: Context) -> Problems:
 
 @rule("PL006", "error", when="launch", source="launcher/runner.py:267-382")
 def filter_names_nothing(c: Context) -> Problems:
-    """A filter that names a host or slot that is not there, or leaves none."""
+    """A filter that names a missing host or slot, or leaves none."""
     cluster = c.plan.cluster if c.plan is not None else None
     if cluster is None or not c.hosts or (cluster.include and cluster.exclude):
         return
@@ -75,7 +75,7 @@ def filter_names_nothing(c: Context) -> Problems:
 
 @rule("PL009", "error", when="launch", says="backend does not support", source="launcher/multinode_runner.py")
 def launcher_without_filters(c: Context) -> Problems:
-    """A launcher that knows no filters, with a filter."""
+    """A filter with a launcher that supports none."""
     if c.plan is None or c.plan.cluster.launcher not in MPI:
         return
     cluster = c.plan.cluster
@@ -89,7 +89,7 @@ def launcher_without_filters(c: Context) -> Problems:
 
 @rule("PL010", "error", when="launch", says="requires same number of devices per node", source="launcher/multinode_runner.py")
 def unequal_slots(c: Context) -> Problems:
-    """A launcher that wants the same number of slots on every host."""
+    """A launcher that requires the same number of slots on every host."""
     cluster = c.plan.cluster if c.plan is not None else None
     if cluster is None or cluster.launcher not in EQUAL or len(set(c.hosts.values())) < 2 or cluster.include or cluster.exclude:
         return
@@ -137,7 +137,7 @@ def more_ranks_than_cores(c: Context) -> Problems:
 
 @rule("PL015", "error", when="launch", source="utils/numa.py")
 def no_numactl(c: Context) -> Problems:
-    """Ranks are to be bound, but numactl is not installed here."""
+    """Ranks should be bound, but numactl is not installed here."""
     software = c.machine.software if c.machine is not None else None
     if c.plan is not None and c.plan.cluster.cpu_binding and software is not None and software.numactl is None:
         fix = Fix("do not bind (or install numactl)", ({"op": "remove", "path": "/cluster/cpu_binding"},))
@@ -164,7 +164,7 @@ def dead_variables(c: Context) -> Problems:
 
 @rule("PL020", "error", when="launch", says="Num nodes is >1 but no extra nodes available via hostfile", source="launcher/runner.py")
 def nodes_without_hosts(c: Context) -> Problems:
-    """Several nodes are asked for, and no hosts are named."""
+    """Several nodes are requested, but no hosts are named."""
     cluster = c.plan.cluster if c.plan is not None else None
     if cluster is None or (cluster.num_nodes or 1) < 2 or cluster.hosts is not None or cluster.hostfile or isinstance(c.pool, Mapping):
         return
@@ -181,7 +181,7 @@ def nodes_without_hosts(c: Context) -> Problems:
 
 
 BYTES_PER_PARAMETER = 16
-"""Of an Adam whose states are offloaded: 32-bit weights, two moments and a gradient."""
+"""For Adam with offloaded states: 32-bit weights, two moments and a gradient."""
 
 
 @rule("DS318", "warning", source="runtime/zero/stage3.py:4016")
@@ -203,7 +203,7 @@ def offload_beyond_memory(c: Context) -> Problems:
 
 @rule("PL026", "error", when="launch", source="accelerate/utils/launch.py")
 def machines_without_names(c: Context) -> Problems:
-    """The accelerate section speaks of several machines, and the cluster names none."""
+    """The accelerate section has several machines, but the cluster names none."""
     machines = c.plan.accelerate.get("num_machines") if c.plan is not None else None
     if c.plan is None or not isinstance(machines, int) or machines < 2 or c.hosts or c.plan.cluster.hostfile:
         return

@@ -1,4 +1,4 @@
-"""Sections that older releases read and 0.19.8 has removed: what those releases ask of them."""
+"""Rules about sections that 0.19.8 has removed: what older releases require of them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "head_pruning": {"method": ("l1", "topk")},
     "channel_pruning": {"method": ("l1", "topk")},
 }
-"""Technique of the compression library -> shared parameter -> the words it takes."""
+"""Technique of the compression library -> shared parameter -> its valid words."""
 GROUP_NEEDS: Mapping[str, tuple[str, ...]] = {
     "weight_quantization": ("start_bits", "target_bits"),
     "activation_quantization": ("bits",),
     **dict.fromkeys(("sparse_pruning", "row_pruning", "head_pruning", "channel_pruning"), ("dense_ratio",)),
 }
-"""Technique -> what each of its groups must hold."""
+"""Technique -> keys that each of its groups needs."""
 MODES = ("dense", "fixed", "variable", "bigbird", "bslongformer")
 
 
@@ -35,7 +35,7 @@ def _none(c: Context, path: str, what: str) -> Problem:
 
 @rule("DS290", "error", when="parse", says="KeyError: 'enabled'", source="runtime/config.py (get_pld_params and its like)", until=UNTIL)
 def switch_is_missing(c: Context) -> Problems:
-    """A section whose key `enabled` DeepSpeed takes out without looking."""
+    """A section whose key `enabled` DeepSpeed removes without checking that it exists."""
     for section in ("progressive_layer_drop", "curriculum_learning", "amp"):
         content = c.written(section)
         if isinstance(content, Mapping) and "enabled" not in content:
@@ -56,7 +56,7 @@ def sparse_attention(c: Context) -> Problems:
 
 @rule("DS292", "error", when="parse", says="Invalid", source="compression/config.py", until=UNTIL)
 def compression(c: Context) -> Problems:
-    """A technique of the compression library that lacks what it needs, or has words it does not know."""
+    """A technique of the compression library with missing or invalid values."""
     for technique, choices in CHOICES.items():
         path = f"{COMPRESSION}.{technique}"
         section = c.written(path)
@@ -71,7 +71,7 @@ def compression(c: Context) -> Problems:
 
 
 def _quantize(c: Context) -> Iterator[Problem]:
-    """Yield problems of compression_training.shared_parameters, which is read like weight_quantization's and must not be on."""
+    """Yield problems of compression_training.shared_parameters, which is read like that of weight_quantization and must be off."""
     path = f"{COMPRESSION}.{SHARED}"
     yield from _shared(c, path, "weight_quantization", CHOICES["weight_quantization"])
     if c.section(path).get("enabled"):
@@ -142,7 +142,7 @@ def elastic(c: Context) -> bool:
 
 @rule("DS293", "error", when="parse", says="Elasticity", source="elasticity/config.py, elasticity/elasticity.py", until=UNTIL)
 def elasticity(c: Context) -> Problems:
-    """Elastic training without what it needs, or with a batch size of one's own."""
+    """Elastic training with a missing value, or with a fixed batch size."""
     section = c.section(ELASTICITY)
     if not elastic(c):
         return
@@ -173,7 +173,7 @@ def elasticity(c: Context) -> Problems:
     until="0.16.9",
 )
 def scale_power(c: Context) -> Problems:
-    """fp16.initial_scale_power is no power of two that can be taken."""
+    """fp16.initial_scale_power is not a valid power of two."""
     path = "fp16.initial_scale_power"
     value = c.written(path)
     if value is MISSING or not c.section("fp16").get("enabled"):

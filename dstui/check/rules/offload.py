@@ -1,4 +1,4 @@
-"""Offload to CPU memory and NVMe, and the asynchronous I/O under it."""
+"""Rules about offloading to CPU memory and NVMe, and about asynchronous I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIB = 2**30
 
 @rule("DS114", "warning", source="runtime/engine.py:2655-2707")
 def parameters_stay(c: Context) -> Problems:
-    """offload_param below stage 3: parameters stay on the GPU, without a word."""
+    """offload_param below stage 3: parameters silently stay on the GPU."""
     if c.stage < 3 and c.offload("param") != "none":
         path = PARAM if c.has(PARAM) else f"{ZERO_SECTION}.cpu_offload_param"
         why = "parameters stay on every GPU; only stage 3 splits and moves them"
@@ -127,7 +127,7 @@ def contiguous_with_offload(c: Context) -> Problems:
     "DS141", "error", when="initialize", says="expected str, bytes or os.PathLike object, not NoneType", source="runtime/zero/stage3.py:840"
 )
 def nvme_without_a_path(c: Context) -> Problems:
-    """Offload to NVMe without saying where that is."""
+    """Offload to NVMe without a path."""
     for section in BOTH:
         path = f"{section}.nvme_path"
         what = section.rpartition("_")[2]
@@ -150,7 +150,7 @@ def nvme_without_libaio(c: Context) -> Problems:
 
 @rule("DS145", "info", source="runtime/swap_tensor/partitioned_param_swapper.py:88")
 def nvme_folder_is_emptied(c: Context) -> Problems:
-    """The folder on the NVMe drive is emptied at the start: no two jobs may share it."""
+    """The folder on the NVMe drive is emptied at the start, so two jobs must not share it."""
     path = f"{PARAM}.nvme_path"
     if c.stage == 3 and c.offload("param") == "nvme" and c.value(path):
         yield c.problem(path, f"DeepSpeed empties {c.value(path)}/zero_stage_3 at the start: one job, one folder")
@@ -174,7 +174,7 @@ def nvme_buffers(c: Context) -> Problems:
 
 @rule("DS153", "warning", source="ops/csrc/pin_memory/page_alloc.cpp:24-28")
 def pinned_memory_limit(c: Context) -> Problems:
-    """Pinned memory on a machine that allows a process little of it."""
+    """Pinned memory on a machine with a low limit for it."""
     memlock = c.machine.host.memlock if c.machine else None
     if not isinstance(memlock, int) or memlock > GIB:
         return
@@ -200,7 +200,7 @@ def gpu_direct_on_cpu(c: Context) -> Problems:
 
 
 def uses_aio(c: Context) -> bool:
-    """Return whether anything is kept on NVMe."""
+    """Return whether anything is offloaded to NVMe."""
     return c.stage == 3 and "nvme" in (c.offload("optimizer"), c.offload("param"))
 
 
@@ -221,7 +221,7 @@ def no_threads(c: Context) -> Problems:
 
 @rule("DS151", "error", when="initialize", says="incompatible constructor arguments", source="nvme/perf_generate_param.py:41-50")
 def aio_in_words(c: Context) -> Problems:
-    """Words where asynchronous I/O wants true, false or a number, as ds_nvme_tune prints them."""
+    """Words where asynchronous I/O needs true, false or a number, as ds_nvme_tune prints them."""
     for name, value in c.section("aio").items():
         key = c.key(f"aio.{name}")
         if key is None or not isinstance(value, str):
@@ -235,7 +235,7 @@ def aio_in_words(c: Context) -> Problems:
 
 @rule("DS152", "warning", source="runtime/swap_tensor/aio_config.py:20-43")
 def aio_sizes(c: Context) -> Problems:
-    """A block size or queue depth that makes no sense."""
+    """An invalid block size or queue depth."""
     for name, least in (("block_size", 4096), ("queue_depth", 1)):
         path = f"aio.{name}"
         value = c.written(path)

@@ -1,4 +1,4 @@
-"""What stays open in a Plan until its launch, and what looks like a shell's."""
+"""Rules about holes that are still open, and about shell syntax."""
 
 from __future__ import annotations
 

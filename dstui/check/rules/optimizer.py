@@ -1,4 +1,4 @@
-"""The optimizer that DeepSpeed builds: its type, its arguments, and what goes with ZeRO and offload."""
+"""Rules about the optimizer that DeepSpeed builds: its type, its arguments, and its use with ZeRO and offload."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ENGINE = "runtime/engine.py"
 TYPE, PARAMS = "optimizer.type", "optimizer.params"
 ADAM = ("adam", "adamw")
 TESTED = ("adam", "adamw", "adagrad", "lion", "muon")
-"""The types whose classes DeepSpeed takes for tested with ZeRO."""
+"""The types that DeepSpeed considers tested with ZeRO."""
 OURS = ("torch_adam", "adam_w_mode", "fp32_optimizer_states")
-"""Arguments that DeepSpeed takes out for itself."""
+"""Arguments that DeepSpeed removes for its own use."""
 
 
 def script_builds(c: Context) -> bool:
@@ -28,7 +28,7 @@ def script_builds(c: Context) -> bool:
 
 
 def script_builds_unasked(c: Context) -> bool:
-    """Return whether the script builds the optimizer although the Plan says otherwise, which is PL025's finding."""
+    """Return whether the script builds the optimizer although the Plan says otherwise, which PL025 reports."""
     return c.facts is not None and c.facts.optimizer == "script" and not script_builds(c)
 
 
@@ -38,7 +38,7 @@ def torch_adam(c: Context) -> bool:
 
 
 def built_as(c: Context) -> str:
-    """Return the class that DeepSpeed builds, as the catalogue names it; "" where it is not known."""
+    """Return the class that DeepSpeed builds, by its name in the catalogue; "" if unknown."""
     kind, offloaded = c.optimizer, c.stage > 0 and c.offload("optimizer") != "none"
     if kind in ADAM:
         return ("AdamW" if kind == "adamw" else "Adam") if torch_adam(c) else "cpuadam" if offloaded else "adam"
@@ -55,7 +55,7 @@ def types(known: Release) -> frozenset[str]:
 
 @rule("DS307", "error", when="parse", says="has no attribute", source="runtime/config.py:289")
 def type_is_no_word(c: Context) -> Problems:
-    """optimizer.type is no word."""
+    """optimizer.type is not a word."""
     kind = c.written(TYPE)
     if kind is not MISSING and kind is not None and not isinstance(kind, str):
         yield c.problem(TYPE, "optimizer.type must be a name, such as AdamW", fix=c.put(TYPE, "AdamW", "write AdamW"))
@@ -63,7 +63,7 @@ def type_is_no_word(c: Context) -> Problems:
 
 @rule("DS308", "error", when="parse", says="has no attribute 'keys'", source="runtime/config.py:723")
 def params_are_none(c: Context) -> Problems:
-    """optimizer.params is no section."""
+    """optimizer.params is not a section."""
     params = c.written(PARAMS)
     if isinstance(c.written(TYPE), str) and params is not MISSING and params is not None and not isinstance(params, Mapping):
         yield c.problem(PARAMS, "optimizer.params must be a section", fix=c.drop(PARAMS, "remove it: the defaults are used"))
@@ -77,7 +77,7 @@ def no_type(c: Context) -> Problems:
 
 
 def _typed(c: Context) -> Fix | None:
-    """Return a fix: type AdamW where all arguments are known numbers, else the section removed, since it does nothing."""
+    """Return a fix: type AdamW if all arguments are known numbers, else remove the section, since it has no effect."""
     params = c.section(PARAMS)
     known = arguments(c.release, "adam") if isinstance(c.flat.get(PARAMS, {}), Mapping) else frozenset()
     plain = all(name in known and isinstance(value, (int, float, list)) for name, value in params.items())
@@ -95,7 +95,7 @@ def _typed(c: Context) -> Fix | None:
     readers=("deepspeed",),
 )
 def no_optimizer(c: Context) -> Problems:
-    """Nobody builds an optimizer: the Plan says the configuration does, and it does not."""
+    """Nothing builds an optimizer: the Plan leaves it to the configuration, which has none."""
     if c.plan is None or c.plan.job.optimizer != "config" or c.optimizer or "optimizer" in c.raw or not c.root.startswith("deepspeed"):
         return
     if script_builds_unasked(c):
@@ -108,14 +108,14 @@ def no_optimizer(c: Context) -> Problems:
         says, when = "", "run"
     words = "add AdamW (or say job.optimizer: script, or none where nothing is trained)"
     fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": 1e-4}}, words)
-    reported = c.plan.get("job.optimizer") is not None  # where it is only the default, the script may well bring one
+    reported = c.plan.get("job.optimizer") is not None  # as the mere default: the script may well build one
     message = "no optimizer: job.optimizer is config, and the configuration has none"
     yield c.problem("optimizer", message, says=says, when=when, fix=fix, severity=None if reported else "warning")
 
 
 @rule("DS078", "warning", source=f"{ENGINE}:1527")
 def two_optimizers(c: Context) -> Problems:
-    """The script builds an optimizer, and the configuration another: the script's is used."""
+    """The script and the configuration both build an optimizer: the script's is used."""
     if script_builds(c) and c.optimizer and c.integration == "deepspeed":
         why = "DeepSpeed uses the script's; the type and learning rate here have no effect"
         yield c.problem("optimizer", "the script's optimizer wins over this one", why=why, fix=c.drop("optimizer", "remove it here"))
@@ -172,7 +172,7 @@ FORCE = "DeepSpeed refuses any other optimizer of the script's, unless zero_forc
 
 @rule("DS082", "error", when="initialize", says="'max_grad_norm' is not supported as an optimizer parameter", source=f"{ENGINE}:2482")
 def clipping_in_the_optimizer(c: Context) -> Problems:
-    """max_grad_norm among the optimizer's arguments: it is called gradient_clipping, at the top level."""
+    """max_grad_norm among the optimizer's arguments: the key is gradient_clipping, at the top level."""
     path = f"{PARAMS}.max_grad_norm"
     if not c.has(path) or not c.optimizer or script_builds(c):
         return
@@ -187,7 +187,7 @@ def clipping_in_the_optimizer(c: Context) -> Problems:
 
 @rule("DS309", "error", when="parse", says="'>' not supported between instances of", source="runtime/config.py:724")
 def clipping_is_no_number(c: Context) -> Problems:
-    """max_grad_norm among the optimizer's arguments, and no number."""
+    """max_grad_norm among the optimizer's arguments is not a number."""
     path = f"{PARAMS}.max_grad_norm"
     value = c.written(path)
     if value is not MISSING and isinstance(c.written(TYPE), str) and not isinstance(value, (int, float)):
@@ -196,7 +196,7 @@ def clipping_is_no_number(c: Context) -> Problems:
 
 @cache
 def arguments(known: Release, kind: str) -> frozenset[str]:
-    """Return the arguments of the class, and those that DeepSpeed takes out before."""
+    """Return the arguments of the class, and those that DeepSpeed removes before."""
     return frozenset(known.optimizers.get(kind, ())) | frozenset(OURS)
 
 
@@ -306,7 +306,7 @@ NUMBERS = ("lr", "eps", "weight_decay", "momentum")
 
 @rule("DS018", "error", when="run", says="incompatible function arguments", source="ops/adam/fused_adam.py:191")
 def number_in_quotes(c: Context) -> Problems:
-    """A number of the optimizer is a word, such as "1e-4" in quotes (or 1e-4 read by a YAML 1.1 reader)."""
+    """A number of the optimizer is a string, such as "1e-4" in quotes (or 1e-4 read by a YAML 1.1 reader)."""
     if not c.optimizer or script_builds(c):
         return
     for name in NUMBERS:
@@ -329,7 +329,7 @@ def _number(text: str) -> Any:
 
 @rule("DS310", "warning")
 def learning_rate(c: Context) -> Problems:
-    """A learning rate that cannot be meant: zero, negative or above one."""
+    """An implausible learning rate: zero, negative or above one."""
     path = f"{PARAMS}.lr"
     value = c.section(PARAMS).get("lr")
     if isinstance(value, (int, float)) and not isinstance(value, bool) and c.optimizer and not 0 < value <= 10 and not script_builds(c):

@@ -1,4 +1,4 @@
-"""Tensor, expert, sequence and pipeline parallelism: sizes that divide, and what does not go together."""
+"""Rules about tensor, expert, sequence and pipeline parallelism: sizes that must divide, and combinations that fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AUTOEP = "module_inject/auto_ep_config.py"
 
 
 def tensor_ranks(c: Context) -> int:
-    """Return the number of ranks over which layers are split; 1 where they are not."""
+    """Return the number of ranks over which layers are split; 1 if they are not."""
     return int(c.number(f"{TENSOR}.autotp_size") or 1)
 
 
@@ -121,7 +121,7 @@ def deepep_and_tokens(c: Context) -> Problems:
 
 @rule("DS205", "info", says="autoep_size=1 means every rank owns all experts", source=f"{AUTOEP}:264", since="0.19.8")
 def experts_everywhere(c: Context) -> Problems:
-    """Expert parallelism over one rank: every rank keeps all experts."""
+    """Expert parallelism over one rank: every rank has all experts."""
     if experts_on(c) and expert(c, "autoep_size", 1) == 1 and tensor_ranks(c) <= 1:
         yield c.problem(f"{EXPERT}.autoep_size", "autoep_size is 1: every rank keeps all experts")
 
@@ -157,7 +157,7 @@ def experts_and_tensors(c: Context) -> Problems:
 
 @rule("DS208", "error", when="initialize", says="expert_parallel.expert_tensor_parallel_size", source=f"{FOLDING}:215", since="0.19.8")
 def split_experts(c: Context) -> Problems:
-    """expert_tensor_parallel_size is reserved: 1 only."""
+    """expert_tensor_parallel_size is reserved and must be 1."""
     path = f"{EXPERT}.expert_tensor_parallel_size"
     if experts_on(c) and expert(c, "expert_tensor_parallel_size", 1) != 1:
         yield c.problem(path, "expert_tensor_parallel_size must be 1", fix=c.drop(path, "remove it"))
@@ -201,7 +201,7 @@ def mesh_and_world(c: Context) -> Problems:
 
 @rule("DS182", "error", when="initialize", source="runtime/pipe/engine.py:135")
 def pipeline_switches(c: Context) -> Problems:
-    """A switch of the pipeline is no boolean."""
+    """A switch of the pipeline is not a boolean."""
     for name in ("pipe_partitioned", "grad_partitioned"):
         path = f"pipeline.{name}"
         value = c.written(path)
@@ -230,7 +230,7 @@ def pipeline_of_the_script(c: Context) -> Problems:
     readers=("accelerate", "trainer"),
 )
 def parallelism_on_the_command_line(c: Context) -> Problems:
-    """accelerate launch is given --use_parallelism_config, which it takes beside DeepSpeed from its YAML only."""
+    """--use_parallelism_config for accelerate launch, which with DeepSpeed reads it only from its YAML."""
     words = c.plan.cluster.launcher_args if c.plan is not None and c.plan.cluster.launcher == "accelerate" else ()
     if "--use_parallelism_config" not in words:
         return
@@ -250,7 +250,7 @@ def parallelism_on_the_command_line(c: Context) -> Problems:
 
 @rule("PL061", "error", when="initialize", source="accelerate/accelerator.py (_prepare_deepspeed)", readers=("accelerate", "trainer"))
 def sequence_over_ranks(c: Context) -> Problems:
-    """accelerate splits sequences over ranks that cannot be divided so, or with a release of DeepSpeed that cannot."""
+    """accelerate splits sequences over a number of ranks that is not possible, or with a release of DeepSpeed that does not support it."""
     size = sp_size(c.plan)
     if size < 2:
         return

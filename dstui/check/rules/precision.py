@@ -1,4 +1,4 @@
-"""Precision: fp16, bf16, autocast, loss scaling, master weights, and the types of gradients and communication."""
+"""Rules about precision: fp16, bf16, autocast, loss scaling, master weights, and the types of gradients and communication."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ DTYPES = {
     **dict.fromkeys(("bf16", "bfloat16", "torch.bfloat16"), "bf16"),
     **dict.fromkeys(("int8", "torch.int8"), "int8"),
 }
-"""Every word that DeepSpeed knows for a data type."""
+"""Every name that DeepSpeed knows for a data type."""
 
 
 def bf16_section(c: Context) -> str:
-    """Return the section that bf16 is read from: bfloat16 only where there is no bf16."""
+    """Return the section that bf16 is read from: bfloat16 only if there is no bf16."""
     return "bfloat16" if not_there(c) and c.has("bfloat16") else "bf16"
 
 
 def not_there(c: Context) -> bool:
-    """Return whether DeepSpeed looks for bfloat16 because bf16 is missing (from 0.18 on null counts as missing)."""
+    """Return whether DeepSpeed looks for bfloat16 because bf16 is missing (from 0.18 on, null counts as missing)."""
     value = c.written("bf16")
     return value is MISSING or (value is None and not c.before("0.18"))
 
@@ -58,7 +58,7 @@ def both_spellings_of_bf16(c: Context) -> Problems:
 
 @rule("DS052", "error", when="initialize", says="Type bf16 is not supported on your device.", source="runtime/engine.py:2003-2007")
 def type_without_hardware(c: Context) -> Problems:
-    """16-bit floats that the machine's GPUs or CPUs do not have."""
+    """A 16-bit type that the machine's GPUs or CPUs do not support."""
     if c.cpu_only:
         yield from _type_without_instructions(c)
     if model_type(c) != "bf16":
@@ -74,7 +74,7 @@ def type_without_hardware(c: Context) -> Problems:
 
 
 def _type_without_instructions(c: Context) -> Problems:
-    """Yield a problem for a type that DeepSpeed refuses on these CPUs: fp16 needs rare instructions, and before 0.16 none suffice."""
+    """Yield a problem for a type that DeepSpeed refuses on these CPUs: fp16 needs rare instructions, and before 0.16 no CPU is accepted."""
     kind = model_type(c)
     if kind == "fp32" or c.machine is None:
         return
@@ -89,13 +89,13 @@ def _type_without_instructions(c: Context) -> Problems:
 
 
 def _decided_here(c: Context, path: str) -> bool:
-    """Return whether a value of the right type is written; for a wrong type the rule for all keys applies."""
+    """Return whether a value of the right type is set. For a wrong type the rule for all keys applies."""
     return c.has(path) and c.written(path) != AUTO and c.fit(path).ok
 
 
 @rule("DS053", "error", when="parse", says="fp16.loss_scale must be", source=f"{PRECISION}:122-133", since="0.19.8")
 def loss_scale(c: Context) -> Problems:
-    """The loss scale is negative, infinite or no number."""
+    """The loss scale is negative, infinite or not a number."""
     path, value = "fp16.loss_scale", c.written("fp16.loss_scale")
     if not _decided_here(c, path):
         return
@@ -117,7 +117,7 @@ def _number(value: Any) -> float | None:
     "DS054", "error", when="parse", says="must be > 0 when dynamic loss scaling is enabled", source=f"{PRECISION}:142-196", since="0.19.8"
 )
 def dynamic_loss_scale(c: Context) -> Problems:
-    """The window or the floor of dynamic loss scaling is no positive integer."""
+    """The window or the minimum of dynamic loss scaling is not a positive integer."""
     dynamic = c.on("fp16.enabled") and c.value("fp16.loss_scale") == 0
     for name, default in (("loss_scale_window", 1000), ("min_loss_scale", 1)):
         path = f"fp16.{name}"
@@ -133,7 +133,7 @@ def dynamic_loss_scale(c: Context) -> Problems:
 
 @rule("DS055", "warning", source="runtime/fp16/loss_scaler.py:256-274")
 def dynamic_loss_scale_that_cannot_work(c: Context) -> Problems:
-    """The first loss scale is below 1, or a hysteresis below 1 never lets it be lowered."""
+    """The first loss scale is below 1, or a hysteresis below 1 never lowers it."""
     if not c.on("fp16.enabled") or c.value("fp16.loss_scale") != 0:
         return
     for name, least, default, why in (
@@ -161,7 +161,7 @@ def _becomes_int(value: Any) -> bool:
 
 @rule("DS058", "error", when="parse", says="is only supported with ZeRO Stage", source="runtime/config.py:703-709")
 def master_weights_and_stage(c: Context) -> Problems:
-    """16-bit master weights at a stage that does not have them: 0, and before 0.19 any but 2."""
+    """16-bit master weights at a stage without them: 0, and before 0.19 any but 2."""
     old = c.before("0.19")
     for path in ("fp16.fp16_master_weights_and_grads", f"{bf16_section(c)}.bf16_master_weights_and_grads"):
         read = not c.before("0.18") or c.on("fp16.enabled")
@@ -223,7 +223,7 @@ def both_master_weights(c: Context) -> Problems:
 
 @rule("DS062", "warning", says="overriding fp32_optimizer_states", source="runtime/engine.py:2390", since="0.19.8")
 def states_twice(c: Context) -> Problems:
-    """16-bit optimizer states, and 32-bit ones asked for as well."""
+    """16-bit optimizer states, although 32-bit ones are requested as well."""
     path = "optimizer.params.fp32_optimizer_states"
     if c.on(f"{bf16_section(c)}.bf16_optimizer_states") and c.written(path) is True and c.offload("optimizer") != "none":
         yield c.problem(
@@ -233,11 +233,11 @@ def states_twice(c: Context) -> Problems:
 
 @rule("DS026", "error", when="initialize", says="is not a valid DtypeEnum", source="runtime/engine.py:1809")
 def unknown_type(c: Context) -> Problems:
-    """A word in data_types that is no data type."""
+    """A word in data_types is not a data type."""
     for name in ("grad_accum_dtype", "param_dtype", "buffer_dtype"):
         path = f"data_types.{name}"
         value = c.written(path)
-        cast = name != "buffer_dtype" or model_type(c) != "fp32"  # buffers are cast with a 16-bit model only
+        cast = name != "buffer_dtype" or model_type(c) != "fp32"  # buffers are cast only with a 16-bit model
         if c.key(path) and cast and value not in (MISSING, None) and not known_type(value):
             yield c.problem(path, f"{name} is {value!r}: fp32, fp16 or bf16", fix=c.drop(path, f"remove {name}: it follows the model"))
 
@@ -251,7 +251,7 @@ def known_type(value: Any) -> bool:
     "DS063", "error", when="initialize", says="conflicts with the enabled precision mode", source="runtime/engine.py:1827", since="0.19.8"
 )
 def parameter_type(c: Context) -> Problems:
-    """param_dtype is not the type that fp16 and bf16 say."""
+    """param_dtype differs from the type in fp16 and bf16."""
     value = c.written("data_types.param_dtype")
     if known_type(value) and DTYPES[value] != model_type(c):
         message = f"param_dtype is {value}, but the model is trained in {model_type(c)}"
@@ -273,7 +273,7 @@ def _script_builds(c: Context) -> bool:
 
 @rule("DS065", "info", source="runtime/engine.py:2305-2310")
 def another_optimizer_class(c: Context) -> Problems:
-    """Stage 1 with bf16 and 32-bit gradients takes DeepSpeed's BF16_Optimizer, whose losses differ a little."""
+    """Stage 1 with bf16 and 32-bit gradients uses DeepSpeed's BF16_Optimizer, whose losses differ slightly."""
     path = "data_types.grad_accum_dtype"
     value = c.written(path)
     if c.stage == 1 and model_type(c) == "bf16" and known_type(value) and DTYPES[value] == "fp32" and c.offload("optimizer") == "none":
@@ -294,7 +294,7 @@ def keep_in_fp32(c: Context) -> Problems:
 
 @rule("DS067", "error", when="parse", says="is not a valid DtypeEnum", source="runtime/config.py:190", since="0.18.2")
 def autocast_type(c: Context) -> Problems:
-    """torch_autocast.dtype is no data type."""
+    """torch_autocast.dtype is not a data type."""
     path = "torch_autocast.dtype"
     value = c.written(path)
     if value is not MISSING and not known_type(value):
@@ -303,7 +303,7 @@ def autocast_type(c: Context) -> Problems:
 
 @rule("DS068", "warning", source="runtime/torch_autocast.py:132", since="0.18.2")
 def autocast_to_no_float(c: Context) -> Problems:
-    """torch_autocast.dtype is a type that autocast does not do: training goes on in 32 bit."""
+    """torch_autocast.dtype is a type without autocast: training continues in 32 bits."""
     path = "torch_autocast.dtype"
     value = c.written(path)
     if known_type(value) and DTYPES[value] in ("int8", "fp32") and c.on("torch_autocast.enabled"):
@@ -313,7 +313,7 @@ def autocast_to_no_float(c: Context) -> Problems:
 
 @rule("DS069", "error", when="parse", says="Invalid module names for torch autocast", source="runtime/config.py:202", since="0.18.2")
 def autocast_modules(c: Context) -> Problems:
-    """lower_precision_safe_modules is no list of class paths."""
+    """lower_precision_safe_modules is not a list of class paths."""
     path = "torch_autocast.lower_precision_safe_modules"
     value = c.written(path)
     if value is MISSING:
@@ -347,7 +347,7 @@ def autocast_and_quantized_weights(c: Context) -> Problems:
 
 @rule("DS071", "warning", source="runtime/engine.py:669", since="0.18.2")
 def autocast_and_16_bit(c: Context) -> Problems:
-    """Autocast on a model that is 16-bit already."""
+    """Autocast on a model that is already in 16 bits."""
     if c.on("torch_autocast.enabled") and model_type(c) != "fp32":
         why = "the model is cast to 16 bit and autocast runs as well; autocast alone keeps 32-bit parameters"
         message = f"torch_autocast and {model_type(c)} are both enabled"
@@ -356,7 +356,7 @@ def autocast_and_16_bit(c: Context) -> Problems:
 
 @rule("DS073", "error", when="parse", says="Invalid communication_data_type", source="runtime/config.py:216-230")
 def communication_type(c: Context) -> Problems:
-    """A type of communication that is none of fp16, bf16, fp32."""
+    """A communication type other than fp16, bf16 and fp32."""
     for path in ("communication_data_type", "seq_parallel_communication_data_type", "seq_parallel_comm_data_type"):
         value = c.written(path)
         if value is MISSING or value is None or c.key(path) is None:

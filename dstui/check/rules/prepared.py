@@ -1,4 +1,4 @@
-"""What an accelerate script gives to prepare(), beside what the configuration builds: optimizer and scheduler in four combinations."""
+"""Rules about what an accelerate script passes to prepare(): optimizer and scheduler in accelerate's four combinations."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ NO_FUNCTION = "Either specify a scheduler in the config file or pass in the `lr_
 
 
 def dummy_optimizer(c: Context) -> str:
-    """Return the line where the script creates the DummyOptim that it passes to prepare(); "" where it passes another, or none is known."""
+    """Return the line where the script creates the DummyOptim for prepare(); "" if it passes something else or that is unknown."""
     facts = _prepared(c)
     return facts.optimizer_why if facts is not None and facts.optimizer == "config" else ""
 
 
 def scheduler_given(c: Context) -> str | None:
-    """Return the kind of scheduler that the script passes to prepare(); None where that is not known."""
+    """Return the kind of scheduler that the script passes to prepare(); None if unknown."""
     facts = _prepared(c)
     return facts.scheduler if facts is not None else None
 
 
 def _prepared(c: Context) -> ScriptFacts | None:
-    """Return the facts found in the script, where all that it prepares belongs to this configuration."""
+    """Return the facts about the script if everything that it prepares belongs to this configuration."""
     several = c.plan is None or bool(c.plan.models)
     return c.facts if c.facts is not None and c.facts.under_accelerate and c.integration == "accelerate" and not several else None
 
@@ -59,7 +59,7 @@ def two_optimizers_for_accelerate(c: Context) -> Problems:
     readers=READERS,
 )
 def dummy_without_optimizer(c: Context) -> Problems:
-    """The configuration shall build the optimizer (DummyOptim in the script), but has none."""
+    """The configuration should build the optimizer (the script uses DummyOptim), but has none."""
     if c.plan is None or not c.trained or "optimizer" in c.raw:
         return
     why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
@@ -67,7 +67,7 @@ def dummy_without_optimizer(c: Context) -> Problems:
     if line := dummy_optimizer(c):
         message = f"the script gives prepare() a DummyOptim ({line}), and the configuration has no optimizer"
         fix = c.put("optimizer", adam, "add AdamW (or give prepare() a torch.optim.AdamW)")
-        if scheduler_given(c) == "script":  # which goes with an optimizer of the script's own alone
+        if scheduler_given(c) == "script":  # only valid with an optimizer of the script's own
             fix = Fix("in the script: torch.optim.AdamW(…) in the place of DummyOptim")
         yield c.problem("optimizer", message, why=why, fix=fix)
     elif c.raw and c.plan.job.optimizer == "config" and not script_builds_unasked(c):
@@ -116,7 +116,7 @@ def dummy_without_scheduler(c: Context) -> Problems:
 def scheduler_of_the_script(c: Context) -> Problems:
     """The configuration builds the optimizer and the script the scheduler: accelerate wants the scheduler as a callable."""
     if scheduler_given(c) is not None or c.plan is None:
-        return  # what the script really gives is judged
+        return  # the script's actual objects are judged instead
     if c.plan.job.scheduler == "script" and c.plan.job.optimizer == "config" and c.optimizer:
         why = f"accelerate: {ONLY_DUMMIES}"
         message = "give accelerate the script's scheduler as DummyScheduler(optimizer, lr_scheduler_callable=…)"

@@ -1,4 +1,4 @@
-"""What the Trainer and accelerate ask of a ds_config.json beyond DeepSpeed itself."""
+"""Rules about what the Trainer and accelerate require of a ds_config.json beyond DeepSpeed itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACCUMULATION_MISMATCH = "accelerate takes the plugin's value, and warns at most 
     readers=BOTH,
 )
 def zero_is_missing(c: Context) -> Problems:
-    """accelerate and the Trainer want a zero_optimization section."""
+    """accelerate and the Trainer require a zero_optimization section."""
     if "zero_optimization" not in c.raw and not c.unread:
         message, name = "accelerate needs a zero_optimization section", _plugin(c).get(FILE)
         if not c.raw and isinstance(name, str) and name != "none":
@@ -48,7 +48,7 @@ def zero_is_a_switch(c: Context) -> Problems:
 
 @rule("DS322", "info", source=PLUGIN, readers=("accelerate",))
 def accumulation_is_missing(c: Context) -> Problems:
-    """Without gradient_accumulation_steps accelerate takes 1, whatever Accelerator(...) says."""
+    """Without gradient_accumulation_steps accelerate uses 1, whatever Accelerator(...) says."""
     if "gradient_accumulation_steps" not in c.raw and c.raw:
         path = "gradient_accumulation_steps"
         message = "gradient_accumulation_steps is left out: accelerate takes 1, and ignores Accelerator(gradient_accumulation_steps=…)"
@@ -64,7 +64,7 @@ def steps_per_print(c: Context) -> Problems:
 
 @rule("DS324", "warning", source="transformers/trainer.py", readers=BOTH)
 def weights_are_not_gathered(c: Context) -> Problems:
-    """At stage 3 a saved model holds no weights unless they are gathered."""
+    """At stage 3 a saved model has no weights unless they are gathered."""
     path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     zero = c.raw.get("zero_optimization")
     if c.trained and isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
@@ -76,7 +76,7 @@ def weights_are_not_gathered(c: Context) -> Problems:
 
 @rule("DS325", "error", when="initialize", says="cannot be set to", source=PLUGIN, readers=("accelerate",))
 def another_mixed_precision(c: Context) -> Problems:
-    """The Plan's accelerate section asks for one 16-bit type, the configuration has the other."""
+    """The Plan's accelerate section selects one 16-bit type, the configuration the other."""
     wanted = c.plan.accelerate.get("mixed_precision") if c.plan is not None else None
     if wanted not in ("fp16", "bf16"):
         return
@@ -96,7 +96,7 @@ def another_mixed_precision(c: Context) -> Problems:
 
 @rule("DS329", "warning", source="accelerate/state.py (AcceleratorState)", readers=("accelerate",))
 def precision_left_open(c: Context) -> Problems:
-    """The number format is "auto", and nothing says which: accelerate takes 32 bit."""
+    """The number format is "auto" and undefined: accelerate uses 32 bits."""
     if c.plan is None or c.plan.accelerate.get("mixed_precision") is not None or (c.facts is not None and c.facts.says_precision):
         return
     if any(c.raw.get(name, {}).get("enabled") is True for name in TYPES if isinstance(c.raw.get(name), Mapping)):
@@ -113,7 +113,7 @@ def precision_left_open(c: Context) -> Problems:
 
 @rule("DS331", "info", source=PLUGIN, readers=("accelerate",))
 def filled_by_the_plugin(c: Context) -> Problems:
-    """ "auto" that accelerate fills from its own keys when Accelerator() is made: what it becomes."""
+    """ "auto" that accelerate fills in from its own keys when Accelerator() is created: the resulting value."""
     inner = _plugin(c)
     for key in PLUGIN_KEYS.values():
         if key.path and _at(c.raw, key.path) == AUTO and key.path in BY_DEFAULT:
@@ -125,7 +125,7 @@ def filled_by_the_plugin(c: Context) -> Problems:
 
 @rule("DS332", "warning", source=PLUGIN, readers=("accelerate",))
 def the_file_wins(c: Context) -> Problems:
-    """A key of accelerate's plugin that has no effect, as the configuration says something else."""
+    """A key of accelerate's plugin without effect, since the configuration has another value."""
     for name, value in _plugin(c).items():
         path = PLUGIN_KEYS[name].path if name in PLUGIN_KEYS else ""
         written = _at(c.raw, path) if path else MISSING
@@ -137,7 +137,7 @@ def the_file_wins(c: Context) -> Problems:
 
 @rule("DS333", "warning", readers=("accelerate",), source="accelerate/accelerator.py (_prepare_deepspeed)")
 def no_pipeline_through_accelerate(c: Context) -> Problems:
-    """Parallelism that accelerate does not have: pipelines; and tensor parallelism only as DeepSpeed's AutoTP."""
+    """Parallelism that accelerate lacks: pipelines; tensor parallelism works only as DeepSpeed's AutoTP."""
     if c.section("pipeline"):
         why = "its training loop calls model(…) and backward(); a pipeline needs deepspeed.initialize and train_batch()"
         yield c.problem("pipeline", "accelerate has no pipeline parallelism", why=why, fix=c.drop("pipeline", "remove the section"))
@@ -150,7 +150,7 @@ def no_pipeline_through_accelerate(c: Context) -> Problems:
 
 @rule("DS335", "warning", source="accelerate/accelerator.py (gradient_accumulation_steps)", readers=("accelerate",))
 def accumulation_of_the_script(c: Context) -> Problems:
-    """The script gives Accelerator another gradient_accumulation_steps than the configuration has: the configuration wins."""
+    """The script passes Accelerator another gradient_accumulation_steps than the configuration: the configuration wins."""
     path, own = "gradient_accumulation_steps", c.facts.accumulation if c.facts is not None else None
     written = _plugin(c).get(path, AUTO) if c.raw.get(path) == AUTO else c.raw.get(path, MISSING)
     if own is not None and isinstance(written, int) and written != own:
@@ -161,7 +161,7 @@ def accumulation_of_the_script(c: Context) -> Problems:
 
 @rule("DS338", "warning", source="accelerate/utils/deepspeed.py (DeepSpeedEngineWrapper.backward)", readers=("accelerate",))
 def accumulation_is_never_counted(c: Context) -> Problems:
-    """Gradients are to be accumulated, and the script never says so to accelerate: it steps after every backward()."""
+    """Gradients should be accumulated, but the script never tells accelerate: it steps after every backward()."""
     path, facts = "gradient_accumulation_steps", c.facts
     if facts is None or facts.integration != "accelerate" or facts.accumulates:
         return
@@ -175,7 +175,7 @@ def accumulation_is_never_counted(c: Context) -> Problems:
 
 
 def _plugin(c: Context) -> Mapping[str, Any]:
-    """Return accelerate's own keys, where a Plan has some."""
+    """Return accelerate's own keys, if the Plan has some."""
     inner = c.plan.accelerate.get("deepspeed_config") if c.plan is not None else None
     return inner if isinstance(inner, Mapping) else {}
 

@@ -11,7 +11,7 @@ from dstui.plan.finding import Fix
 
 @rule("KR001", "warning", source="dstui/check/regressions.py")
 def known_regression(c: Context) -> Problems:
-    """The installed release of DeepSpeed has a known defect that this Plan would meet."""
+    """The installed release of DeepSpeed has a known defect that affects this Plan."""
     if c.installed is None:
         return
     for known in REGRESSIONS:

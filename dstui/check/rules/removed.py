@@ -1,4 +1,4 @@
-"""Features that a release no longer has: their keys stop it, whatever is in them."""
+"""Rules about removed features: their keys stop a run, whatever their value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INSTEAD = {
 
 @rule("DS028", "error", when="parse", says="has been removed", source="runtime/config.py:81-141", since="0.19.8")
 def removed_feature(c: Context) -> Problems:
-    """A section or key of a feature that this release has removed; even an empty one stops it."""
+    """A section or key of a removed feature; even an empty one stops the run."""
     for path, says in c.release.removed.items():
         if c.has(path):
             known = spans(path)

@@ -1,4 +1,4 @@
-"""The learning-rate scheduler that DeepSpeed builds."""
+"""Rules about the learning-rate scheduler that DeepSpeed builds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TORCH: tuple[str, ...] = (
     "CosineAnnealingLR",
 )
 TORCH += ("PolynomialLR", "CyclicLR", "OneCycleLR", "CosineAnnealingWarmRestarts", "ReduceLROnPlateau", "SequentialLR", "ChainedScheduler")
-"""The classes of torch.optim.lr_scheduler, which the engine looks up where DeepSpeed has no schedule of that name."""
+"""The classes of torch.optim.lr_scheduler, which the engine uses if DeepSpeed has no schedule of that name."""
 
 
 def kind(c: Context) -> str:
@@ -34,7 +34,7 @@ def kind(c: Context) -> str:
 
 
 def param(c: Context, name: str) -> Any:
-    """Return a parameter as written, MISSING where it is absent."""
+    """Return a parameter as written; MISSING if it is absent."""
     return c.section(PARAMS).get(name, MISSING)
 
 
@@ -55,7 +55,7 @@ def unknown_scheduler(c: Context) -> Problems:
 
 @rule("DS164", "error", when="initialize", says="argument after ** must be a mapping", source="runtime/engine.py:1935")
 def without_params(c: Context) -> Problems:
-    """A scheduler without params, or with params that are no section."""
+    """A scheduler without params, or with params that are not a section."""
     name, params = kind(c), c.written(PARAMS)
     if name and not isinstance(params, Mapping):
         new = {key: 1000 for key, fact in c.release.schedulers.get(name, {}).items() if "required" in fact and "steps" in key}
@@ -64,7 +64,7 @@ def without_params(c: Context) -> Problems:
 
 @rule("DS165", "error", when="initialize", says="missing 1 required positional argument", source=f"{SCHEDULES}:483,814,865")
 def required_params(c: Context) -> Problems:
-    """A parameter that the scheduler cannot do without."""
+    """A parameter that the scheduler requires."""
     name = kind(c)
     if not isinstance(c.written(PARAMS), Mapping):
         return
@@ -80,7 +80,7 @@ def required_params(c: Context) -> Problems:
 
 @rule("DS167", "error", when="initialize", says="must be a positive integer", source=f"{SCHEDULES}:734,875", since="0.19.8")
 def warmup_steps(c: Context) -> Problems:
-    """The steps of the warm-up are no positive whole number."""
+    """The number of warm-up steps is not a positive integer."""
     value = param(c, "warmup_num_steps")
     if (
         kind(c) in WARMUP
@@ -128,7 +128,7 @@ def peak_of_the_decay(c: Context) -> Problems:
 
 @rule("DS170", "warning", says="Using unknown warmup_type", source=f"{SCHEDULES}:747")
 def warmup_type(c: Context) -> Problems:
-    """The shape of the warm-up is neither log nor linear: log is taken."""
+    """The shape of the warm-up is neither log nor linear: log is used."""
     value = param(c, "warmup_type")
     if kind(c) in WARMUP and value is not MISSING and value != AUTO and value not in ("log", "linear"):
         path = f"{PARAMS}.warmup_type"
@@ -157,7 +157,7 @@ def step_sizes(c: Context) -> Problems:
 
 @rule("DS173", "warning", says="cycle_momentum is disabled because optimizer", source=f"{SCHEDULES}:565")
 def momentum_to_cycle(c: Context) -> Problems:
-    """OneCycle shall cycle the momentum of an optimizer that has no betas."""
+    """OneCycle should cycle the momentum of an optimizer without betas."""
     no_betas = c.optimizer in ("SGD", "RMSprop", "Adadelta", "adagrad", "ASGD", "Rprop", "Adafactor")
     if kind(c) == "OneCycle" and no_betas and param(c, "cycle_momentum") in (MISSING, True) and isinstance(c.written(PARAMS), Mapping):
         path = f"{PARAMS}.cycle_momentum"
@@ -176,7 +176,7 @@ def torch_scheduler(c: Context) -> Problems:
 
 @rule("DS175", "error", when="initialize", says="got an unexpected keyword argument", source="runtime/engine.py:1935")
 def unknown_param(c: Context) -> Problems:
-    """A parameter that the scheduler does not take."""
+    """A parameter that the scheduler does not accept."""
     known = c.release.schedulers.get(kind(c))
     if known is None:
         return
@@ -196,7 +196,7 @@ def unknown_param(c: Context) -> Problems:
 
 @rule("DS311", "error", when="initialize", says="unsupported operand type(s)", source=f"{SCHEDULES}:743")
 def number_in_quotes(c: Context) -> Problems:
-    """A number of the scheduler is a word."""
+    """A number of the scheduler is a string."""
     known = c.release.schedulers.get(kind(c), {})
     for name, value in c.section(PARAMS).items():
         if name in known and isinstance(value, str) and value != AUTO and name not in ("warmup_type", "warmup_num_steps"):
@@ -211,7 +211,7 @@ def number_in_quotes(c: Context) -> Problems:
 
 @rule("DS176", "warning", source="runtime/engine.py:681-689")
 def without_optimizer(c: Context) -> Problems:
-    """A scheduler in the configuration, but no optimizer there: unless the script builds one, the scheduler never is."""
+    """A scheduler in the configuration without an optimizer there: it is only built if the script builds an optimizer."""
     if c.text(TYPE) and "optimizer" not in c.raw and c.plan is None and c.integration == "deepspeed":
         message = "the scheduler acts on the script's optimizer; without one it is never built"
         yield c.problem("scheduler", message, severity="info")
@@ -219,7 +219,7 @@ def without_optimizer(c: Context) -> Problems:
 
 @rule("DS312", "error", when="initialize", source="runtime/engine.py:1527")
 def two_schedulers(c: Context) -> Problems:
-    """The script builds a scheduler, and so does the configuration: accelerate refuses that, DeepSpeed takes the script's."""
+    """The script and the configuration both build a scheduler: accelerate refuses that, DeepSpeed uses the script's."""
     if c.plan is None or not c.text(TYPE) or (c.plan.job.scheduler != "script" and scheduler_given(c) != "script"):
         return
     fix = c.drop("scheduler", "remove it here")

@@ -1,4 +1,4 @@
-"""Form: unknown keys, values of the wrong type or out of bounds, sections that are none, second and old spellings."""
+"""Rules about form: unknown keys, values of a wrong type or out of bounds, invalid sections, second and old spellings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dstui.plan.finding import Fix
 MODELS = "runtime/config_utils.py:110"
 MONITORS = ("tensorboard", "wandb", "csv_monitor", "comet")
 COMMENT = ("_", "#", "//", "comment")
-NOT_A_KEY = "strict"  # an argument of the models' constructor: taken, and no key
-NEWER = {"bf16": "0.18"}  # what `ALSO_TAKEN` says of these holds from this release on
+NOT_A_KEY = "strict"  # an argument of the models' constructor, accepted although it is not a key
+NEWER = {"bf16": "0.18"}  # `ALSO_TAKEN` holds for these from this release on
 
 
 @cache
@@ -35,12 +35,12 @@ def loose_sections(known: Release) -> tuple[str, ...]:
 
 @cache
 def find_sections(known: Release, name: str) -> tuple[str, ...]:
-    """Return the paths at which a key of this name belongs."""
+    """Return the paths where a key of this name exists."""
     return tuple(path for path in known.records if path.rpartition(".")[2] == name and not path.startswith("bfloat16."))
 
 
 def is_read(c: Context, section: str) -> bool:
-    """Return whether DeepSpeed reads a section: bfloat16 only where there is no bf16."""
+    """Return whether DeepSpeed reads a section: bfloat16 only if there is no bf16."""
     return not section.startswith("bfloat16") or not_there(c)
 
 
@@ -58,7 +58,7 @@ RENAMED = {
     "zero_stage": "zero_optimization.stage",
     "checkpointing": "activation_checkpointing",
 }
-"""Names that are spelled like nothing here, and what they are called."""
+"""Names without similar spellings -> their new names."""
 
 
 def path_of(section: str, name: str) -> str:
@@ -67,7 +67,7 @@ def path_of(section: str, name: str) -> str:
 
 
 def suggest_key(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
-    """Return what an unknown key was probably meant to be, in words, and the fix for it."""
+    """Return what an unknown key probably means, in words, and a fix."""
     path = path_of(section, name)
     if (other := spans(path)) and path not in RENAMED:
         older = RELEASES.index(other[-1]) < RELEASES.index(c.release.version)
@@ -95,7 +95,7 @@ def _spelled_like(c: Context, section: str, name: str) -> str | None:
 
 @lru_cache(maxsize=512)
 def _close(known: tuple[str, ...], name: str) -> list[str]:
-    """Return the names most similar to this one, the best first. Slow, and needed at every keystroke."""
+    """Return the most similar names, best first. Cached, since it is slow and needed at every keystroke."""
     import difflib
 
     normalised = {key.lower().replace("-", "_"): key for key in known}
@@ -103,7 +103,7 @@ def _close(known: tuple[str, ...], name: str) -> list[str]:
 
 
 def _same_form(c: Context, path: str, other: str) -> bool:
-    """Return whether the value at one path could be at another: a section for a section, a value for a value."""
+    """Return whether the value at one path could be at another: a section for a section, a scalar for a scalar."""
     key = c.key(other)
     if key is not None and c.written(path) != AUTO and not fit(c.written(path), key, old=c.old).ok:
         return False
@@ -114,7 +114,7 @@ def _same_form(c: Context, path: str, other: str) -> bool:
 
 @rule("DS011", "warning", source="runtime/config.py:482-588")
 def unknown_at_the_top(c: Context) -> Problems:
-    """A key at the top level that DeepSpeed does not know: it is ignored without a word."""
+    """A key at the top level that DeepSpeed does not know: it is silently ignored."""
     for name in unknown_in(c, ""):
         if name in c.release.removed:
             continue
@@ -145,7 +145,7 @@ OPEN = ("optimizer.params", "scheduler.params", "pipeline", "datastates_ckpt")
 
 @rule("DS013", "warning")
 def unknown_in_a_loose_section(c: Context) -> Problems:
-    """A key that a section read by hand does not know: it is ignored without a word."""
+    """A key that a section read by hand does not know: it is silently ignored."""
     for section in loose_sections(c.release):
         if section in c.flat and not section.startswith(OPEN) and section.partition(".")[0] not in c.release.removed:
             for name in unknown_in(c, section):
@@ -158,7 +158,7 @@ def unknown_in_a_loose_section(c: Context) -> Problems:
 
 @rule("DS019", "error", when="parse", says="Input should be", source="pydantic")
 def value_does_not_fit(c: Context) -> Problems:
-    """A value of the wrong type, out of bounds or not among the allowed ones, in a section with a model."""
+    """A value of a wrong type, out of bounds or not allowed, in a section with a model."""
     for section in strict_sections(c.release):
         if section not in c.flat or not is_read(c, section):
             continue
@@ -178,14 +178,14 @@ def _by_python_name(c: Context, section: str, name: str) -> Key | None:
 
 
 def accepted_besides(path: str, value: Any) -> bool:
-    """Return whether a section accepts a value beyond its declared types, by code of its own."""
+    """Return whether code of a section accepts a value beyond its declared types."""
     if path == "zero_optimization.leaf_module":
         return value is None
     return path.startswith("zero_optimization.leaf_module.") and isinstance(value, str)
 
 
 def _shown(value: Any) -> str:
-    """Describe a value as the file has it, cut where it is long."""
+    """Describe a value as the file has it. Long ones are cut."""
     if isinstance(value, (list, Mapping)):
         return "a list" if isinstance(value, list) else "a section"
     text = repr(value) if isinstance(value, str) else {"True": "true", "False": "false", "None": "null"}.get(str(value), str(value))
@@ -224,14 +224,14 @@ def _is_empty(value: Any) -> bool:
 
 
 def _empty(c: Context, section: str) -> Fix:
-    """Return a fix that removes a section that is no section, or empties it: accelerate requires zero_optimization."""
+    """Return a fix that removes an invalid section, or empties it: accelerate requires zero_optimization."""
     if section == "zero_optimization" and c.integration != "deepspeed":
         return c.put(section, {}, "make it an empty section")
     return c.drop(section, f"remove {section}")
 
 
-def never(_value: Any) -> bool:
-    """Return False: the default of `ALSO_TAKEN`, where nothing but a section is accepted."""
+def accept_nothing(_value: Any) -> bool:
+    """Return False: the default of `ALSO_TAKEN`, where only a section is accepted."""
     return False
 
 
@@ -249,12 +249,12 @@ ALSO_TAKEN: dict[str, Callable[[Any], bool]] = {
     "zero_optimization": lambda value: isinstance(value, bool),
     **{name: lambda value: value == AUTO for name in MONITORS},
 }
-"""What DeepSpeed takes for a section although it is no section."""
+"""Section -> test for other values that DeepSpeed accepts instead."""
 
 
 @rule("DS020", "error", when="parse", says="argument after ** must be a mapping", source="runtime/zero/config.py:78")
 def section_that_is_none(c: Context) -> Problems:
-    """Null, a list, a word or a number where a section belongs."""
+    """Null, a list, a word or a number instead of a section."""
     for section in (*strict_sections(c.release), *loose_sections(c.release)):
         value = c.flat.get(section, MISSING)
         if value is MISSING or isinstance(value, Mapping) or section.endswith(".params"):
@@ -265,7 +265,7 @@ def section_that_is_none(c: Context) -> Problems:
             checked_by_model
             or not is_read(c, section)
             or section in c.release.removed
-            or (ALSO_TAKEN.get(section, never)(value) and not c.before(NEWER.get(section, "0.0")))
+            or (ALSO_TAKEN.get(section, accept_nothing)(value) and not c.before(NEWER.get(section, "0.0")))
         ):
             continue
         says = "'NoneType' object has no attribute" if value is None and section in loose_sections(c.release) else ""
@@ -274,7 +274,7 @@ def section_that_is_none(c: Context) -> Problems:
 
 @rule("DS044", "warning", says="is deprecated", source="runtime/config_utils.py:70")
 def deprecated_key(c: Context) -> Problems:
-    """A key under its old name."""
+    """A key with its old name."""
     for key in deprecated_keys(c.release):
         if c.has(key.path) and c.written(key.path) != AUTO:
             new = _new_name(c, key)
@@ -287,7 +287,7 @@ def deprecated_key(c: Context) -> Problems:
 
 @cache
 def deprecated_keys(known: Release) -> tuple[Key, ...]:
-    """Return the keys under old names."""
+    """Return the keys with old names."""
     return tuple(key for key in known.keys() if key.deprecated)  # noqa: SIM118
 
 
@@ -314,7 +314,7 @@ def _renamed(c: Context, key: Key, new: str) -> Fix:
 
 @rule("DS045", "error", when="parse", says="Cannot provide deprecated parameter", source="runtime/config_utils.py:89")
 def old_and_new_name(c: Context) -> Problems:
-    """A key and the one that replaced it, both."""
+    """A key and its replacement are both set."""
     for key in deprecated_keys(c.release):
         new = _new_name(c, key)
         if not (c.has(key.path) and c.written(key.path) != AUTO and new and key.carried_over):
@@ -329,7 +329,7 @@ def old_and_new_name(c: Context) -> Problems:
 
 @rule("DS046", "warning", says="is deprecated", source="runtime/zero/config.py:199-207")
 def old_name_without_effect(c: Context) -> Problems:
-    """A deprecated key whose value DeepSpeed does not carry over."""
+    """A deprecated key whose value DeepSpeed does not use any more."""
     for key in deprecated_keys(c.release):
         if c.has(key.path) and not key.carried_over and key.replacement:
             message = f"{key.name} has no effect any more: use pin_memory in offload_param and offload_optimizer"
@@ -338,7 +338,7 @@ def old_name_without_effect(c: Context) -> Problems:
 
 @rule("DS047", "error", when="parse", says="Extra inputs are not permitted", source=MODELS)
 def two_spellings(c: Context) -> Problems:
-    """A key under its file name and its Python name, both."""
+    """A key is set under both its file name and its Python name."""
     for key in aliased_keys(c.release):
         other = path_of(key.path.rpartition(".")[0], key.python_name)
         if c.has(key.path) and c.has(other) and AUTO not in (c.written(key.path), c.written(other)):

@@ -1,4 +1,4 @@
-"""The training script: whether it is there, who reads its configuration, what its parser takes; most of it only where it was read."""
+"""Rules about the training script: whether it exists, who reads its configuration, what its parser accepts. Most analyse the script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dstui.plan.finding import Fix, Severity
 from dstui.plan.handed_over import CONFIG, hands_over, named_files
 
 ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--deepspeed", "{ds_config}")}
-"""What hands the configuration to a script, where nobody has looked into it."""
+"""Arguments that pass the configuration to a script that was not analysed."""
 IN_THE_SCRIPT = {
     "deepspeed": 'deepspeed.initialize(…, config=os.environ["DSTUI_DS_CONFIG"])',
     "trainer": 'TrainingArguments(…, deepspeed=os.environ["DSTUI_DS_CONFIG"])',
@@ -23,14 +23,14 @@ IN_THE_SCRIPT = {
 
 @rule("PL001", "warning")
 def nobody_reads_the_configuration(c: Context) -> Problems:
-    """Nothing hands the configuration to the script."""
+    """Nothing passes the configuration to the script."""
     if c.plan is None or c.plan.job.command or not any(c.plan.configurations.values()):
         return
     job, facts = c.plan.job, c.facts
     if hands_over(c.plan) or any(named_files(c.plan)):
-        return  # a file of the launch's own: PL029
+        return  # the launch names a configuration file itself: PL029
     if c.integration == "accelerate" and facts is not None and facts.under_accelerate:
-        return  # Accelerator() and TrainingArguments read what accelerate's launcher leaves in the environment
+        return  # Accelerator() and TrainingArguments read the environment of accelerate's launcher
     if facts is not None and facts.without is not None:
         return  # no argument would help: PL027
     if facts is not None and facts.integration is not None and facts.own_configuration:
@@ -63,7 +63,7 @@ def script_is_not_there(c: Context) -> Problems:
 
 @rule("PL023", "warning")
 def another_integration(c: Context) -> Problems:
-    """The script reads its configuration in another way than the Plan says."""
+    """The script reads its configuration differently than the Plan says."""
     facts = c.facts
     if c.plan is None or facts is None or facts.integration in (None, c.plan.job.integration):
         return
@@ -76,7 +76,7 @@ def another_integration(c: Context) -> Problems:
 
 @rule("PL024", "warning", source="launcher/launch.py:230-240")
 def parser_without_local_rank(c: Context) -> Problems:
-    """DeepSpeed's launcher gives every rank --local_rank, and the script's parser does not know it."""
+    """DeepSpeed's launcher passes --local_rank to every rank, but the script's parser does not know it."""
     if c.plan is None or c.facts is None or not c.facts.refuses_local_rank:
         return
     job, cluster = c.plan.job, c.plan.cluster
@@ -92,7 +92,7 @@ def parser_without_local_rank(c: Context) -> Problems:
 
 @rule("PL025", "warning", readers=("deepspeed", "accelerate"))
 def script_builds_the_optimizer(c: Context) -> Problems:
-    """The script builds the optimizer, and the Plan says that the configuration does."""
+    """The script builds the optimizer, but the Plan leaves it to the configuration."""
     if c.plan is None or c.facts is None or not script_builds_unasked(c):
         return
     message = f"the script builds the optimizer ({c.facts.optimizer_why}), the Plan says job.optimizer: {c.plan.job.optimizer}"
@@ -108,12 +108,12 @@ def script_builds_the_optimizer(c: Context) -> Problems:
 
 @rule("PL027", "error", when="run", source="dstui/adopt/no_deepspeed.py")
 def script_without_deepspeed(c: Context) -> Problems:
-    """The script trains without DeepSpeed: on several ranks each would train a model of its own."""
+    """The script trains without DeepSpeed: with several ranks, each would train a model of its own."""
     if c.plan is None or c.facts is None or (found := c.facts.without) is None:
         return
     wanted = any(c.plan.configurations.values())
     if found.what == "joined" and not wanted:
-        return  # it asks for nothing of DeepSpeed's, and its ranks are one training
+        return  # the Plan uses nothing of DeepSpeed, and the ranks train together
     name = (c.plan.job.script or c.plan.job.module or "the script").rpartition("/")[2]
     missing, comes_of_it = WITHOUT[found.what]
     if found.what == "torch" and c.world_size == 1:
@@ -132,12 +132,12 @@ WITHOUT = {
     "joined": ("deepspeed.initialize", "torch joins its ranks, and it would train without DeepSpeed"),
     "lightning": ("DeepSpeedStrategy", "Lightning would train without DeepSpeed"),
 }
-"""What such a script lacks, and what comes of it."""
+"""What such a script lacks, and the consequence."""
 
 
 @rule("PL028", "info")
 def configuration_of_the_scripts_own(c: Context) -> Problems:
-    """The section deepspeed is empty, and the script has a configuration of its own: nothing of that is checked."""
+    """The section deepspeed is empty and the script has its own configuration, which is not checked."""
     if c.plan is not None and c.unread and c.facts is not None and c.facts.own_configuration:
         message = f"the script trains with a configuration of its own ({c.facts.why}): nothing of it is checked here"
         yield about_the_plan("job.script", message, "the Plan's section deepspeed is empty, and no rank reads it")
@@ -145,7 +145,7 @@ def configuration_of_the_scripts_own(c: Context) -> Problems:
 
 @rule("PL029", "warning", source="dstui/plan/handed_over.py")
 def configuration_in_a_file_that_was_not_read(c: Context) -> Problems:
-    """The launch names a file of configuration, which the script or accelerate reads by itself."""
+    """The launch names a configuration file that the script or accelerate reads directly."""
     if c.plan is None:
         return
     for file in named_files(c.plan):

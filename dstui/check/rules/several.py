@@ -1,7 +1,4 @@
-"""Several models in one run: what each configuration under `models:` needs beside the others.
-
-Sources: accelerate/accelerator.py (_prepare_deepspeed) of 1.15; runtime/engine.py of 0.19.8 (_configure_zero_optimizer).
-"""
+"""Rules about several models in one run: what each configuration under `models:` needs."""
 
 from __future__ import annotations
 
@@ -75,7 +72,7 @@ def inference_below_stage_3(c: Context) -> Problems:
 
 @rule("PL032", "error", when="launch", source="dstui/render/config_files.py (with_paths)")
 def no_such_configuration(c: Context) -> Problems:
-    """An argument wants the path of a configuration that this Plan has not."""
+    """An argument refers to a configuration that this Plan does not have."""
     if c.plan is None:
         return
     known = c.plan.configurations
@@ -98,7 +95,7 @@ def configuration_of_no_model(c: Context) -> Problems:
 
 @rule("PL034", "info", source="accelerate/accelerator.py (Accelerator.__init__)", readers=("accelerate",))
 def several_through_accelerate(c: Context) -> Problems:
-    """Several models through accelerate: what it asks of the script."""
+    """Several models through accelerate: what the script must do."""
     names = [name for name, _ in _models(c)]
     trained = [name for name, one in _models(c) if one.role == "train"]
     if len(names) < 2:
@@ -114,7 +111,7 @@ def several_through_accelerate(c: Context) -> Problems:
 
 
 def stage_of(config: Mapping[str, Any]) -> int:
-    """Return the ZeRO stage in a configuration; 0 where it has none."""
+    """Return the ZeRO stage in a configuration; 0 if it has none."""
     zero = config.get("zero_optimization")
     stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
     return stage if isinstance(stage, int) else 0

@@ -1,4 +1,4 @@
-"""What the site says of a Plan: its locks, and the files that could not be used."""
+"""Rules from the site: its locks, and site files that could not be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def locked(c: Context) -> Problems:
 
 
 def _fix(plan: Plan, lock: Lock) -> Fix | None:
-    """Return the one value that is possible, as an edit."""
+    """Return a fix that sets the only allowed value."""
     if not lock.exact or lock.path in plan.sets:
         return None
     path = "/" + "/".join(part.replace("~", "~0").replace("/", "~1") for part in lock.path.split("."))
@@ -34,7 +34,7 @@ def _fix(plan: Plan, lock: Lock) -> Fix | None:
 
 @rule("PL082", "warning", source="the site file (docs/site.md)")
 def unused_layer(c: Context) -> Problems:
-    """A site file or a file of settings that cannot be used, so that its values and locks do not hold."""
+    """A site file or settings file that cannot be used, so that its values and locks do not apply."""
     if c.plan is not None:
         for problem in c.plan.beneath.problems:
             yield about_the_plan("", problem)

@@ -1,6 +1,6 @@
-"""The Trainer's own arguments beside the configuration: what must agree, and what does not go together.
+"""Rules about the Trainer's own arguments and the configuration: values that must agree, and combinations that fail.
 
-Source: transformers/integrations/deepspeed.py and training_args.py of 5.23. Only arguments that the Plan names are looked at.
+Source: transformers/integrations/deepspeed.py and training_args.py of 5.23. Only arguments in the Plan are checked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEFAULTS: Mapping[str, Any] = {
     "fp16": False,
     "bf16": False,
 }
-"""What TrainingArguments have where nothing is given; a script may have other defaults (TRL's do)."""
+"""Defaults of TrainingArguments. A script may have other defaults (TRL's do)."""
 
 
 def arguments(c: Context) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _value(text: str) -> Any:
     readers=("trainer",),
 )
 def values_differ(c: Context) -> Problems:
-    """A value of the configuration is not the one of the Trainer's argument."""
+    """A value in the configuration differs from the Trainer's argument."""
     given = arguments(c)
     for path, names in SHARED.items():
         written = c.flat.get(path, MISSING)
@@ -128,7 +128,7 @@ def best_model_without_state(c: Context) -> Problems:
     readers=("trainer",),
 )
 def fully_sharded_too(c: Context) -> Problems:
-    """--fsdp beside DeepSpeed."""
+    """--fsdp together with DeepSpeed."""
     if arguments(c).get("fsdp"):
         yield _argument("--fsdp cannot be combined with DeepSpeed", "Using --fsdp xxx together with --deepspeed is not possible")
 
@@ -142,7 +142,7 @@ def fully_sharded_too(c: Context) -> Problems:
     readers=("trainer",),
 )
 def trainer_on_cpus(c: Context) -> Problems:
-    """Ranks without a GPU, and a Trainer that is not told so."""
+    """Ranks without a GPU, but the Trainer is not told so."""
     given = arguments(c)
     if (
         not c.cpu_only
@@ -165,7 +165,7 @@ def trainer_on_cpus(c: Context) -> Problems:
 
 @rule("DS337", "warning", source="accelerate/state.py (PartialState)", readers=("accelerate",))
 def accelerate_on_cpus(c: Context) -> Problems:
-    """Several ranks without a GPU, and a script that does not tell accelerate how they find each other."""
+    """Several ranks without a GPU, but the script does not tell accelerate how they connect."""
     if c.cpu_only and c.plan is not None and (c.world_size or 1) > 1 and c.facts is not None and not c.facts.joins_itself:
         why = "each rank assumes that it is the only one, and DeepSpeed reports contradicting batch sizes"
         fix = Fix('in the script: Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])')

@@ -1,4 +1,4 @@
-"""ZeRO: what goes with which stage, and how gradients are reduced."""
+"""Rules about ZeRO: what is possible at which stage, and how gradients are reduced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STAGE_3 = "runtime/zero/stage3.py"
 
 @rule("DS043", "warning", says="this format of ZeRO optimization setup is deprecated", source="runtime/zero/config.py:65")
 def zero_as_a_switch(c: Context) -> Problems:
-    """zero_optimization is true or false: the form of old, which means stage 1 or 0."""
+    """zero_optimization is true or false: an old form of stage 1 or 0."""
     value = c.written(ZERO_SECTION)
     if isinstance(value, bool):
         fix = c.put(ZERO_SECTION, {"stage": int(value)}, f"write it as a section with stage {int(value)}")
@@ -29,7 +29,7 @@ def zero_as_a_switch(c: Context) -> Problems:
     source="runtime/engine.py:2650-2653",
 )
 def legacy_stage_1(c: Context) -> Problems:
-    """The stage 1 of before 0.5.9."""
+    """The implementation of stage 1 from before 0.5.9."""
     path = f"{ZERO_SECTION}.legacy_stage1"
     if c.on(path) and c.stage > 0:
         yield c.problem(path, "legacy_stage1 was removed long ago", fix=c.drop(path, "remove legacy_stage1"))

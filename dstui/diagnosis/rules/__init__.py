@@ -1,9 +1,9 @@
-"""The verdict: causes told from consequences. Pure.
+"""Decide the verdict: separate causes from consequences. Pure.
 
-Every hit has a role, and roles decide before time does: what another rank's death brings about is never the cause, what says of itself
-that it waits is the cause only where nothing better is known, and of real causes the first wins, the others being named beside it. What
-came after somebody stopped the run is the fallout of the stop; a stop that came after a failure is the fallout of the failure. Nothing
-is guessed: where the text does not tell, there is no cause, and no rank.
+Every hit has a role, and roles come before time: a consequence of another rank's death is never the cause; a symptom (a rank waits for
+others) is the cause only if nothing better is known; and of real causes the first wins, with the others reported beside it. What follows a
+stop is a consequence of the stop; a stop that follows a failure is a consequence of the failure. Nothing is guessed: if the text does not
+show it, there is no cause and no rank.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
     last_named,
     link_lost,
 )
-"""In this order: the first match wins."""
+"""The first match wins."""
 
 
 def decide(context: FailureContext) -> Verdict:
-    """Return the cause of what the logs say: the answer of the first rule that has one."""
+    """Return the verdict on the findings: the result of the first rule that has one."""
     verdicts = (rule(context) for rule in RULES)
     return next((verdict for verdict in verdicts if verdict is not None), Verdict(None))

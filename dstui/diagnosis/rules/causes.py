@@ -1,4 +1,4 @@
-"""The first real cause: what counts as one, what another explains, whose it is, how sure."""
+"""The rule of the first real cause: what can be one, what another one explains, which rank it belongs to, how sure it is."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from dstui.diagnosis.signatures import BY_ID
 from dstui.diagnosis.subjects import PROGRAMMING, subjects_of
 
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
-"""The kernel's words come late: they count although a stop stands above them."""
+"""Messages of the kernel arrive late: they count even after a stop."""
 NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
-"""Real causes, but also what a peer's death may look like: not independent of a cause that came before."""
+"""Real causes that also look like a peer's death: not independent of an earlier cause."""
 OF_SHELLS = frozenset(
     {"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "TOOL-GONE", "FILE-GONE", "ENV-GONE", "SHELL-STOPPED", "SCRIPT-SHELL", "NO-DS-CMD"}
 )
-"""What a shell says that was to run something; the job's script goes on after it."""
+"""Messages of a shell that cannot run something. The job's script continues after them."""
 AGAIN = 40
-"""Lines after a launcher's last word that no rank of its run writes."""
+"""Lines after a launcher's last message that no rank of its run writes."""
 STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})
-"""What torchrun and DeepSpeed's launcher say first."""
+"""The first messages of torchrun and DeepSpeed's launcher."""
 FAR = 300
-"""Lines from a signal's word within which a mere mention may be its reason."""
+"""Lines around a message about a signal within which a mere mention may be its reason."""
 LONG_AFTER = 1000
-"""Lines that no rank writes whose peers have failed."""
+"""More lines than a rank writes after its peers have failed."""
 
 
 def cause(context: FailureContext) -> Verdict | None:
@@ -52,16 +52,19 @@ def cause(context: FailureContext) -> Verdict | None:
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
-    if confidence == "high" and (context.end_in_doubt or _followed(context, same)):
+    if confidence == "high" and (context.end_in_doubt or _is_followed(context, same)):
         confidence = "medium"
     if others or _first_stop(context):
         confidence = "medium" if confidence == "high" else "low"
     return Verdict(first.signature, confidence, same, rank, list(others), sub)
 
 
-def _followed(context: FailureContext, same: list[Hit]) -> bool:
-    """Return whether below the last line that shows the cause stands what it does not explain: another exception, of a later run it may
-    be, or, where nobody tells an exit status, a line of the loop that stands above it, so that the program may have gone on."""
+def _is_followed(context: FailureContext, same: list[Hit]) -> bool:
+    """Return whether something that the cause does not explain follows it in the file.
+
+    Another exception may belong to a later run. Without an exit status, a line of the loop from above the error shows that the program may
+    have continued.
+    """
     if len(context.found.files) != 1:
         return False
     last, explains = max(hit.at for hit in same), same[0].signature.explains
@@ -69,11 +72,11 @@ def _followed(context: FailureContext, same: list[Hit]) -> bool:
     if any(hit.signature.role == "root" and hit.signature is not same[0].signature and hit.signature.id not in explains for hit in raised):
         return True
     below = (text for number, text in context.found.ending.get(last[0], []) if number > last[1])
-    return not context.bad_ends and activity.comes_again(context.found.loops, below, 1)
+    return not context.bad_ends and activity.shape_recurs(context.found.loops, below, 1)
 
 
 def _raised_by_launcher(hits: list[Hit]) -> bool:
-    """Return whether the launcher itself raised the exception that says it, and no rank did."""
+    """Return whether the launcher itself raised the exception, and no rank did."""
     raised = [hit.raised for hit in hits if hit.raised is not None]
     return bool(raised) and all(one.in_launcher for one in raised) and all(hit.rank is None for hit in hits)
 
@@ -90,19 +93,19 @@ def roots(context: FailureContext) -> list[Hit]:
         return [hit for hit in hits if hit.signature.id in AFTER_A_STOP]
     return [
         hit
-        for hit in hits  # what a shell could not run did not end a job that somebody stopped later
+        for hit in hits  # a command that a shell could not run did not end a job that was stopped later
         if hit.signature.id in AFTER_A_STOP or (hit.signature.id not in OF_SHELLS and context.before(hit, stop))
     ]
 
 
 def _went_on(context: FailureContext, stop: Hit) -> bool:
-    """Return whether the run, or one started after it in the same file, went on for long after the last error before the stop."""
+    """Return whether the run, or a later one in the same file, continued for long after the last error before the stop."""
     errors = [hit.at[1] for hit in context.found.hits if hit.at < stop.at and hit.signature.role in ("root", "symptom", "cascade")]
     return len(context.found.files) == 1 and not context.bad_ends and bool(errors) and stop.at[1] - max(errors) > LONG_AFTER
 
 
 def _of_the_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
-    """Of a file to which one run after another was written, without those of the runs before the last: their launcher had ended."""
+    """Return the hits without those of earlier runs in the same file, whose launcher had ended."""
     if len(context.found.files) > 1 or context.found.several_nodes:
         return hits
     ends = [hit.at for hit in context.found.hits if hit.signature.id == "CHILD-FAILED" and hit.raised and hit.raised.in_launcher]
@@ -114,18 +117,18 @@ def _of_the_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     starts = [hit.at for hit in context.found.hits if hit.signature.id in STARTS and hit.at > over]
     again = max((at for at in starts if any(hit.at > at for hit in hits)), default=(0, 0))
     late = [hit for hit in hits if hit.at > max(before, again)]
-    return hits if late and all(hit.signature.id in MISSING for hit in late) else late  # they miss what an earlier step was to make
+    return hits if late and all(hit.signature.id in MISSING for hit in late) else late  # they miss what an earlier step should have created
 
 
 def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:
-    """Without what failed before a launcher started the ranks and did not keep it from that, where something failed later too."""
+    """Return the hits without failures before a launcher started the ranks, which did not prevent that, if something failed later."""
     started = context.found.started | {hit.at[0]: hit.at[1] for hit in reversed(context.found.hits) if hit.signature.id == "OMP-NOTE"}
     late = {hit.at[0] for hit in hits if hit.at[1] > started.get(hit.at[0], hit.at[1])}
     return [hit for hit in hits if hit.rank is not None or hit.at[0] not in late or hit.at[1] > started[hit.at[0]]]
 
 
 def _counts(context: FailureContext, hit: Hit) -> bool:
-    """Return whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
+    """Return whether a hit can have ended anything: an exception that was not ignored, a message that counts alone, or with a failure."""
     if hit.raised is not None:
         return not hit.raised.ignored and (context.failed or context.may_be_the_end(hit))
     if REMARKED.match(hit.text) and hit.noticed is None:
@@ -134,13 +137,16 @@ def _counts(context: FailureContext, hit: Hit) -> bool:
 
 
 def independent(hits: list[Hit]) -> list[Hit]:
-    """Return the hits that may each be a cause of its own: three filters, in this order."""
+    """Return the hits that may be independent causes, after three filters in this order."""
     return _better_known(_more_than_mentioned(_after_the_preamble(_unexplained(hits))))
 
 
 def _after_the_preamble(hits: list[Hit]) -> list[Hit]:
-    """Without what a job's script did before its ranks: what a shell could not run where a program raised an exception later, and
-    exceptions without a label where ranks raised theirs later."""
+    """Return the hits without those of the job's script before its ranks started.
+
+    Dropped are commands that a shell could not run if a program raised an exception later, and unlabelled exceptions if ranks raised theirs
+    later.
+    """
     raised = [hit for hit in hits if hit.raised and hit.raised.traced and not hit.raised.in_launcher]
     return [
         hit
@@ -157,23 +163,24 @@ def _after_the_preamble(hits: list[Hit]) -> list[Hit]:
 
 
 def _unexplained(hits: list[Hit]) -> list[Hit]:
-    """Without those of signatures that another signature explains (`Signature.explains`: out of memory explains an NCCL error), unless both
-    explain each other."""
+    """Return the hits without those that another signature explains, unless both explain each other.
+
+    See `Signature.explains`: for example, out of memory explains an NCCL error.
+    """
     ids = {hit.signature.id for hit in hits}
     explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
     if any(hit.raised and hit.raised.traced and hit.signature.id == "USER-PY" for hit in hits):
-        explained.add("SIGABRT")  # threads that are still at work when an exception ends their program are ended so
+        explained.add("SIGABRT")  # threads that are still running when an exception ends their program abort this way
     if any(hit.raised and hit.raised.traced and hit.signature.id != "KERNEL-GONE" for hit in hits):
-        explained.add("KERNEL-GONE")  # a cell's exception is why it failed, whatever became of the kernel
+        explained.add("KERNEL-GONE")  # a cell's exception is why it failed, whatever happened to the kernel
     return [hit for hit in hits if hit.signature.id not in explained]
 
 
 def _more_than_mentioned(hits: list[Hit]) -> list[Hit]:
-    """Where an exception with a whole traceback, or a signal, ended a program, what its output merely mentions beside that, or long before
-    that, did not."""
+    """Return the hits without mere mentions, if an exception with a whole traceback, or a signal, ended the program."""
     if any(hit.raised and hit.raised.traced and hit.raised.clean for hit in hits):
         return [hit for hit in hits if _says_an_end(hit)]
-    deaths = [hit.at for hit in hits if hit.noticed is not None and hit.signature.id != "SIGABRT"]  # what led to an abort stands above it
+    deaths = [hit.at for hit in hits if hit.noticed is not None and hit.signature.id != "SIGABRT"]  # the reason of an abort is above it
     return [
         hit for hit in hits if _says_an_end(hit) or any(hit.at[0] != at[0] or abs(hit.at[1] - at[1]) <= FAR for at in deaths or [hit.at])
     ]
@@ -186,13 +193,13 @@ def _says_an_end(hit: Hit) -> bool:
 
 
 def _better_known(hits: list[Hit]) -> list[Hit]:
-    """Without plain exceptions of the user's program (USER-PY) on a rank for which a known cause was found."""
+    """Return the hits without plain exceptions of the user's program (USER-PY) on a rank with a known cause."""
     known = [hit for hit in hits if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
     return [hit for hit in hits if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) for other in known)]
 
 
 def _same_process(hit: Hit, other: Hit) -> bool:
-    """Return whether two hits are, or may be, of one rank."""
+    """Return whether two hits belong, or may belong, to one rank."""
     if hit.rank is not None and other.rank is not None:
         return hit.rank == other.rank
     return True
@@ -203,21 +210,24 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
     if signature.id == "USER-PY":
         return _of_the_script(first)
     if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
-        return "medium"  # the signal alone: a mapped file on a full disk does it too
-    guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # by its place alone
-    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and first.raised.in_user_code  # which of the two is too old
+        return "medium"  # the signal alone: a mapped file on a full disk causes it too
+    guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # only from its place
+    # unclear which of the two is too old
+    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and first.raised.in_user_code
     if not signature.sure or not first.sure or not certain or guessed or own_import:
         return "medium"
     shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
     before = signature.id not in AFTER_A_STOP and any(
         end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
     )
-    return "high" if shown and not before else "medium"  # where a process had ended badly before, there may be a cause before this one
+    return "high" if shown and not before else "medium"  # if a process had ended badly before, there may be an earlier cause
 
 
 def _of_the_script(hit: Hit) -> Confidence:
-    """How sure it is that an exception whose words no signature knows is the script's own fault: a mistake of programming in its own line
-    is; where a library raised it, and its message speaks of something that is a cause of its own, that is a guess."""
+    """Return how sure it is that an exception with an unknown message is the script's own fault.
+
+    A programming error in the script's own line is. If a library raised it and its message suggests another cause, it is a guess.
+    """
     raised = hit.raised
     if raised is None:
         return "medium"
@@ -227,21 +237,21 @@ def _of_the_script(hit: Hit) -> Confidence:
 
 
 def _first_stop(context: FailureContext) -> Hit | None:
-    """Return the first word of a stop that was not itself a consequence."""
+    """Return the first message about a stop that was not itself a consequence."""
     stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _consequence(context, hit)]
     stops = [stop for stop in stops if not _of_an_earlier_run(context, stop)]
     return min(stops, key=context.order) if stops else None
 
 
 def _of_an_earlier_run(context: FailureContext, stop: Hit) -> bool:
-    """Return whether an exception ended a program so long after a stop that another run must have been written to the same file."""
+    """Return whether an exception ended a program so long after a stop that it must belong to another run in the same file."""
     if len(context.found.files) > 1 or context.found.several_nodes:
         return False
     return any(hit.raised and hit.raised.traced and hit.at[1] - stop.at[1] > LONG_AFTER for hit in context.found.hits)
 
 
 def _consequence(context: FailureContext, stop: Hit) -> bool:
-    """Return whether a scheduler or a launcher stopped the run because something had failed before."""
+    """Return whether a scheduler or a launcher stopped the run because of an earlier failure."""
     ended = any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.bad_ends)
     return ended or (stop.signature.id == "SLURM-CANCEL" and bool(context.timed_out_before(stop)))
 

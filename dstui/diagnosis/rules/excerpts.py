@@ -1,4 +1,4 @@
-"""Excerpts: what people paste is often the error alone, without a traceback's head, a launcher's line or the end of a process. Pure."""
+"""Rules for excerpts: pasted text is often only the error, without a traceback's head, a launcher's line or the end of a process. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dstui.diagnosis.rules.causes import independent
 from dstui.diagnosis.signatures import BY_ID
 
 OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
-"""What tells that a process ended, and not of what."""
+"""Messages that a process ended, without the reason."""
 GOES_ON = frozenset({"TOOL-GONE", "FILE-GONE", "ENV-GONE", "SCRIPT-PERM"})
-"""What a script of a shell goes on after, unless it is the last that the text has."""
+"""Errors after which a shell script continues, unless they are the last ones of the text."""
 
 
 def excerpt(context: FailureContext) -> Verdict | None:
-    """Take the error of a text that says nothing else: of few lines, or one that ends with it. That it ended the run is only likely."""
+    """Return the error of a text with nothing else: one of few lines, or one at the end. That it ended the run is only likely."""
     if context.failed or context.ended_well:
         return None
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _may_be_the_end(context, hit)]
@@ -32,7 +32,7 @@ def excerpt(context: FailureContext) -> Verdict | None:
 
 
 def last_named(context: FailureContext) -> Verdict | None:
-    """Take the last exception that a line names without a traceback, where the run failed and nothing better is known."""
+    """Return the last exception in a line without a traceback, if the run failed and nothing better is known."""
     if not context.failed or context.ended_well:
         return None
     harmless = (HANDLED, WARNED, OF_A_LAUNCHER)
@@ -47,7 +47,7 @@ def _last_named(hits: list[Hit]) -> Verdict | None:
 
 
 def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
-    """Return whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
+    """Return whether almost nothing is beside or after it, and it is not reported as handled."""
     if HANDLED.search(hit.text) or WARNED.search(hit.text) or (hit.raised and hit.raised.ignored):
         return False
     if hit.signature.id in GOES_ON and not context.in_last_lines(hit):

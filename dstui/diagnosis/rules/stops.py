@@ -1,4 +1,4 @@
-"""Ends on purpose: what somebody asked for, and what says so in the text."""
+"""Rules for ends on purpose: requested stops, and the messages that show them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.signatures import BY_ID
 
 STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
-"""The first that was found explains the others: SLURM's time limit sends the SIGTERM."""
+"""The first one found explains the others: SLURM's time limit sends the SIGTERM."""
 
 
 def asked(context: FailureContext) -> Verdict | None:
-    """Decide for a stop where somebody asked the job to end and no rank had failed before."""
+    """Decide for a stop if the end of the job was requested and no rank had failed before."""
     stop = context.found.stop
     if stop is None:
         return None
@@ -24,7 +24,7 @@ def asked(context: FailureContext) -> Verdict | None:
 
 
 def host_lost(context: FailureContext) -> Verdict | None:
-    """Decide for lost hosts where the supervisor ended the job because hosts were unreachable for too long."""
+    """Decide for lost hosts if the supervisor ended the job because hosts were unreachable for too long."""
     hits = context.found.lost_hosts
     return Verdict(BY_ID["HOST-LOST"], "high", hits, hits[0].rank) if hits else None
 
@@ -39,7 +39,7 @@ def stopped(context: FailureContext) -> Verdict | None:
 
 
 def _followed(context: FailureContext, stop: Hit) -> bool:
-    """Return whether the scheduler only cancelled what had failed by itself: after a task's bad end, or a rank's word of a timeout."""
+    """Return whether the scheduler only cancelled what had failed by itself: after a task's failure or a rank's timeout message."""
     if stop.signature.id != "SLURM-CANCEL":
         return False
     before = [end for end in context.bad_ends if end.at[0] == stop.at[0] and end.at < stop.at]
@@ -47,10 +47,10 @@ def _followed(context: FailureContext, stop: Hit) -> bool:
 
 
 def ended_by_signal(context: FailureContext) -> Verdict | None:
-    """Decide for a stop where the launcher, or every rank, ended by a signal that asks for it and nobody says more."""
+    """Decide for a stop if the launcher, or every rank, ended by a signal that requests it, without a further message."""
     asked = [end for end in context.found.ends if end.exit.code in (-1, -2, -15)]
     if any(end.exit.code not in (-1, -2) for end in context.bad_ends):
-        asked = [end for end in asked if end.exit.local]  # torchrun's word for the one that ended by itself
+        asked = [end for end in asked if end.exit.local]  # torchrun's local rank of the process that ended by itself
     heard = [hit for hit in context.found.hits if hit.signature.id == "SIGTERM-HEARD"]
     if heard and not asked and not context.failed:
         return Verdict(BY_ID["CTRL-C"], "medium", heard)

@@ -1,8 +1,8 @@
-"""Of several exceptions that one process raised: the one that ended it. Pure.
+"""Of several exceptions in one process, find the one that ended it. Pure.
 
-Python prints what was caught too: above "During handling of the above exception", from logging, from threads. The last exception that
-nobody caught ends a process; one that only says in other words what was raised before it (`raise … from …`, or an exception that is
-not known after one that is) leaves the cause where it was.
+Python also prints exceptions that were caught: above "During handling of the above exception", from logging, from threads. The last
+uncaught exception ends a process. One that only rewords an earlier one (`raise … from …`, or an unknown exception after a known one) does
+not replace the cause.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ UNKNOWN = "USER-PY"
 MISTAKES = frozenset(
     {"NameError", "UnboundLocalError", "AttributeError", "TypeError", "KeyError", "IndexError", "ImportError", "ModuleNotFoundError"}
 )
-"""What nobody raises to tell of something else: mistakes in the code that handled it, or came after it."""
+"""Types that are not raised to report something else: errors in the handling code, or in later code."""
 
 
 MISSING = frozenset({"MODEL-FILES", "MODEL-FILE-PATH", "MODEL-FILES-PART", "DATA-FILE", "CKPT-NONE"})
-"""What a program finds missing that another one may have had to make."""
+"""What a program finds missing that another one should perhaps have created."""
 
 
 def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
-    """Return the hits without exceptions that their process survived, and without those of threads where something else ended the run."""
+    """Return the hits without exceptions that their process survived, and without those of threads if something else ended the run."""
     left = [hit for hit in hits if hit.raised and hit.raised.traced and hit.raised.clean and hit.signature.role == "root"]
     survived = [hit for hit in left if hit.raised and hit.raised.in_thread] if _has_others(context, left) else []
-    if any(hit.raised and hit.raised.process is not None for hit in left):  # spawn tells which exception ended the run
+    if any(hit.raised and hit.raised.process is not None for hit in left):  # spawn reports which exception ended the run
         survived += [hit for hit in left if hit.rank is None and hit.signature.id == UNKNOWN and hit.raised and hit.raised.process is None]
     ended = [hit for hit in left if hit.raised and not (hit.raised.logged or hit.raised.in_thread or hit.raised.in_launcher)]
     survived += [hit for hit in left if hit.raised and hit.raised.logged and any(_may_have_ended(other, hit) for other in ended)]
@@ -41,36 +41,36 @@ def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
 
 
 def _caught_before_a_stop(context: FailureContext, hits: list[Hit]) -> list[Hit]:
-    """Exceptions that a library raised and itself handled when somebody stopped the run: the stop stands below them in one traceback."""
+    """Return exceptions that a library raised and handled itself during a stop: the stop follows them in one traceback."""
     stops = {_chain(hit) for hit in context.found.hits if hit.signature.role == "stop" and hit.raised and not hit.raised.ignored}
     return [hit for hit in hits if hit.signature.id == UNKNOWN and hit.raised and not hit.raised.in_user_code and _chain(hit) in stops]
 
 
 def _chain(hit: Hit) -> Hashable:
-    """Return what exceptions have in common of which one was raised while another one was handled."""
+    """Return the common key of exceptions that were raised while others of them were handled."""
     return hit.stream, hit.raised and hit.raised.chain
 
 
 def _may_have_ended(hit: Hit, logged: Hit) -> bool:
-    """Return whether this exception may be what ended the process that had logged another one before."""
+    """Return whether this exception may have ended the process that had logged another one before."""
     return hit.at[0] == logged.at[0] and hit.at[1] > logged.at[1] and hit.rank == logged.rank
 
 
 def _has_others(context: FailureContext, traced: list[Hit]) -> bool:
-    """Return whether something else ended the run than a thread's exception."""
+    """Return whether something other than a thread's exception ended the run."""
     stopped = any(hit.signature.role == "stop" for hit in context.found.hits)
     return stopped or any(hit.raised and not hit.raised.in_thread for hit in traced)
 
 
 def _alone(context: FailureContext, hit: Hit) -> bool:
-    """Return whether the text leaves no doubt that this output is one process's."""
+    """Return whether the text is certainly the output of one process."""
     if hit.raised is not None and hit.raised.child is not None:
         return False
     return hit.rank is not None or context.single or (context.found.world is None and not context.ranks)
 
 
 def _survived(context: FailureContext, hits: list[Hit], gone: list[Hit], belongs: Callable[[Hit], Hashable]) -> list[Hit]:
-    """Of each group the hits but for the one that ended it, what else is said in its line, and those that say the same."""
+    """Return the hits of each group except the one that ended it, others in its line, and repetitions of it."""
     known, groups = {id(hit) for hit in gone}, defaultdict[Hashable, list[Hit]](list)
     for hit in sorted(hits, key=lambda hit: hit.at):
         if id(hit) not in known:
@@ -83,7 +83,7 @@ def _survived(context: FailureContext, hits: list[Hit], gone: list[Hit], belongs
 
 
 def _misses_a_product(context: FailureContext, hit: Hit, hits: list[Hit]) -> bool:
-    """Return whether a step of a job did not find a file, after a launcher had ended an earlier step for another reason."""
+    """Return whether a step of a job did not find a file after a launcher had ended an earlier step for another reason."""
     if hit.signature.id not in MISSING:
         return False
     before = [other.at for other in hits if other.at < hit.at and other.signature.id not in MISSING]
@@ -95,7 +95,7 @@ def _misses_a_product(context: FailureContext, hit: Hit, hits: list[Hit]) -> boo
 
 
 def _deciding(context: FailureContext, hits: list[Hit]) -> Hit:
-    """Return the exception that says why, of several in the order of time; a step that only misses what one before was to make does not."""
+    """Return the decisive one of several exceptions in order of time, ignoring a step that only misses the result of an earlier one."""
     hits = [hit for hit in hits if not _misses_a_product(context, hit, hits)] or hits
     last = hits[-1]
     if explaining := [hit for hit in hits if last.signature.id in hit.signature.explains]:

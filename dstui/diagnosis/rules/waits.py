@@ -1,4 +1,4 @@
-"""Ranks that waited, and nobody who says why: who was missing, who had left, what a run that hung was waiting for."""
+"""Rules for ranks that waited without a known reason: which rank was missing or had left, and what a hanging run waited for."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dstui.diagnosis.rules.causes import independent, roots
 from dstui.diagnosis.signatures import BY_ID
 
 WAITED = frozenset({"GLOO-PEER", "NCCL-REMOTE", "GLOO-TIMEOUT", "NCCL-WATCHDOG", "RDZV-CASCADE"})
-"""What ranks say whose peers are gone, or do not come."""
+"""What ranks report if their peers are gone or do not arrive."""
 LINKS = {"NCCL-REMOTE": "NCCL-SYSTEM", "RDZV-CASCADE": "RDZV-TIMEOUT"}
-"""What ranks say whose link to a peer broke -> what that is where no peer's death explains it."""
+"""What ranks report about a broken link to a peer -> the cause if no peer's death explains it."""
 RENDEZVOUS = re.compile(r"Rendezvous\w*Error")
-"""Of what may only be a peer's end, what the rendezvous itself says."""
+"""Messages of the rendezvous itself, among those that may only be a peer's end."""
 WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")
-"""Hints that tell what a run that hung was waiting for."""
+"""Hints about what a hanging run waited for."""
 
 
 def timed_out(context: FailureContext) -> Verdict | None:
-    """Decide for a hang where timeout(1) had to end the run and nobody had complained before."""
+    """Decide for a hang if timeout(1) had to end the run and no error was reported before."""
     late = [end for end in context.bad_ends if end.exit.code == TIMED_OUT]
     if not late or roots(context):
         return None
@@ -35,7 +35,7 @@ def timed_out(context: FailureContext) -> Verdict | None:
 
 
 def other_collective(context: FailureContext) -> Verdict | None:
-    """Decide for a desync where stacks show ranks in different collectives; to blame is the one that stands alone."""
+    """Decide for a desync if stacks show ranks in different collectives; the rank that is alone is to blame."""
     waits = context.found.waits
     where = Counter(function for function, _ in waits.values())
     if len(where) < 2:
@@ -47,17 +47,17 @@ def other_collective(context: FailureContext) -> Verdict | None:
 
 
 def symptom(context: FailureContext) -> Verdict | None:
-    """Decide for what ranks waited in, where nobody says why."""
+    """Decide for what ranks waited in, if no reason is known."""
     hits = [hit for hit in independent(roots(context)) if hit.signature.role == "symptom"]
     return _peers_had_left(context, hits) or (_what_they_waited_in(context, hits) if hits else None)
 
 
 def _peers_had_left(context: FailureContext, symptoms: list[Hit]) -> Verdict | None:
-    """Decide for a rank that left, where others waited for ranks that had ended with 0 or without a word: these did fewer steps."""
+    """Decide that a rank left early, if others waited for ranks that had exited with 0 or without a message: these did fewer steps."""
     waited = [hit for hit in context.found.hits if hit.signature.id in WAITED and not (hit.raised and hit.raised.ignored)]
     if not waited or context.ended_well:
         return None
-    # torchrun does not say who ended well, but it does say which ranks it had to end: where it names none, the silent ones had left.
+    # torchrun does not report who exited with 0, but it reports which ranks it had to end. If it names none, the silent ones had left.
     gone = context.found.well or set(context.silent() if _nobody_was_left(context) and not symptoms else ())
     if not gone:
         return None
@@ -65,10 +65,11 @@ def _peers_had_left(context: FailureContext, symptoms: list[Hit]) -> Verdict | N
 
 
 def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
-    """Return the first symptom itself; the rank is the first of those that have come less far, else the one that reported it first."""
+    """Return the first symptom itself. The rank is the first of those that are behind, else the one that reported it first."""
     first = min(hits, key=context.order)
     late = context.behind()
-    silent = len(late) == 1 and first.signature.id != "NCCL-WATCHDOG"  # whose reporters end by it, and the silent one may still be at work
+    # the watchdog ends the reporting ranks, and the silent one may still be running
+    silent = len(late) == 1 and first.signature.id != "NCCL-WATCHDOG"
     differ = len(set(context.found.enqueued.values())) > 1
     known = late and (differ or silent) and len(late) < max(len(context.ranks), 2)
     rank = late[0] if known else first.rank
@@ -81,25 +82,25 @@ def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
 
 
 def _nobody_was_left(context: FailureContext) -> bool:
-    """Return whether torchrun reported failures, and had no rank to end."""
+    """Return whether torchrun reported failures and had no rank to end."""
     return bool(context.found.agents and context.bad_ends) and not context.found.closing
 
 
 def link_broke(context: FailureContext) -> Verdict | None:
-    """Decide for the link where a rank lost it and torchrun had to end all the others: they were alive, nobody's death broke it."""
+    """Decide for a broken link if a rank lost it and torchrun had to end all others: they were alive, so no death broke it."""
     lost = _lost(context)
     alive = context.found.closing and context.found.closing + len({hit.rank for hit in lost} - {None}) >= len(context.ranks)
     return _of_the_link(lost) if lost and alive and not context.found.several_nodes else None
 
 
 def link_lost(context: FailureContext) -> Verdict | None:
-    """Decide for the link where nothing else is known and no rank is silent that can have been the peer."""
+    """Decide for a lost link if nothing else is known and no silent rank can have been the peer."""
     lost = _lost(context)
     return _of_the_link(lost) if lost and not context.silent() and not context.ended_well else None
 
 
 def _lost(context: FailureContext) -> list[Hit]:
-    """Return exceptions by which ranks say that a link to a peer broke, in the order of time."""
+    """Return exceptions about a broken link to a peer, in order of time."""
     hits = [hit for hit in context.found.hits if hit.signature.id in LINKS and hit.raised and hit.raised.traced and not hit.raised.ignored]
     return sorted((hit for hit in hits if hit.signature.id == "NCCL-REMOTE" or RENDEZVOUS.search(hit.text)), key=context.order)
 
@@ -109,15 +110,15 @@ def _of_the_link(lost: list[Hit]) -> Verdict:
 
 
 def left_early(context: FailureContext) -> Verdict | None:
-    """Decide for a rank that ended by itself, with an exit status and without a word of why (sys.exit, os._exit, a C++ library's exit).
+    """Decide for a rank that exited by itself with a status and without a message (sys.exit, os._exit, a C++ library's exit).
 
-    Which one: the first rank that wrote nothing of a failure. Where every rank wrote something, or the ends have no ranks: an exit status
-    of the program's own, not one that an interpreter or a shell gives (1: an exception; 2: a parser; 126, 127: not started; 255: exit(-1)).
-    Where there is neither, ranks that waited for a peer are enough, if only one rank can have been that peer.
+    The rank is the first one without a message about a failure. If every rank has one, or the ends have no ranks, decide for an exit status
+    of the program's own, not one of an interpreter or a shell (1: an exception; 2: a parser; 126, 127: not started; 255: exit(-1)).
+    Otherwise ranks that waited for a peer are enough, if only one rank can have been that peer.
     """
-    own = [end for end in context.bad_ends if 0 < end.exit.code < 256]  # beyond: how Windows tells a crash
-    # An exit status of 1 is an exception's, one of 2 a parser's or a shell's: without words in the text it is a rank's own end only where
-    # others speak of theirs.
+    own = [end for end in context.bad_ends if 0 < end.exit.code < 256]  # larger: the way in which Windows reports a crash
+    # An exit status of 1 is an exception's, one of 2 a parser's or a shell's: without a message in the text it is a rank's own end only if
+    # others report theirs.
     others = context.found.ended or context.found.spoke
     wordless = [
         end for end in own if end.rank is not None and end.rank not in context.found.spoke and (end.exit.code not in (1, 2) or others)
@@ -133,7 +134,7 @@ def left_early(context: FailureContext) -> Verdict | None:
 
 
 def hint(context: FailureContext) -> Verdict | None:
-    """Decide for a build that never ended, where the log ends within it."""
+    """Decide for a build that never ended, if the log ends within it."""
     if context.failed:
         return None
     hits = [hit for hit in context.found.hits if hit.signature.id == "JIT-LOCK" and hit.at > context.found.loaded]

@@ -1,4 +1,4 @@
-"""The signatures, by area. A new one is one entry in one table, and one line in the tests' samples."""
+"""The signatures, by topic. A new one is one entry in one table, and one line in the tests' samples."""
 
 from __future__ import annotations
 

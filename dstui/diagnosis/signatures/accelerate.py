@@ -1,4 +1,4 @@
-"""What Accelerate refuses, each with the words of its own sources (accelerator.py, utils/dataclasses.py, utils/deepspeed.py)."""
+"""Signatures of Accelerate's errors, each with the text of its own sources (accelerator.py, utils/dataclasses.py, utils/deepspeed.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runtimes of accelerators other than NVIDIA's say in their own words: Ascend, Gaudi, ROCm, XPU."""
+"""Signatures of the runtimes of other accelerators than NVIDIA's: Ascend, Gaudi, ROCm, XPU."""
 
 from __future__ import annotations
 

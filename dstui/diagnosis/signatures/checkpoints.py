@@ -1,4 +1,4 @@
-"""Checkpoints: those that cannot be loaded, and those that cannot be written."""
+"""Signatures of checkpoints that cannot be loaded or written."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ SIGNATURES = (
         "The 16-bit weights were not gathered: the saved model is a stub",
         "ZeRO 3 writes whole weights only where it is told to.",
         (
-            # Printed configurations hold the key too: only what says that nothing was saved counts.
+            # Printed configurations contain the key too: only a message that nothing was saved counts.
             rx(
                 "stage3_gather_16bit_weights_on_model_save",
                 r"(?i)not save.{0,200}stage3_gather_16bit_weights_on_model_save|stage3_gather_16bit_weights_on_model_save=false\. saving",

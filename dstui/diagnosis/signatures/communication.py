@@ -1,4 +1,4 @@
-"""Between ranks: rendezvous, NCCL, gloo, and ranks that wait for each other."""
+"""Signatures of communication between ranks: rendezvous, NCCL, gloo, and ranks that wait for each other."""
 
 from __future__ import annotations
 

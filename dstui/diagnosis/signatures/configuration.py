@@ -1,4 +1,4 @@
-"""DeepSpeed's configuration: what its parser, the engine or the Trainer refuses."""
+"""Signatures of configurations that DeepSpeed's parser, the engine or the Trainer refuses."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What only follows from the end of another process, and what frightens and is harmless."""
+"""Signatures of consequences of another process's end, and of harmless messages that look alarming."""
 
 from __future__ import annotations
 
 from dstui.diagnosis.signature import Signature, rx
 
 SIGNATURES = (
-    # What follows from another end.
+    # Consequences of another end
     Signature(
         "CPUADAM-ATTR",
         "cascade",
@@ -42,7 +42,7 @@ SIGNATURES = (
             ),
             rx("has failed to", r"has failed to (?:shutdown|send a keep-alive)"),
             rx("got error: ", r"got error: .*(?:Connection (?:reset|closed|refused)|Broken pipe|failed to recv)"),
-            rx("RuntimeError: ", r"^RuntimeError: (?:Broken pipe|Connection reset by peer)$"),  # of torch before 2: its store's words
+            rx("RuntimeError: ", r"^RuntimeError: (?:Broken pipe|Connection reset by peer)$"),  # messages of torch's store before release 2
             "recvValue failed on",
             "sendBytes failed on",
             rx('Failed to check the "should dump" flag', r"Failed to check the \"should dump\" flag on TCPStore"),
@@ -90,7 +90,7 @@ SIGNATURES = (
             "To avoid data inconsistency, we are taking the entire process down",
         ),
     ),
-    # Harmless.
+    # Harmless
     Signature(
         "TRITON-NFS",
         "benign",

@@ -1,14 +1,14 @@
-"""How processes end: signals, exit codes, and stops by people and schedulers."""
+"""Signatures of process ends: signals, exit statuses, and stops by users and schedulers."""
 
 from __future__ import annotations
 
 from dstui.diagnosis.signature import Signature, rx
 
 NO_END = r"\b(?:not|but|if|when|before|until|once|epochs?|steps?)\b"
-"""Words that make of the word of an end something else."""
+"""Words beside the word for an end that give it another meaning."""
 
 SIGNATURES = (
-    # Ends that a process's exit status tells; most have no words of their own.
+    # Ends that an exit status reports; most have no text of their own
     Signature(
         "KILLED-UNKNOWN",
         "root",
@@ -204,7 +204,7 @@ SIGNATURES = (
         ),
     ),
     Signature("BENIGN-NOISE", "success", "The run ended well; what it printed at its exit harms nothing"),
-    # Stops.
+    # Stops
     Signature(
         "SLURM-TIME",
         "stop",
@@ -271,7 +271,7 @@ SIGNATURES = (
             rx("Main process received SIG", r"Main process received SIG(?:INT|TERM), exiting"),
             rx(
                 "KeyboardInterrupt", r"^(?!.*(?i:\b(?:press|hit|use|type|send)\b)).*(?<!except )(?<!except \()(?<!raise )KeyboardInterrupt"
-            ),  # not the source that a traceback shows
+            ),  # not the source line in a traceback
             "`Termination signal` is detected by the operating system",  # PaddlePaddle
             "free variable 'kill_cmd' referenced before assignment",
             "cannot access free variable 'kill_cmd'",

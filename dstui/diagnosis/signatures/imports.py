@@ -1,4 +1,4 @@
-"""Python packages: those that are missing, and those that do not fit together."""
+"""Signatures of Python packages that are missing or incompatible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed beside Python's packages: CUDA, compilers, shared libraries, the ops that DeepSpeed builds on first use."""
+"""Signatures of software besides Python packages: CUDA, compilers, shared libraries, the ops that DeepSpeed builds on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is typed or written in a job's script: commands, paths and arguments that the shell or the script's parser refuses."""
+"""Signatures of errors in commands and job scripts: commands, paths and arguments that the shell or the script's parser refuses."""
 
 from __future__ import annotations
 

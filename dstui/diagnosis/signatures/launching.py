@@ -1,4 +1,4 @@
-"""From the launcher to the first line of the script: hostfiles, ssh, the ranks' environment, GPUs that are not there."""
+"""Signatures from the launcher to the first line of the script: hostfiles, ssh, the ranks' environment, missing GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory: of the GPU, of the host, and what is shared."""
+"""Signatures of exhausted memory: of the GPU, of the host, and shared memory."""
 
 from __future__ import annotations
 
@@ -88,15 +88,15 @@ SIGNATURES = (
         "Another process holds the GPU's memory, or the GPU is in exclusive mode and taken: often a rank that an earlier run left behind.",
         (
             rx("busy or unavailable", r"CUDA-capable device(?:s are|\(s\) is/are) busy or unavailable"),
-            # A rank's own context on a neighbour's GPU is half a gigabyte; so much is another program. Where no process is called "this"
-            # one, since a container knows it under another number, it is the one that holds what PyTorch has allocated.
+            # A rank's own context on a neighbour's GPU takes half a gigabyte; more is another program. If no process is called "this" one,
+            # since a container knows it by another number, it is the one that holds what PyTorch has allocated.
             rx(
                 "memory in use",
                 r"^(?=.*this process has|(?:.*Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use){2}"
                 r"|.*Process \d+ has.*Process \d+ has.*allocated memory (?:[0-7]\.\d+ GiB|[\d.]+ [KM]iB) is)"
                 r".*Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use",
             ),
-            # Out of memory, and this process holds next to nothing of a GPU of many GiB.
+            # Out of memory although this process holds almost nothing of a GPU with many GiB.
             rx(
                 "is free",
                 r"capacity of [\d.]+ GiB of which [\d.]+ (?:bytes|KiB|MiB) is free.*this process has (?:0 bytes|[\d.]+ (?:KiB|MiB))",
@@ -183,6 +183,7 @@ SIGNATURES = (
         ),
         (
             Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
+            Remedy("Ranks on CPUs: halve the micro-batch and double the accumulation", patches.halve_micro_batch),
             "Compare the size in the message with the memory of the host: a number too large is a mistake of the script or its data",
             "ulimit -v unlimited, where the job is started from",
         ),

@@ -1,4 +1,4 @@
-"""What a run reads and reaches: the model's files, data sets, the hub, experiment trackers, folders that ranks share."""
+"""Signatures of inputs and services: model files, data sets, the hub, experiment trackers, shared folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program at work: shapes, types, numbers, GPUs, what ZeRO 3 partitions."""
+"""Signatures of the running program: shapes, types, numbers, GPUs, what ZeRO 3 shards."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ SIGNATURES = (
         "The driver reported a fault of a GPU",
         "The GPU, its PCIe link or NVLink failed; NCCL hangs after it.",
         (
-            rx("NVRM: Xid", r"NVRM: Xid .*: (?!13|31|43|45)\d+,"),  # those are a program's own faults
+            rx("NVRM: Xid", r"NVRM: Xid .*: (?!13|31|43|45)\d+,"),  # the others are faults of a program
             "fallen off the bus",
             "Unable to determine the device handle for GPU",
             "GPU is lost",

@@ -1,7 +1,7 @@
-"""From a Hugging Face `config.json` to every tensor of the model: counts that are exact to the parameter, without torch.
+"""Derive every tensor of a model from a Hugging Face `config.json`: counts that are exact to the parameter, without torch.
 
-An architecture is an entry of a table (`decoders.py`) or a small function (`encoders.py`, `seq2seq.py`, `composed.py`,
-`mixtures.py`) that lists its tensors. What no table knows is said, never guessed.
+An architecture is an entry of a table (`decoders.py`) or a small function (`encoders.py`, `seq2seq.py`, `composed.py`, `mixtures.py`) that
+lists its tensors. An unknown architecture is reported, never guessed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["HYBRIDS", "KNOWN", "Architecture", "Config", "ModelProblem", "Tensor
 
 _OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES, **HYBRIDS}
 KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)
-"""Every `model_type` that is counted."""
+"""Every supported `model_type`."""
 
 
 def architecture(config: Mapping[str, Any]) -> Architecture:
-    """Return the tensors and the shape of the model of a `config.json`. Raises ModelProblem with a sentence."""
+    """Return the tensors and the shape of the model of a `config.json`. Raises ModelProblem."""
     c = Config(config)
     kind = c.text("model_type")
     if kind in DECODERS:

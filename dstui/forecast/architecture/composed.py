@@ -1,4 +1,4 @@
-"""Models made of several: a vision tower before a decoder. Sources: transformers' modeling_*.py of release 5.23."""
+"""Models with several parts: a vision tower before a decoder. Sources: transformers' modeling_*.py of release 5.23."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dstui.forecast.architecture.mixtures import llama4_text
 from dstui.forecast.architecture.tensors import Architecture, Census
 
 GEMMA3 = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208, "tie_word_embeddings": True}
-"""What gemma3's own files leave out of text_config: the defaults of its class."""
+"""Defaults of gemma3's class, which its own files omit from text_config."""
 
 
 def gemma3(c: Config) -> Architecture:
@@ -26,7 +26,7 @@ def gemma3(c: Config) -> Architecture:
 CLIP_LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16}
 CLIP_LARGE |= {"image_size": 336, "patch_size": 14}
 LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 32000}
-"""What LLaVA's own files leave out of their sections."""
+"""Defaults of the sections that LLaVA's own files omit."""
 TOWERS = {"clip_vision_model": clip_vision, "siglip_vision_model": siglip}
 
 
@@ -138,7 +138,7 @@ def mllama(c: Config) -> Architecture:
     for module, width in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
         census.linear(module, hidden, width, times=shape.layers)
     census.linear("o_proj", queries, hidden, times=shape.layers)
-    census.add("embed_tokens", "other", 8, hidden)  # words for images, which the head does not make
+    census.add("embed_tokens", "other", 8, hidden)  # tokens for images, which the head does not produce
     census.norm("q_norm", shape.head_dim, times=across)
     census.norm("k_norm", shape.head_dim, times=across)
     census.add("cross_attn_gates", "other", 2, times=across)

@@ -1,4 +1,4 @@
-"""A `config.json` as it is read: numbers with bounds, flags, and a sentence where one is missing. Nothing in it is trusted."""
+"""Read a `config.json`: numbers with bounds, flags, and a sentence for a missing value. Nothing in it is trusted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 MAX_NUMBER = 10**8
-"""No width, depth, vocabulary or number of positions is larger."""
+"""Larger than any width, depth, vocabulary or number of positions."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 Flag = bool | tuple[str, bool]
 """A switch of an architecture: fixed, or a key of the configuration with its default."""
 
 
 class ModelProblem(Exception):
-    """The model cannot be counted: a sentence that says why and what to do."""
+    """The model cannot be counted. Holds a sentence with the reason and the remedy."""
 
 
 class Config:
@@ -24,7 +24,7 @@ class Config:
         self._values, self._where = values, where
 
     def number(self, *keys: str, default: int | None = None, least: int = 1, most: int = MAX_NUMBER) -> int:
-        """Return the first of the keys with a value. Raises ModelProblem where there is none and no default, or out of bounds."""
+        """Return the first of the keys with a value. Raises ModelProblem if there is none and no default, or it is out of bounds."""
         key = next((key for key in keys if self._values.get(key) is not None), None)
         if key is None:
             if default is None:
@@ -41,29 +41,29 @@ class Config:
         return isinstance(self._values.get(key), (list, tuple))
 
     def flag(self, flag: Flag) -> bool:
-        """Return whether a switch is on; null in the file is its default."""
+        """Return whether a switch is on. null in the file means its default."""
         if isinstance(flag, bool):
             return flag
         value = self._values.get(flag[0])
         return flag[1] if value is None else bool(value)
 
     def text(self, key: str) -> str:
-        """Return a word; "" where there is none."""
+        """Return a word; "" if there is none."""
         value = self._values.get(key)
         return value[:200] if isinstance(value, str) else ""
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """Return a list of layer numbers; empty where there is none."""
+        """Return a list of layer numbers; empty if there is none."""
         value = self._values.get(key)
         return tuple(v for v in value if isinstance(v, int) and not isinstance(v, bool)) if isinstance(value, list) else ()
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of words; empty where there is none."""
+        """Return a list of words; empty if there is none."""
         value = self._values.get(key)
         return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()
 
     def length(self, key: str, default: int) -> int:
-        """Return how many entries a list has."""
+        """Return the length of a list."""
         value = self._values.get(key)
         return len(value) if isinstance(value, (list, tuple)) else default
 
@@ -75,19 +75,19 @@ class Config:
     def language_part(self) -> Config:
         """Return the language model of a multimodal one: text_config, or the file itself in older releases.
 
-        The head is tied where either place says so.
+        The head is tied if either place says so.
         """
         text = self.section("text_config") if isinstance(self._values.get("text_config"), Mapping) else self
         tied = self.flag(("tie_word_embeddings", False)) or text.flag(("tie_word_embeddings", False))
         return Config({**text._values, "tie_word_embeddings": tied}, text._where)
 
     def text_config(self) -> Config:
-        """Return text_config; whether the head is tied is the whole file's to say, where it does. Raises ModelProblem."""
+        """Return text_config. Whether the head is tied is read from the whole file, if it says. Raises ModelProblem."""
         part, tied = self.section("text_config"), self._values.get("tie_word_embeddings")
         return part if tied is None else Config({**part._values, "tie_word_embeddings": tied}, part._where)
 
     def section(self, key: str, defaults: Mapping[str, Any] = NOTHING) -> Config:
-        """Return a section, over defaults. Raises ModelProblem where it is missing."""
+        """Return a section, completed by defaults. Raises ModelProblem if it is missing."""
         value = self._values.get(key)
         if not isinstance(value, Mapping):
             raise ModelProblem(f"{self._where} has no section {key}: it is incomplete, or not a model's")
@@ -95,7 +95,7 @@ class Config:
 
     @property
     def head(self) -> str:
-        """The head of the model by the class in the file: CausalLM, MaskedLM, SequenceClassification, Model, …; or ""."""
+        """The head of the model from the class in the file: CausalLM, MaskedLM, SequenceClassification, Model, …; or ""."""
         names = self._values.get("architectures")
         name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
         return name.rpartition("For")[2] if "For" in name else "Model" if name.endswith("Model") and "LMHead" not in name else ""

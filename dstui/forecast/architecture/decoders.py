@@ -1,6 +1,6 @@
-"""Decoders: one table of what sets each family apart, and one function that lists their tensors.
+"""Decoders: a table of each family's traits, and a function that lists their tensors.
 
-Sources: transformers' modeling_*.py of release 5.23; the tests count the same configurations on torch's meta device.
+Sources: transformers' modeling_*.py of release 5.23. The tests count the same configurations on torch's meta device.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ PLAIN = MappingProxyType[str, str]({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """What sets a family apart from LLaMA, whose traits are the defaults."""
+    """The differences of a family from LLaMA, whose traits are the defaults."""
 
     norms: int = 2
     """Norms of a layer, each as wide as the hidden state."""
     norm: str = "rms"
     """rms (a scale), layer (a scale and a bias), none (no parameters)."""
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
-    """The linear layers of the attention; a single name holds all three."""
+    """The linear layers of the attention; a single name means a fused one."""
     out: str = "o_proj"
     qkv_bias: Flag = ATTENTION_BIAS
     out_bias: Flag = ATTENTION_BIAS
     grouped: bool = True
-    """Whether the configuration may have fewer heads of keys than of queries, and a head size of its own."""
+    """Whether the configuration may have fewer key heads than query heads, and a head size of its own."""
     qk_norm: str = ""
-    """Norms of queries and keys: head (one head wide), heads (a scale for each head), width (all heads wide)."""
+    """Norms of queries and keys: head (one head wide), heads (a scale per head), width (all heads wide)."""
     qk_norm_if: Flag = True
     mlp: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
-    """Two names: widen, narrow. Three: gate, widen, narrow. A name with + holds two."""
+    """Two names: up, down. Three: gate, up, down. A name with + holds two."""
     mlp_bias: Flag = NO_BIAS
     width: str = "intermediate_size"
-    """The key of the MLP's width; four hidden sizes where the configuration does not say."""
+    """The key of the MLP's width; four hidden sizes if the configuration does not have it."""
     experts: str = ""
-    """The key of the width of one expert, where experts stand in for the MLP."""
+    """The key of the width of one expert, if there are experts instead of the MLP."""
     positions: str = ""
     """The key of the learned positions; empty for rotary ones and ALiBi."""
     position_offset: int = 0
@@ -50,7 +50,7 @@ class Decoder:
     tied: bool = False
     head_bias: bool = False
     activations: str = "llama"
-    """By which family's measured activations it is judged."""
+    """The family whose measured activations apply."""
 
 
 GPT2 = Decoder(
@@ -152,7 +152,7 @@ WITHOUT_ATTENTION: Mapping[str, Decoder] = {
     "qwen3_next": Decoder(experts="moe_intermediate_size", activations="qwen3_moe"),
     "mllama_text_model": Decoder(),
 }
-"""Traits of decoders that `decoder` does not build alone."""
+"""Traits of decoders that need more than the function `decoder`."""
 
 
 def decoder(c: Config, kind: str) -> Architecture:
@@ -169,7 +169,7 @@ def decoder(c: Config, kind: str) -> Architecture:
 
 
 def decoder_tensors(c: Config, kind: str) -> tuple[Census, TensorShape]:
-    """Return everything of a decoder but its attention, for models that have layers of their own in its place."""
+    """Return all tensors of a decoder except its attention, for models with other layers instead."""
     traits = WITHOUT_ATTENTION[kind]
     shape, census = _shape(c, kind, traits), Census()
     _ends(census, c, traits, shape)
@@ -267,7 +267,7 @@ def _attention(census: Census, c: Config, traits: Decoder, shape: TensorShape) -
 
 
 def _mlps(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> int:
-    """Add the MLP or the experts of each layer; return the parameters of experts that a token does not use."""
+    """Add the MLP or the experts of each layer. Return the parameters of experts that a token does not use."""
     hidden, layers = shape.hidden, shape.layers
     if not traits.experts:
         _mlp(census, traits.mlp, hidden, shape.ffn, c.flag(traits.mlp_bias), layers)

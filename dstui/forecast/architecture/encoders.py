@@ -1,4 +1,4 @@
-"""Encoders: BERT and its like, and vision transformers. Sources: transformers' modeling_*.py of release 5.23."""
+"""Encoders: BERT and similar models, and vision transformers. Sources: transformers' modeling_*.py of release 5.23."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def modernbert(c: Config) -> Architecture:
     shape = _shape(c, "bert", rows if head == "MaskedLM" else 0)
     h, layers, bias = shape.hidden, shape.layers, c.flag(("norm_bias", False))
     census.add("tok_embeddings", "embedding", rows, h)
-    census.norm("norm", h, bias, 2 * layers + 1)  # of the embedding, before each part of a layer but the first, and the last one
+    census.norm("norm", h, bias, 2 * layers + 1)  # of the embedding, before each part of a layer except the first, and the last one
     census.linear("Wqkv", h, 3 * h, c.flag(("attention_bias", False)), layers)
     census.linear("Wo", h, h, c.flag(("attention_bias", False)), layers)
     census.linear("Wi", h, 2 * shape.ffn, c.flag(("mlp_bias", False)), layers)
@@ -166,7 +166,7 @@ def siglip(c: Config) -> Architecture:
 CLIP_TEXT = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 8, "vocab_size": 49408}
 CLIP_TEXT |= {"max_position_embeddings": 77}
 CLIP_VISION = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "patch_size": 32}
-"""What CLIP's older files leave out: the defaults of its classes."""
+"""Defaults of CLIP's classes, which its older files omit."""
 
 
 def clip(c: Config) -> Architecture:
@@ -197,7 +197,7 @@ def clip_vision(c: Config) -> Architecture:
 
 
 def _patches(census: Census, c: Config, h: int, *, bias: bool = True) -> int:
-    """Add the convolution that makes patches; return their number."""
+    """Add the convolution that makes patches. Return their number."""
     side, patch = c.size("image_size", 224), c.size("patch_size", 16)
     census.add("patch_embedding", "other", h, c.number("num_channels", default=3), patch, patch)
     if bias:

@@ -1,7 +1,4 @@
-"""Models whose layers are not all attention: state spaces (Mamba) and gated delta rules (Qwen3-Next).
-
-Sources: transformers' modeling_mamba.py and modeling_qwen3_next.py of release 5.23.
-"""
+"""Models with layers other than attention: state spaces (Mamba) and gated delta rules (Qwen3-Next)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from dstui.forecast.architecture.decoders import decoder_tensors
 from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
 
 FULL_EVERY = 4
-"""Of so many layers of Qwen3-Next one has full attention, where the file does not list them."""
+"""One of this many layers of Qwen3-Next has full attention, unless the file lists them."""
 
 
 def mamba(c: Config) -> Architecture:

@@ -1,7 +1,4 @@
-"""Mixtures of experts that are more than a LLaMA with experts: DeepSeek-V2 and V3, gpt-oss.
-
-Sources: transformers' modeling_*.py of release 5.23.
-"""
+"""Mixtures of experts that differ from a LLaMA with experts: DeepSeek-V2 and V3, gpt-oss, Llama 4."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ def deepseek(c: Config) -> Architecture:
 
 
 def _latent_attention(census: Census, c: Config, shape: TensorShape) -> None:
-    """Add queries and keys through low-rank projections; a part of each head has no position."""
+    """Add queries and keys through low-rank projections. A part of each head has no position."""
     hidden, layers, heads, bias = shape.hidden, shape.layers, shape.heads, c.flag(("attention_bias", False))
     plain, rotary, value = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim"), c.number("v_head_dim")
     rank, latent = c.number("q_lora_rank", default=0, least=0), c.number("kv_lora_rank")
@@ -76,7 +73,7 @@ def gpt_oss(c: Config) -> Architecture:
 
 
 def llama4_text(c: Config) -> Architecture:
-    """Build Llama 4's decoder: each layer, or every other one, has experts and a shared one."""
+    """Build Llama 4's decoder: each layer, or every other one, has routed experts and a shared one."""
     census, shape = Census(), _shape(c, c.number("intermediate_size"), 1)
     hidden, layers, bias = shape.hidden, shape.layers, c.flag(("attention_bias", False))
     _ends(census, c, shape)

@@ -1,4 +1,4 @@
-"""Encoders with a decoder: T5 and BART. Sources: transformers' modeling_*.py of release 5.23."""
+"""Encoder-decoder models: T5 and BART. Sources: transformers' modeling_*.py of release 5.23."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tensors of a model: a list that its parameters, its LoRA matrices, its largest tensor and its quantized bytes are counted from."""
+"""The tensors of a model: a list from which its parameters, LoRA matrices, largest tensor and quantized bytes are computed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Kind = Literal["linear", "experts", "embedding", "head", "norm", "other"]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Parameters of one module. A linear layer's shape is (out, in)."""
+    """The parameters of one module. A linear layer's shape is (out, in)."""
 
     module: str
-    """The last part of the module's name, as LoRA's target_modules has it: q_proj."""
+    """The last part of the module's name, as in LoRA's target_modules: q_proj."""
     kind: Kind
     shape: tuple[int, ...]
     times: int = 1
-    """In how many layers it is."""
+    """The number of layers that have it."""
     bias: bool = False
     """Whether it is the bias of the module."""
 
     @property
     def size(self) -> int:
-        """Parameters of one of them."""
+        """The parameters of one of them."""
         count = 1
         for length in self.shape:
             count *= length
@@ -34,27 +34,27 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorShape:
-    """The sizes that activations, FLOPs and communication follow from."""
+    """The sizes that determine activations, FLOPs and communication."""
 
     family: str
-    """By which family's measured activations it is judged."""
+    """The family whose measured activations apply."""
     hidden: int
     layers: int
     heads: int
     kv_heads: int
     head_dim: int
     ffn: int
-    """The width between the linear layers of the MLP, of all experts that a token goes through together."""
+    """The inner width of the MLP, summed over all experts of a token."""
     vocabulary: int
-    """Rows of the logits; 0 where the model does not end in a vocabulary."""
+    """Rows of the logits; 0 if the model does not end in a vocabulary."""
     positions: int
-    """The longest sequence that the model was made for; 0 where it has no bound."""
+    """The longest sequence that the model was made for; 0 for no limit."""
     experts: int = 0
-    """How many experts a token goes through; 0 where the MLP is one."""
+    """The number of experts per token; 0 without experts."""
 
 
 class Census:
-    """Collects the tensors of an architecture. `times` multiplies what is added inside of a layer."""
+    """Collects the tensors of an architecture. `times` multiplies tensors that are added within a layer."""
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
@@ -66,7 +66,7 @@ class Census:
             self.tensors.append(Tensor(module, "linear", (out,), times, bias=True))
 
     def norm(self, module: str, size: int, bias: bool = False, times: int = 1) -> None:
-        """Add a normalisation: a scale, and a bias where it has one."""
+        """Add a normalisation: a scale, and possibly a bias."""
         self.tensors.append(Tensor(module, "norm", (size,), times))
         if bias:
             self.tensors.append(Tensor(module, "norm", (size,), times, bias=True))
@@ -85,13 +85,13 @@ class Architecture:
     tensors: tuple[Tensor, ...]
     shape: TensorShape
     idle: int = 0
-    """Parameters of experts that a token does not go through."""
+    """Parameters of experts that a token does not use."""
     groups: tuple[tuple[str, ...], ...] = field(default=())
-    """Linear layers that read the same tensor: what LoRA saves of it is shared."""
+    """Linear layers that read the same tensor, so that LoRA stores it once."""
 
     @cached_property
     def params(self) -> int:
-        """Every parameter, once."""
+        """The number of parameters, each counted once."""
         return sum(t.size * t.times for t in self.tensors)
 
     @cached_property
@@ -101,17 +101,17 @@ class Architecture:
 
     @cached_property
     def linears(self) -> tuple[Tensor, ...]:
-        """The weights of linear layers, without the head: what LoRA adapts and quantization stores."""
+        """The weights of linear layers without the head: those that LoRA adapts and quantization compresses."""
         return tuple(t for t in self.tensors if t.kind == "linear" and not t.bias)
 
     @cached_property
     def layer(self) -> int:
-        """Parameters of a mean layer."""
+        """The mean number of parameters per layer."""
         return sum(t.size * t.times for t in self.tensors if t.times > 1) // max(self.shape.layers, 1)
 
     @cached_property
     def head(self) -> int:
-        """Parameters of the tensor that makes the logits: the head, or the embedding that it is tied to."""
+        """The parameters of the tensor that computes the logits: the head, or the embedding tied to it."""
         return max((t.size for t in self.tensors if t.kind in ("head", "embedding")), default=0)
 
     def targets(self, modules: tuple[str, ...] | str) -> Iterator[Tensor]:
@@ -121,5 +121,5 @@ class Architecture:
 
 
 def _ends_with(target: str, module: str) -> bool:
-    """Return whether a target names this module: in full, or as the end of a path (self_attn.q_proj)."""
+    """Return whether a target names this module: in full, or by the end of its path (self_attn.q_proj)."""
     return target == module or target.endswith(f".{module}")

@@ -1,1 +1,1 @@
-"""Acting for a job: starting it, stopping it, taking over its supervision."""
+"""Actions on a job: start it, stop it, take over its supervision."""

@@ -1,9 +1,8 @@
-"""What a script of SLURM's runs on the first node of its allocation: it becomes the supervisor of the job in a folder.
+"""Run on the first node of a SLURM allocation, started by the job script, as the supervisor of the job in a folder.
 
     python -m dstui.jobs.control.in_allocation FOLDER BASE
-
-FOLDER holds plan.yaml and, where dstui has submitted it, the status of a queued job; BASE is the folder that paths in the Plan start from.
-A job that SLURM has queued again goes on with its next attempt.
+FOLDER contains plan.yaml and, if dstui has submitted it, the status of a queued job. BASE is the folder from which relative paths in the
+Plan start. A requeued job continues with its next attempt.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.processes import SUPERVISES
 from dstui.jobs.store.records import JobStatus, LaunchRecord, RestartPolicy
-from dstui.jobs.store.status import asked_for, finish, initial, ranks_of
+from dstui.jobs.store.status import finish, initial, ranks_of, requested_exit_code
 from dstui.jobs.supervisor.restart import restart_arguments
 from dstui.jobs.supervisor.supervisor import main as supervise
 from dstui.machine.probe import probe
@@ -39,13 +38,13 @@ from dstui.render.sbatch import for_cluster
 from dstui.render.target import Target
 
 SUBMITTING = 120.0
-"""Seconds that the submission gets to write down the number of the job."""
+"""Seconds for the submission to write the number of the job."""
 FILTERS = ("hostfile", "num_nodes", "num_gpus", "include", "exclude", "master_addr")
-"""Keys of cluster that speak of hosts by other names than the allocation's."""
+"""Keys of cluster that name hosts differently than the allocation does."""
 
 
 def main(argv: list[str]) -> int:
-    """Look after the job until it has ended here; the exit status that SLURM gets."""
+    """Supervise the job until it has ended here. Return the exit status for SLURM."""
     folder, job = JobFolder(argv[0]), os.environ["SLURM_JOB_ID"]
     lock = _lock(folder)
     if lock is None:
@@ -72,14 +71,14 @@ def main(argv: list[str]) -> int:
         return 1
     os.environ[SUPERVISES] = tag
     supervise([str(folder.path), str(lock)])
-    if asked_for(folder) is not None:
-        cancel(job)  # so that SLURM too calls it cancelled
+    if requested_exit_code(folder) is not None:
+        cancel(job)  # so that SLURM too reports it as cancelled
     ended = folder.read_status()
     return (ended.exit_code or 0) if ended else 1
 
 
 def _lock(folder: JobFolder) -> int | None:
-    """Become the one who looks after the job, once its submission is through."""
+    """Take the lock of the job once its submission has finished."""
     deadline = time.monotonic() + SUBMITTING
     while (lock := folder.lock()) is None and folder.path.is_dir() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -87,7 +86,7 @@ def _lock(folder: JobFolder) -> int | None:
 
 
 def begin(folder: JobFolder, base: str, known: JobStatus, tag: str, environment: Mapping[str, str]) -> JobStatus:
-    """Write the files of this attempt, and return the status that it starts with. Raises what a launch does."""
+    """Write the files of this attempt, and return its first status. Raises what a launch raises."""
     plan = fill_holes(load(read_text(folder.path / "plan.yaml"), str(folder.path / "plan.yaml"), base), environment)
     if still_open := find_holes(plan):
         raise LaunchError(describe_open_holes(still_open))

@@ -1,4 +1,4 @@
-"""What a launch writes down for the supervisor: launch.json, made from the Plan and the plain command."""
+"""Make launch.json, which a launch writes for the supervisor, from the Plan and the plain command."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NUMBER = r"([-+]?\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf)"
 
 
 class LaunchError(Exception):
-    """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
+    """The job cannot be started. Holds a sentence with the reason and the remedy. Nothing was started, and nothing half-written is left."""
 
 
 def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> dict[str, Any]:
-    """Return what launch.json of a new job says."""
+    """Return the content of launch.json for a new job."""
     run, files, cluster = plan.run, folder.path, None
     if not spec.local:
         files, cluster = Path(far_folder(tag)), cluster_json(spec, tag)
@@ -60,15 +60,15 @@ def cluster_json(spec: LaunchSpec, tag: str) -> dict[str, Any]:
 
 
 def _own_launcher(spec: LaunchSpec, config: str, node: int) -> list[str] | None:
-    """Return the words of a host's own launcher, up to the script; None where it has none."""
+    """Return the words of a host's own launcher, up to the script; None if it has none."""
     words = spec.argv(config, node, wrapper=(SHIM.name,))
     return words[: words.index(SHIM.name)] if spec.start == "hosts" else None
 
 
 def metrics_of(plan: Plan) -> Mapping[str, str]:
-    """Return name -> regular expression: `run.metrics` of the Plan, and MODEL_loss and the like of each of several models.
+    """Return name -> regular expression: `run.metrics` of the Plan, and MODEL_loss and similar names for each of several models.
 
-    A script prints `student_loss 1.2`, and dstui plots it under this name without being told.
+    If a script prints `student_loss 1.2`, dstui plots it under this name without configuration.
     """
     names = [(f"{model}_{quantity}", model, quantity) for model in plan.configurations if model for quantity in QUANTITIES]
     found = {name: rf"\b{model}[_ /.-]?{quantity}(?:=tensor\(|\W{{1,4}}){NUMBER}" for name, model, quantity in names if name not in TAKEN}
@@ -76,12 +76,12 @@ def metrics_of(plan: Plan) -> Mapping[str, str]:
 
 
 def with_port(spec: LaunchSpec, port: int) -> LaunchSpec:
-    """Return the launch with another port for the ranks to meet at."""
+    """Return the launch with another rendezvous port."""
     env = {**spec.env, "MASTER_PORT": str(port)} if "MASTER_PORT" in spec.env else spec.env
     return replace(spec, master_port=port, env=env)
 
 
 def with_address(spec: LaunchSpec, address: str) -> LaunchSpec:
-    """Return the launch with another address for the ranks to meet at."""
+    """Return the launch with another rendezvous address."""
     env = {**spec.env, "MASTER_ADDR": address} if "MASTER_ADDR" in spec.env else spec.env
     return replace(spec, master_addr=address, env=env)

@@ -1,4 +1,4 @@
-"""A probe: a Plan's ranks are started, and end when deepspeed.initialize has returned in each; nothing is trained or saved."""
+"""Probe a Plan: its ranks start and end as soon as deepspeed.initialize has returned in each. Nothing is trained or saved."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from dstui.logs.decode import decode
 from dstui.render.target import Target
 
 DEADLINE = 600.0
-"""Seconds for the ranks to come so far, where nothing else is said."""
+"""Default seconds for the ranks to get that far."""
 POLL = 0.1
 LAST_LINES = 12
-"""Lines of the log of a rank that failed."""
+"""Lines of a failed rank's log that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What a probe found."""
+    """The result of a probe."""
 
     engines: tuple[Resolved, ...]
     expected: int
-    """Engines that the Plan describes: one for each of its models."""
+    """The number of engines in the Plan: one for each model."""
     ranks: int
     seconds: float
     problem: str = ""
-    """Why fewer engines were made; empty where all were."""
+    """Why fewer engines were made; "" if all were."""
 
     @property
     def ok(self) -> bool:
-        """Whether every engine was made, each as the Plan says."""
+        """Return whether every engine was made, each as the Plan says."""
         return not self.problem and not any(engine.different for engine in self.engines)
 
     def lines(self) -> list[str]:
-        """Return for a person."""
+        """Return the result as text."""
         found = []
         for engine in self.engines:
             found += [*([f"{engine.made.name}:"] if engine.made.name else []), *lines(engine)]
@@ -54,7 +54,7 @@ class Probed:
         return [*found, f"not as planned: {self.problem}" if self.problem else end]
 
     def as_json(self) -> dict[str, Any]:
-        """As `dstui probe --json` has it."""
+        """Return the object that `dstui probe --json` documents."""
         return {
             "version": 1,
             "ok": self.ok,
@@ -66,7 +66,7 @@ class Probed:
 
 
 def probe_plan(target: Target, deadline: float) -> Probed:
-    """Start the ranks, wait until they have ended, and read what they reported. LaunchError where they cannot be started."""
+    """Start the ranks, wait until they have ended, and read their reports. Raises LaunchError if they cannot be started."""
     expected = max(len([name for name in target.plan.configurations if name]), 1)
     began = time.monotonic()
     place = Path(tempfile.mkdtemp(prefix="dstui-probe-"))
@@ -82,7 +82,7 @@ def probe_plan(target: Target, deadline: float) -> Probed:
 
 
 def _wait(folder: JobFolder, until: float) -> bool:
-    """Wait for the end of the ranks; True where they had to be stopped."""
+    """Wait for the end of the ranks. Return True if they had to be stopped."""
     while (status := take_over(folder)) is None or not status.final:
         if time.monotonic() > until:
             stop(folder, 143)
@@ -92,7 +92,7 @@ def _wait(folder: JobFolder, until: float) -> bool:
 
 
 def _why(folder: JobFolder, deadline: float, late: bool) -> str:
-    """Return why deepspeed.initialize was not reached, or not by all."""
+    """Return why deepspeed.initialize was not reached, or not by all ranks."""
     status = folder.read_status()
     ranks = sorted(status.ranks) if status else []
     alone = [report for rank in ranks for report in read_all(folder.engine(rank), 1 << 16) if isinstance(report, LoneOptimizer)]

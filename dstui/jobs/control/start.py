@@ -1,4 +1,4 @@
-"""Starting a job: look whether it can start at all, write its folder, hand it to a supervisor."""
+"""Start a job: check whether it can start at all, write its folder, and hand it to a supervisor."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.documents.trusted_lines import refusal as lines_refusal
 from dstui.jobs.control.launch_record import LaunchError, launch_json, with_address, with_port
+from dstui.jobs.control.registering import registered
 from dstui.jobs.control.take_over import spawn_supervisor
 from dstui.jobs.store.access_time import watch
 from dstui.jobs.store.create import create
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
-from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.processes import TAG, find
 from dstui.jobs.store.records import LaunchRecord
 from dstui.jobs.store.status import initial
@@ -34,7 +35,7 @@ from dstui.plan.launchers import BY_NAME
 from dstui.plan.layered import without_layers
 from dstui.plan.locks import refusal
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import RenderError, open_holes, submits
+from dstui.render.launch import RenderError, open_holes
 from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
@@ -46,23 +47,23 @@ INSTALL = "install it there (python -m pip install deepspeed), or name another i
 WATCHED = ("silence", "host_lost", "metrics", "observe", "on_end", "base")
 """Keys of launch.json that do not depend on the hosts."""
 UP = 20.0
-"""Seconds for a supervisor to report; it takes a twentieth of one."""
+"""Seconds for a supervisor to report; it usually takes a twentieth of one."""
 
 
 def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None = None, probes: int = 0) -> JobFolder:
-    """Start a job and return at once: it lives in its folder, by its supervisor. Raises LaunchError.
+    """Start a job and return at once. From then on its supervisor runs it, recorded in its folder. Raises LaunchError.
 
-    `run_dir` is the job folder itself (it must be empty or not be there). With `owner_pid` the job lives and dies with that process.
+    `run_dir` is the job folder itself; it must be empty or not exist. With `owner_pid` the job ends with that process.
     """
     target = _without_holes(target)
     plan, machine = target.plan, target.machine
-    if refused := refusal(plan):
+    if refused := refusal(plan) or lines_refusal(plan):
         raise LaunchError(refused)
     if machine.recorded:
         raise LaunchError(
             f"A job can be started on this machine only, and the given one is recorded ({machine.source}): leave out --machine"
         )
-    queued = submits(plan)
+    queued = plan.cluster.submits
     spec = _spec_of_nodes(target) if queued else ready_spec(target)
     name = plan.name or Path(spec.script[-1]).stem
     runs = Path.cwd() / RUNS_FOLDER
@@ -101,7 +102,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
 
 
 def ready_spec(target: Target) -> LaunchSpec:
-    """Return how the ranks are started from this machine, with the port and the address at which they meet. Raises LaunchError."""
+    """Return how the ranks are started from this machine, with port and address of the rendezvous. Raises LaunchError."""
     try:
         spec = target.launch
     except RenderError as error:
@@ -111,14 +112,14 @@ def ready_spec(target: Target) -> LaunchSpec:
     if not spec.local and cluster.master_port is None:
         spec = with_port(spec, free_port())
     if not spec.only_here and cluster.master_addr is None and not spec.meets_by_name:
-        from dstui.hosts.address import meeting_address  # brings ssh, which a job of this machine does without
+        from dstui.hosts.address import meeting_address  # imports ssh, which a job of this machine does not need
 
         spec = with_address(spec, meeting_address(spec.hosts[0]))
     return spec
 
 
 def _spec_of_nodes(target: Target) -> LaunchSpec:
-    from dstui.jobs.control.submit import spec_of_nodes  # most launches are none of SLURM's
+    from dstui.jobs.control.submit import spec_of_nodes  # most launches do not use sbatch
 
     return spec_of_nodes(target)
 
@@ -135,7 +136,7 @@ def _without_holes(target: Target) -> Target:
 
 
 def check(spec: LaunchSpec) -> None:
-    """Refuse what would make every launch fail, before anything is written. Raises LaunchError."""
+    """Raise LaunchError for problems with which every launch fails, before anything is written."""
     if not spec.local:
         return _check_launcher(spec)
     workdir = Path(spec.workdir)
@@ -147,7 +148,7 @@ def check(spec: LaunchSpec) -> None:
 
 
 def _check_launcher(spec: LaunchSpec) -> None:
-    """Several hosts: what each of them lacks is for its agent to say."""
+    """Check the launcher on this machine. Agents report what other hosts lack."""
     if not spec.named:
         raise LaunchError(
             f"cluster.hosts: {len(spec.hosts)} hosts are wanted and none is named, so nothing can be started from here: name them, start "
@@ -193,7 +194,7 @@ def fill(target: Target, folder: JobFolder, facts: dict[str, Any], tag: str) -> 
     files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
     files |= {"machine.json": json.dumps(target.machine.to_json(), indent=1) + "\n"}
     for name, text in files.items():
-        write_atomic(folder.path / name, text, private=True, replace=True)  # a job that was queued begins anew
+        write_atomic(folder.path / name, text, private=True, replace=True)  # a requeued job starts again
     folder.write_json(folder.launch_file, record.as_json())
     if record.cluster:
         write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n", private=True, replace=True)
@@ -202,26 +203,14 @@ def fill(target: Target, folder: JobFolder, facts: dict[str, Any], tag: str) -> 
 
 
 def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | None, tag: str) -> None:
-    """Write the first status and start the supervisor, which confirms by putting itself into it."""
+    """Write the first status and start the supervisor, which confirms by writing itself into the status."""
     owner = find(owner_pid) if owner_pid is not None else None
     status = initial(tag, spec.ranks, owner, () if spec.local else spec.hosts)
-    lock = folder.lock()
-    if lock is None:
-        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")
-    try:
-        folder.write_status(status)
-        folder.append_event(time.time(), "start", folder=str(folder.path))
-        if problem := remember(folder, name, status.started, tag):
-            text = f"the index of runs cannot be written ({problem}): other dstui commands can only look at this job. A SIGTERM to its "
-            folder.append_event(time.time(), "notice", text=f"{text}supervisor stops it. XDG_STATE_HOME names another place for the index")
-        own_tag(folder, status)
+    with registered(folder, status, name, tag) as (lock, unlisted):
+        if unlisted:
+            text = f"{unlisted}: other dstui commands can only look at this job. A SIGTERM to its supervisor stops it"
+            folder.append_event(time.time(), "notice", text=text)
         supervisor = spawn_supervisor(folder, lock, tag)
-    except NotOwn as why:
-        raise LaunchError(
-            f"The job folder {folder.path} {why}: --run-dir names another place, on a file system that keeps permissions"
-        ) from None
-    finally:
-        os.close(lock)
     deadline = time.monotonic() + UP
     while (found := folder.read_status()) is None or found.supervisor is None:
         if supervisor.poll() is not None or time.monotonic() > deadline:
@@ -232,7 +221,7 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
 
 
 def _undo(folder: JobFolder, keep: bool) -> None:
-    """Take away what this launch has written; a folder that was there before stays, empty."""
+    """Delete what this launch has written. A folder that existed before stays, empty."""
     shutil.rmtree(folder.path, ignore_errors=True)
     if keep:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The end of a job: from asking to SIGKILL over everything that carries the job's tag, and proof that nothing is left."""
+"""Stop a job: ask, then escalate to SIGKILL for everything with the job's tag, and verify that nothing is left."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ from dstui.jobs.store.status import (
 from dstui.jobs.supervisor.escalation import POLL, STEP, escalate, rank_processes
 
 FRESH = 2.0
-"""Seconds between two questions to SLURM whether a job that was cancelled has ended."""
+"""Seconds between two queries of SLURM about the end of a cancelled job."""
 PATIENCE, PATIENCE_FAR = 3 * STEP + 5.0, 60.0
-"""Seconds after which a supervisor that was asked to stop has to be through, here and on other hosts; then we do it ourselves."""
+"""Seconds for a supervisor to finish after a request to stop, on this host and on others. After that, this process stops the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """How a stop ended: the job's state and exit status, and what could not be ended, each with pid and command line."""
+    """The result of a stop: the job's state and exit status, and the processes that could not be ended, with pid and command line."""
 
     state: str
     exit_code: int | None
     left: list[str] = field(default_factory=list)
     refused: str = ""
-    """Why nothing was done, as the end of a sentence: the job is not this user's own."""
+    """Why nothing was done, as the end of a sentence: the job is not the user's own."""
 
 
 def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM, *, take_over: bool = False) -> StopReport:
-    """Stop a job of one's own and wait until nothing of it is left. `exit_code` becomes the job's, where it had not ended before.
+    """Stop a job of the user's own and wait until nothing of it is left. `exit_code` becomes the job's, unless it had ended before.
 
-    The supervisor does it; where it is dead or stuck, we do. With `take_over` also that of another host which gives no sign of life.
+    The supervisor does it; if that is dead or stuck, this process does. With `take_over`, also for a supervisor on another host that gives
+    no sign of life.
     """
     status = folder.read_status() or current_status(folder)
     status = status and replace(status, unheard=unheard(folder, status))
@@ -75,7 +76,7 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM, *, take_over:
 
 
 def _stop_elsewhere(folder: JobFolder, status: JobStatus, tag: str, exit_code: int, take_over: bool) -> StopReport:
-    """Stop a job that another host looks after: only where that is asked for, and that host gives no sign of life."""
+    """Stop a job whose supervisor is on another host: only if requested, and if that host gives no sign of life."""
     host, silence = supervisor_host(status), folder.silence(time.time())
     if status.unheard is None and silence is not None:
         there = f"{host} looks after the job: stop it there (dstui stop {quote(str(folder.path))})"
@@ -85,16 +86,16 @@ def _stop_elsewhere(folder: JobFolder, status: JobStatus, tag: str, exit_code: i
         return StopReport(status.state, None, [no_sign_of_life(folder, status) or runs])
     from dstui.jobs.control.sweep import end_from_here  # most jobs have no other hosts
 
-    _ask(folder, exit_code, None)  # should its supervisor come back
+    _ask(folder, exit_code, None)  # in case its supervisor comes back
     status, left = end_from_here(folder, status, tag, exit_code)
     spawn_notification(folder)
     return StopReport(status.state, status.exit_code, left)
 
 
 def _cancel(folder: JobFolder, status: JobStatus, job: str, exit_code: int) -> StopReport:
-    """Cancel a job of SLURM's queue, waiting or running; its supervisor in the allocation writes the end, else we do.
+    """Cancel a queued or running job of SLURM. Its supervisor in the allocation writes the end, else this process does.
 
-    A running one is asked first: scancel would cut the connections by which its supervisor cleans the nodes.
+    A running job is asked first: scancel would cut the connections by which its supervisor cleans the nodes.
     """
     _ask(folder, exit_code, None)
     patience = time.monotonic() + (PATIENCE_FAR if status.supervisor and status.unheard is None else 0.0)
@@ -125,7 +126,7 @@ def _sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:
 
 
 def _ask(folder: JobFolder, exit_code: int, supervisor: Process | None) -> None:
-    """Leave the request where the supervisor sees it, and wake it up; on a full disk its SIGTERM has to do."""
+    """Write the request for the supervisor, and wake it up. On a full disk, its SIGTERM alone must do."""
     number = signal.SIGUSR1
     try:
         by = {"by": os.getpid(), "command": Process(os.getpid(), 0).command()[:200]}
@@ -137,7 +138,7 @@ def _ask(folder: JobFolder, exit_code: int, supervisor: Process | None) -> None:
 
 
 def _await_end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) -> JobStatus:
-    """Wait for the supervisor to be through; take its place where it is dead, and where it is stuck."""
+    """Wait for the supervisor to finish. Replace it if it is dead or stuck."""
     deadline = time.monotonic() + (PATIENCE_FAR if known.hosts else PATIENCE)
     while True:
         status = folder.read_status()
@@ -145,7 +146,7 @@ def _await_end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) ->
             return status
         lock = folder.lock()
         if lock is not None and known.hosts and time.monotonic() < deadline:
-            spawn_supervisor(folder, lock, tag)  # what reaches the hosts
+            spawn_supervisor(folder, lock, tag)  # the connections to the hosts
             os.close(lock)
             lock = None
         late = time.monotonic() - deadline
@@ -162,13 +163,13 @@ def _await_end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) ->
 
 
 def _end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) -> JobStatus:
-    """End a job that nobody looks after."""
+    """End a job without a supervisor."""
     status = folder.read_status() or rebuilt(folder) or known
     if status.final:
         return status
     ranks = ranks_of(folder, status)
     if ranks.over and not tagged(tag):
-        status = finish(folder, status, ranks, None, watched=False)  # it had ended, but nobody could write it
+        status = finish(folder, status, ranks, None, watched=False)  # it had ended, but the end could not be written
     else:
         builds = OpBuilds(build_root({**os.environ, **(record.env if (record := folder.read_launch()) else {})}))
 
@@ -176,7 +177,7 @@ def _end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) -> JobSt
             ranks.update(time.time())
             builds.poll({number: ranks.ranks[number].pid or 0 for number in ranks.living})
 
-        update()  # who holds which lock, before they end
+        update()  # record which process holds which lock before they end
         escalate(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), update)
         ranks.update(time.time())
         builds.remove_locks()

@@ -1,4 +1,4 @@
-"""Queueing a job with SLURM: its folder and the script that starts dstui's supervisor in the allocation, handed to sbatch."""
+"""Queue a job with SLURM: write its folder and the script that starts dstui's supervisor in the allocation, and call sbatch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from pathlib import Path
 
 from dstui.base.text import sanitise
 from dstui.jobs.control.launch_record import LaunchError
+from dstui.jobs.control.registering import registered
 from dstui.jobs.queue.scheduler import forget
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.records import RankStatus
 from dstui.jobs.store.status import initial
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.render.launch import RenderError
-from dstui.render.sbatch import JOB_SCRIPT, for_cluster
+from dstui.render.sbatch import for_cluster
 from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 
 SUBMITTED = 60.0
-"""Seconds that sbatch gets: it waits for the controller."""
+"""Seconds for sbatch, which waits for the controller."""
 LOCAL = ("tmpfs", "ramfs", "devtmpfs")
-"""File systems that no other node sees."""
+"""File systems that other nodes cannot see."""
 NODES_OWN = ("/tmp", "/var/tmp", "/dev/shm")
 """Folders that each node has for itself."""
 WAITS = "(queued)"
@@ -33,7 +34,7 @@ WAITS = "(queued)"
 
 
 def spec_of_nodes(target: Target) -> LaunchSpec:
-    """Return how the nodes of the allocation will start the ranks. Raises LaunchError where nothing can be submitted from here."""
+    """Return how the nodes of the allocation will start the ranks. Raises LaunchError if nothing can be submitted from here."""
     if shutil.which("sbatch") is None:
         raise LaunchError("cluster.launcher: sbatch is not on the PATH of this machine: start dstui on a login node of the cluster")
     try:
@@ -43,7 +44,7 @@ def spec_of_nodes(target: Target) -> LaunchSpec:
 
 
 def not_shared(path: Path) -> str:
-    """Return why the nodes cannot see a folder, as a sentence; "" where they may."""
+    """Return why the nodes cannot see a folder, as a sentence; "" if they may."""
     path = Path(os.path.realpath(path))
     kind, mount = _file_system(path)
     own = next((folder for folder in NODES_OWN if path.is_relative_to(folder)), "")
@@ -54,7 +55,7 @@ def not_shared(path: Path) -> str:
 
 
 def _file_system(path: Path) -> tuple[str, str]:
-    """Return the type and the mount point of the file system that a path lies on, as this process sees it."""
+    """Return the type and the mount point of a path's file system, as this process sees it."""
     found = ("", "")
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
@@ -69,29 +70,19 @@ def _file_system(path: Path) -> tuple[str, str]:
 
 
 def submit(folder: JobFolder, spec: LaunchSpec, name: str, tag: str) -> None:
-    """Submit the script in the folder. Raises LaunchError; nothing is in the queue then.
+    """Submit the script in the folder. Raises LaunchError; the queue is then unchanged.
 
     The lock is held until status.json has the job's number: the allocation waits for it.
     """
     ranks = {number: RankStatus(WAITS) for number in spec.ranks}
     status = replace(initial(tag, {}, None), state="queued", ranks=ranks)
-    lock = folder.lock()
-    if lock is None:
-        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")
-    try:
-        folder.write_status(status)
-        folder.append_event(time.time(), "start", folder=str(folder.path))
-        if problem := remember(folder, name, status.started, tag):
-            raise LaunchError(f"The index of runs cannot be written ({problem}): XDG_STATE_HOME names another place for it")
-        own_tag(folder, status)
+    with registered(folder, status, name, tag) as (_, unlisted):
+        if unlisted:
+            raise LaunchError(f"Nothing was submitted: {unlisted}")  # no command could follow or stop it
         number = _sbatch(folder)
         folder.write_status(replace(status, slurm_job=number))
         folder.append_event(time.time(), "notice", text=f"SLURM job {number} is queued")
         forget()
-    except NotOwn as why:
-        raise LaunchError(f"The job folder {folder.path} {why}: --run-dir names another place") from None
-    finally:
-        os.close(lock)
 
 
 def _sbatch(folder: JobFolder) -> str:
@@ -108,7 +99,7 @@ def _sbatch(folder: JobFolder) -> str:
 
 
 def describe(folder: JobFolder) -> str:
-    """Return the number of a queued job, and what to do with it, in a line."""
+    """Return one line with the number of a queued job and the next commands."""
     status = folder.read_status()
     number = status.slurm_job if status else None
     return f"SLURM job {number}: dstui attach {shlex.quote(folder.name)} follows it" if number else ""

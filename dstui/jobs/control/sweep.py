@@ -1,4 +1,4 @@
-"""Ending what is left of a job on its hosts without its supervisor: of a job that has ended, or whose supervisor's host is gone."""
+"""End what is left of a job on its hosts without its supervisor: of a job that has ended, or whose supervisor's host is gone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dstui.jobs.supervisor.host_orders import cluster_from_here, cluster_of
 
 
 def sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:
-    """End what is left of a job of one's own on hosts that were unreachable, and bring home what it wrote there.
+    """End what is left of the user's own job on hosts that were unreachable, and fetch what it wrote there.
 
-    What is left, or may be, as sentences; status.json then says the same.
+    Return what is left, or may be, as sentences; status.json is updated accordingly.
     """
     record = folder.read_launch()
     if record is None or all(host.state == "ended" for host in status.hosts.values()):
@@ -42,14 +42,14 @@ def sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:
 
 
 def end_from_here(folder: JobFolder, status: JobStatus, tag: str, exit_code: int) -> tuple[JobStatus, list[str]]:
-    """Stop a job of one's own whose supervisor ran on another host, which is gone: by its tag, on every host that can be reached.
+    """Stop the user's own job whose supervisor's host is gone: by its tag, on every reachable host.
 
-    The status that was written, and what is left, or may be, as sentences.
+    Return the written status, and what is left, or may be, as sentences.
     """
     record = folder.read_launch()
     if record is None:
         return status, [f"{folder.launch_file} cannot be read: nobody knows the job's hosts"]
-    lock = folder.lock()  # on a network file system a host that is gone may hold it for a while: its silence tells
+    lock = folder.lock()  # on a network file system a lost host may hold it for a while: its silence is the criterion
     cluster = cluster_from_here(record, Mirror(folder, tag, status), status)
     try:
         left = _end(cluster)
@@ -63,7 +63,7 @@ def end_from_here(folder: JobFolder, status: JobStatus, tag: str, exit_code: int
 
 
 def _end(cluster: JobHosts) -> list[str]:
-    """Stop and clean every host; what is left, or may be."""
+    """Stop and clean every host. Return what is left, or may be."""
     cluster.stop()
     while cluster.stopping:
         cluster.pump(0.1)

@@ -1,6 +1,6 @@
-"""Taking over the supervision of a job: the one place where a supervisor, or a notification, is started.
+"""Take over the supervision of a job. Only this module starts supervisors and notifications.
 
-Both outlive the terminal, in a session of their own. A supervisor gets the lock of the job with it.
+Both run in sessions of their own and survive the terminal. A supervisor inherits the lock of the job.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import own_tag
 from dstui.jobs.store.processes import NOTIFY, SUPERVISES, SUPERVISOR, tagged
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import asked_for, current_status, finish, ranks_of, write_end
+from dstui.jobs.store.status import current_status, finish, ranks_of, requested_exit_code, write_end
 
 IMPORTED_FROM = Path(dstui.__file__).parent.parent
-"""The folder in which `python -m` finds dstui, installed or not."""
+"""The folder from which `python -m` imports dstui, installed or not."""
 
 
 def take_over(folder: JobFolder) -> JobStatus | None:
-    """Look after a job of one's own whose supervisor was killed, and return its status; None where nothing in the folder tells any.
+    """Continue the supervision of the user's own job if its supervisor was killed, and return its status; None if the folder has none.
 
-    Where a process of the job lives, another supervisor is started; where none does, the end is written and told. Of every other job
-    (somebody else's, another host's, one that is looked after) this is the same as `current_status`.
+    If a process of the job lives, another supervisor is started; if none does, the end is written and announced. For all other jobs
+    (somebody else's, another host's, supervised ones) this equals `current_status`.
     """
     status = current_status(folder)
     if status is None or not status.orphaned:
@@ -46,33 +46,33 @@ def take_over(folder: JobFolder) -> JobStatus | None:
 
 
 def _supervise(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> JobStatus:
-    """Do the same for who holds the lock."""
+    """Do the same as the holder of the lock."""
     if status.slurm_job:
         return _write_slurms_end(folder, status)
     found = folder.read_status()
     if found is None:
-        with suppress(OSError):  # another version may make sense of it
+        with suppress(OSError):  # another version may be able to read it
             folder.status_file.replace(folder.status_file.with_suffix(".unreadable"))
     if found is not None and found.final:
-        return found  # it has ended in between
+        return found  # it has ended meanwhile
     if tagged(tag) or status.hosts:
-        with suppress(OSError):  # on a disk that cannot be written nobody can look after it
+        with suppress(OSError):  # on a read-only disk nobody can supervise it
             if found is None:
                 folder.write_status(status)
             spawn_supervisor(folder, lock, tag)
         return status
     status = found or status
-    status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+    status = finish(folder, status, ranks_of(folder, status), requested_exit_code(folder), watched=False)
     spawn_notification(folder)
     return status
 
 
 def _write_slurms_end(folder: JobFolder, status: JobStatus) -> JobStatus:
-    """Write the end that SLURM made of a job of which no supervisor could write it."""
+    """Write the end of a job that SLURM ended and whose supervisor could not write it."""
     if (found := folder.read_status()) and found.final:
         return found
     job = look(status.slurm_job or "")
-    if job and job.words and asked_for(folder) is None:
+    if job and job.words and requested_exit_code(folder) is None:
         with suppress(OSError):
             folder.append_event(time.time(), "notice", text=f"SLURM job {status.slurm_job}: {job.words}")
     status = write_end(folder, status, ranks_of(folder, status))
@@ -81,9 +81,9 @@ def _write_slurms_end(folder: JobFolder, status: JobStatus) -> JobStatus:
 
 
 def spawn_supervisor(folder: JobFolder, lock: int, tag: str) -> subprocess.Popen[bytes]:
-    """Start a supervisor for a job of one's own. Raises OSError.
+    """Start a supervisor for a job of the user's own. Raises OSError.
 
-    It inherits the lock, so that the job has a holder of it at every moment.
+    It inherits the lock, so that the job is locked at every moment.
     """
     output = open_regular(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
@@ -99,15 +99,15 @@ def spawn_supervisor(folder: JobFolder, lock: int, tag: str) -> subprocess.Popen
         )
     finally:
         os.close(output)
-    threading.Thread(target=process.wait, daemon=True).start()  # else it stays a zombie of ours when it ends
+    threading.Thread(target=process.wait, daemon=True).start()  # reaps it when it ends
     return process
 
 
 def spawn_notification(folder: JobFolder) -> None:
-    """Tell of the end of a job of one's own that has no supervisor; nobody waits for it, and it writes down what went wrong."""
+    """Announce the end of a job of the user's own without a supervisor. Nothing waits for the process, which records its own failure."""
     launch = folder.read_launch()
     if launch is None or not launch.on_end or not folder.has_ended:
-        return  # an end that could not be written would be told again at every look
+        return  # an end that cannot be written would be announced again at every look
     with suppress(OSError):
         subprocess.Popen(
             [sys.executable, "-m", NOTIFY, str(folder.path)],

@@ -1,1 +1,1 @@
-"""What the hook in each rank reported of DeepSpeed's engine, read back from the job folder."""
+"""The reports of the hook in each rank about DeepSpeed's engine, read from the job folder."""

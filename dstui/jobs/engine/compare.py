@@ -1,4 +1,4 @@
-"""The configuration that DeepSpeed resolved beside the one that the Plan rendered: which keys have other values, and who changed them."""
+"""Compare the configuration that DeepSpeed resolved with the Plan's: which keys have other values, and who changed them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dstui.jobs.engine.lines import EngineMade
 
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 OF_LIBRARIES = ("steps_per_print", "wall_clock_breakdown")
-"""Keys that accelerate and transformers set to values of their own: no news."""
+"""Keys that accelerate and transformers set themselves; not reported."""
 NAMED = 4
-"""Differences that a sentence names; of more, their number."""
+"""Differences that a sentence lists. More are counted."""
 LONGEST = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key of the Plan's configuration that has another value in the run, or is not there."""
+    """A key of the Plan's configuration that is missing or has another value in the run."""
 
     key: str
     planned: Any
@@ -33,7 +33,7 @@ class Difference:
 
 
 def differences(planned: Mapping[str, Any], made: EngineMade) -> list[Difference]:
-    """Keys of the Plan that the run has otherwise. What the Plan leaves open ("auto") may have any value."""
+    """Return the keys of the Plan whose values differ in the run. An "auto" in the Plan may have any value."""
     if made.config is None:
         return []
     found = dict(_leaves(made.config)) | _resolved(made)
@@ -51,7 +51,7 @@ def differences(planned: Mapping[str, Any], made: EngineMade) -> list[Difference
 
 
 def is_another(planned: Mapping[str, Any], made: EngineMade, different: list[Difference], rendered: tuple[str, ...]) -> bool:
-    """Return whether the run has another configuration altogether, rather than the Plan's with some values changed.
+    """Return whether the run has an entirely different configuration, not the Plan's with some changes.
 
     `rendered`: names of the files that were rendered from the Plan.
     """
@@ -62,7 +62,7 @@ def is_another(planned: Mapping[str, Any], made: EngineMade, different: list[Dif
 
 
 def sentence(made: EngineMade, different: list[Difference], *, another: bool) -> str:
-    """Return what to say of these differences."""
+    """Return the message about these differences."""
     where = f" ({made.own or made.caller})" if made.caller else ""
     shown = [d for d in different if not d.missing] + [d for d in different if d.missing]
     more = f", and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
@@ -74,7 +74,7 @@ def sentence(made: EngineMade, different: list[Difference], *, another: bool) ->
 
 
 def _resolved(made: EngineMade) -> dict[str, Any]:
-    """Return what the engine itself says, whatever its configuration holds."""
+    """Return the values that the engine itself reports, whatever its configuration says."""
     found: dict[str, Any] = dict(zip(BATCH, made.batch, strict=False))
     if made.stage is not None:
         found["zero_optimization.stage"] = made.stage
@@ -92,7 +92,7 @@ def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
 
 
 def _same(planned: Any, found: Any) -> bool:
-    """Return whether two values mean the same: 5e8 is 500000000, and a number may be written as a text."""
+    """Return whether two values mean the same: 5e8 is 500000000, and a number may be written as a string."""
     if isinstance(planned, bool) or isinstance(found, bool):
         return bool(planned == found)
     try:

@@ -1,6 +1,6 @@
-"""The lines that the hook of a rank writes (dstui/jobs/rank/hook/sitecustomize.py), as typed values.
+"""The lines of a rank's hook (dstui/jobs/rank/hook/sitecustomize.py) as typed values.
 
-Another program, or a broken rank, may have written them: a line that makes no sense is skipped, and texts are safe to show.
+They are not trusted: invalid lines are skipped, and texts are made safe to show.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 
 from dstui.base.regular_files import json_object, open_regular
 from dstui.base.text import sanitise
-from dstui.jobs.store.record_forms import is_number, is_text, one_of, sound, whole
+from dstui.jobs.store.record_forms import integer_between, is_number, is_text, one_of, sound
 
 CHUNK = 1 << 16
 LONGEST = 1 << 19
-"""Bytes of a line; a configuration has at most half of that."""
+"""Bytes of a line. A configuration has at most half of that."""
 
 Form = Callable[[Any], bool]
 MOST = 1 << 62
-is_count = whole(0, MOST)
-is_model = whole(1, 1 << 16)
+is_count = integer_between(0, MOST)
+is_model = integer_between(1, 1 << 16)
 
 
 def is_value(value: Any) -> bool:
-    """Return a number of a training: it may be NaN or infinite."""
+    """Return whether a value is a number; NaN and infinity count."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -44,7 +44,7 @@ def _or_none(form: Form) -> Form:
 
 @dataclass(frozen=True, slots=True)
 class HookStarted:
-    """The interpreter of the rank has started, and imported the hook."""
+    """The rank's interpreter has started and imported the hook."""
 
     t: float = 0.0
     pid: int = 0
@@ -59,15 +59,15 @@ class EngineMade:
     model: int = 1
     """1 for the first engine of the process."""
     caller: str | None = None
-    """`file:line` of the call; None where the engine was made in another way."""
+    """`file:line` of the call; None if the engine was made in another way."""
     own: str | None = None
-    """`file:line` in the user's own program that led there."""
+    """`file:line` of the user's own code that led to the call."""
     path: str | None = None
-    """The file that the configuration was read from; None where a dictionary was given."""
+    """The file that the configuration was read from; None for a dictionary."""
     config: Mapping[str, Any] | None = None
-    """As DeepSpeed has it, every "auto" filled in; None where it is too large."""
+    """The configuration in DeepSpeed, with every "auto" replaced; None if it is too large."""
     batch: list[int] = field(default_factory=list)
-    """train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps."""
+    """train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps"""
     stage: int | None = None
     parameters: int | None = None
     trained: int | None = None
@@ -85,7 +85,7 @@ class EngineMade:
 
     @property
     def name(self) -> str:
-        """The model's name in the Plan, by the file of its configuration; empty where the Plan has one model."""
+        """The model's name in the Plan, from the file name of its configuration; "" if the Plan has one model."""
         file = os.path.basename(self.path or "")  # noqa: PTH119 - a text, of another machine maybe
         return file[len("ds_config_") : -len(".json")] if file.startswith("ds_config_") and file.endswith(".json") else ""
 
@@ -99,33 +99,33 @@ class EngineStep:
     step: int = 0
     micro_steps: int = 1
     loss: float | None = None
-    """The mean over the step's micro-batches, of this rank; their sum where the program divided them itself."""
+    """This rank's mean over the micro-batches of the step, or their sum if the program divided them itself."""
     lr: list[float] = field(default_factory=list)
     grad_norm: float | None = None
     loss_scale: float | None = None
     skipped: int = 0
     samples: int = 0
-    """Of all ranks, since the beginning."""
+    """Samples of all ranks since the beginning."""
     tokens: int | None = None
-    """Of this rank in this step, padding included."""
+    """Tokens of this rank in this step, including padding."""
     elements: int | None = None
-    """Of the first tensor that this rank's model got, over the micro-batches of this step."""
+    """Elements of the first tensor passed to this rank's model, over the micro-batches of this step."""
     times: Mapping[str, float] = field(default_factory=dict)
-    """Seconds: total, and of it forward, backward, step."""
+    """Seconds: total, and forward, backward and step within it."""
     memory: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the allocator: peak, reserved, and what was allocated at the end of a phase."""
+    """Bytes of the allocator: peak, reserved, and the allocation at the end of a phase."""
     rss: int | None = None
 
     @property
     def own_seconds(self) -> float | None:
-        """Seconds of the step in which the rank waited for no other: outside of backward and step, which meet the others."""
+        """Seconds of the step without waiting for other ranks: those outside of backward and step."""
         total = self.times.get("total")
         return None if total is None else max(total - self.times.get("backward", 0.0) - self.times.get("step", 0.0), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCall:
-    """The engine began, or ended, to save or load a checkpoint. `kind`: save or load; `state`: begun or done."""
+    """The engine began or finished saving or loading a checkpoint. `kind`: save or load; `state`: begun or done."""
 
     t: float = 0.0
     model: int = 1
@@ -150,21 +150,21 @@ class EvaluationDone:
 
 @dataclass(frozen=True, slots=True)
 class LoneOptimizer:
-    """An optimizer of torch stepped though deepspeed.initialize was not called."""
+    """An optimizer of torch stepped without a call of deepspeed.initialize."""
 
     t: float = 0.0
     optimizer: str = ""
     caller: str = ""
     own: str | None = None
     ranks: int = 1
-    """Of torch.distributed, where that is set up; else 1."""
+    """The world size of torch.distributed if that is initialised; else 1."""
     imported: bool = False
-    """Whether deepspeed had been imported by then."""
+    """Whether deepspeed had been imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookFault:
-    """A fault of the hook itself; the training goes on."""
+    """An error in the hook itself; the training continues."""
 
     t: float = 0.0
     where: str = ""
@@ -173,7 +173,7 @@ class HookFault:
 
 @dataclass(frozen=True, slots=True)
 class HookEnded:
-    """The interpreter of the rank has ended in order."""
+    """The rank's interpreter has ended normally."""
 
     t: float = 0.0
     faults: int = 0
@@ -252,7 +252,7 @@ KINDS: Mapping[str, type] = {
 
 
 def parse(line: bytes) -> Report | None:
-    """Return a line as a value; None where it is of a kind that is not known here, half-written, or makes no sense."""
+    """Parse a line; None if its kind is unknown, or it is incomplete or invalid."""
     found = json_object(line)
     name = found.get("is")
     kind = KINDS.get(name) if isinstance(name, str) else None
@@ -266,7 +266,7 @@ def parse(line: bytes) -> Report | None:
 
 
 def _safe(value: Any) -> Any:
-    """Texts as they may be shown, wherever they stand."""
+    """Return a value with all texts in it safe to show."""
     if isinstance(value, str):
         return sanitise(value)
     if isinstance(value, list):
@@ -275,19 +275,19 @@ def _safe(value: Any) -> Any:
 
 
 class EngineLines:
-    """The lines of one rank as they come; the file may not be there yet."""
+    """Reads the lines of one rank as they arrive; the file may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = -1
         self.at = 0
-        """How many bytes were read."""
+        """The number of bytes read."""
         self.modified: float | None = None
-        """When the file was last written, as far as anything of it was read."""
+        """When the file was last written, if anything of it was read."""
         self._rest = b""
 
     def read(self, budget: int = CHUNK) -> list[Report]:
-        """Return what further bytes say, at most so many; empty where nothing is new."""
+        """Return the reports in at most `budget` further bytes; empty if nothing is new."""
         try:
             if self._fd < 0:
                 self._fd = open_regular(self.path)
@@ -303,19 +303,19 @@ class EngineLines:
         return [report for line in lines if (report := parse(line)) is not None]
 
     def skip_to_end(self, most: int) -> None:
-        """Leave out what stands before the last `most` bytes; the line that is cut there makes no sense, and is passed over."""
+        """Skip everything before the last `most` bytes. The line that is cut there is invalid and ignored."""
         if self._fd >= 0 and (begin := os.fstat(self._fd).st_size - most) > self.at:
             self.at, self._rest = begin, b""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def read_all(path: Path, most: int = 1 << 30) -> Iterator[Report]:
-    """Yield every line that a rank has written by now."""
+    """Yield all lines that a rank has written so far."""
     lines = EngineLines(path)
     try:
         while lines.at < most:

@@ -1,4 +1,4 @@
-"""What a rank does now: the record that its hook writes in place."""
+"""The present phase of a rank, from the record that its hook updates in place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from dstui.base.regular_files import read_json
 from dstui.base.text import sanitise
 from dstui.jobs.engine.lines import Form, is_count
-from dstui.jobs.store.record_forms import is_number, is_pid, is_text, sound, whole
+from dstui.jobs.store.record_forms import integer_between, is_number, is_pid, is_text, sound
 
 FORM: Mapping[str, Form] = {
     "pid": is_pid,
@@ -19,7 +19,7 @@ FORM: Mapping[str, Form] = {
     "step": is_count,
     "since": is_number,
     "raised": is_text,
-    "signal": whole(34, 64),
+    "signal": integer_between(34, 64),
     "faults": is_count,
     "t": is_number,
 }
@@ -27,17 +27,17 @@ FORM: Mapping[str, Form] = {
 
 @dataclass(frozen=True, slots=True)
 class RankNow:
-    """The phase that a rank is in, or was in when it ended."""
+    """The phase of a rank, or its last phase if it has ended."""
 
     pid: int
     phase: str
     """start, initialize, forward, backward, step, train_batch, evaluation, save, load, or between steps."""
     since: float
-    """When the phase began, seconds since the epoch by the rank's clock."""
+    """The begin of the phase, seconds since the epoch by the rank's clock."""
     step: int | None = None
     """Optimizer steps that are complete."""
     raised: str = ""
-    """The class of an exception that left the phase."""
+    """The class of the exception that left the phase."""
     signal: int | None = None
     """The signal at which faulthandler writes the rank's stacks."""
 
@@ -52,7 +52,7 @@ class RankNow:
 
 
 def read_now(path: Path) -> RankNow | None:
-    """Return the record as it is; None where there is none, or none that makes sense."""
+    """Read the record; None if there is none or it is invalid."""
     found = read_json(path)
     if not sound(found, FORM) or any(found.get(key) is None for key in ("pid", "phase", "since")):
         return None

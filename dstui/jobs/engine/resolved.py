@@ -1,4 +1,4 @@
-"""What the engines of a run resolved: the configuration that trained, the counts, and how they differ from the Plan, as text and JSON."""
+"""The configurations and counts that the engines of a run resolved, and their differences from the Plan, as text and JSON."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ READ = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """One engine of a run beside the Plan."""
+    """One engine of a run, compared to the Plan."""
 
     made: EngineMade
     planned: Mapping[str, Any]
     """The configuration that the Plan rendered for it."""
     different: tuple[Difference, ...]
     another: bool
-    """Another configuration than the Plan's was read."""
+    """Whether another configuration than the Plan's was read."""
 
     @property
     def sentence(self) -> str:
-        """How it differs from the Plan; empty where it does not."""
+        """The message about its differences from the Plan; "" without any."""
         return sentence(self.made, list(self.different), another=self.another) if self.different else ""
 
     def as_json(self) -> dict[str, Any]:
-        """As `dstui probe --json` has it."""
+        """Return the object that `dstui probe --json` documents."""
         changed = [{"key": d.key, "planned": d.planned, "found": None if d.missing else d.found} for d in self.different]
         return {**asdict(self.made), "differences": changed, "another": self.another}
 
 
 def resolve(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> Resolved:
-    """Return an engine beside the configurations that the Plan rendered, by the names of their files."""
+    """Compare an engine with the configurations rendered from the Plan, by the names of their files."""
     name = model_name(planned, made)
     config = planned.get(f"ds_config_{name}.json" if name else "ds_config.json", {})
     different = differences(config, made)
@@ -46,7 +46,7 @@ def resolve(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> Resol
 
 
 def model_name(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> str:
-    """Return the name in the Plan of an engine's model, by its file, else by its configuration; empty where the Plan has one model."""
+    """Return the Plan's name of an engine's model, by its file, else by its configuration; "" if the Plan has one model."""
     named = {file.removeprefix("ds_config_").removesuffix(".json"): config for file, config in planned.items() if file != "ds_config.json"}
     if not named or made.name in named:
         return made.name
@@ -59,7 +59,7 @@ def read_planned(folder: JobFolder) -> dict[str, Mapping[str, Any]]:
 
 
 def read_resolved(folder: JobFolder) -> list[Resolved]:
-    """Return the engines of the first rank that made any, in the last attempt; empty where none was made, or nothing was observed."""
+    """Return the engines of the first rank that made any, in the last attempt; empty if none was made or observed."""
     status = folder.read_status()
     attempt, ranks = (status.attempt, sorted(status.ranks)) if status else (1, [0])
     planned = read_planned(folder)
@@ -71,7 +71,7 @@ def read_resolved(folder: JobFolder) -> list[Resolved]:
 
 
 def lines(resolved: Resolved) -> list[str]:
-    """Return one engine for a person: who made it, its counts, and the configuration."""
+    """Return one engine as text: who made it, its counts, and the configuration."""
     made = resolved.made
     versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
     found = [f"made at {made.own or made.caller or 'an unknown line'} ({versions})"]

@@ -1,1 +1,1 @@
-"""A job on several hosts: its agents, and the job folder here that mirrors what its ranks write there."""
+"""A job on several hosts: its agents, and the mirror of their files in the job folder here."""

@@ -1,4 +1,4 @@
-"""One host of a job: its connection, how it fares, and what it still has to be told."""
+"""One host of a job: its connection, its state, and its pending orders."""
 
 from __future__ import annotations
 
@@ -14,69 +14,69 @@ from dstui.jobs.hosts.mirror import Mirror
 from dstui.jobs.store.records import HostState, HostStatus
 
 SILENT = 8.0
-"""Seconds without a sign of life after which a host is unreachable; its agent gives one every two."""
+"""Seconds without a message after which a host is unreachable; its agent sends one every two."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
-"""Seconds between two attempts to connect: twice as many each time."""
+"""Seconds between two attempts to connect, doubled each time."""
 LASTING = 10.0
-"""Seconds that a connection must have held for the next one to be tried soon."""
+"""Seconds that a connection must have lasted for the next attempt to come soon."""
 CONNECTING = 40.0
-"""Seconds that a connection may take until its agent speaks."""
+"""Seconds for a connection until its agent answers."""
 HOPELESS = ("allocation", "key-changed", "key-unknown", "login", "name", "no-python", "no-ssh")
-"""Failures of ssh (dstui/hosts/ssh.py) that waiting does not mend."""
+"""Failures of ssh (dstui/hosts/ssh.py) that waiting does not repair."""
 
 
 @dataclass
 class JobHost:
-    """One host."""
+    """One host of a job."""
 
     name: str
     command: list[str]
-    """What reaches its agent."""
+    """The command that connects to its agent."""
     mirror: Mirror
     status: HostStatus = field(default_factory=HostStatus)
     news: list[tuple[HostState, str]] = field(default_factory=list)
-    """The changes of its state that nobody has told yet, each with a sentence, or "" where there is nothing to say."""
+    """Changes of its state that were not reported yet, each with a sentence, or ""."""
     connection: Connection | None = None
     greeted: bool = False
     """Whether the agent of this connection is ready for orders."""
     there: bool = False
-    """Whether the job has a folder there."""
+    """Whether the host has a folder of the job."""
     lacks: tuple[str, ...] = ()
-    """Why nothing can be started there: sentences."""
+    """Why nothing can be started there, as sentences."""
     left: tuple[str, ...] | None = None
-    """What a stop could not end there; None until it is through."""
+    """What a stop could not end there; None until it is finished."""
     code: int | None = None
-    """The exit status of the host's own launcher, of the current attempt."""
+    """The exit status of the host's own launcher in the current attempt."""
     stopped: bool = False
-    """Whether it has been told to stop what runs there: how its launcher ends is then no news."""
+    """Whether it was told to stop: the end of its launcher is then not reported."""
     orders: list[str] = field(default_factory=list)
-    """The orders that the agent of this connection has been given."""
+    """The orders given to the agent of this connection."""
     skew: float = float("-inf")
-    """By how many seconds its clock seems to be ahead of ours at least: words take time on their way."""
+    """The minimum number of seconds by which its clock is ahead of ours: messages take time."""
     retry_at: float = 0.0
     pause: float = FIRST_PAUSE
     heard: float = field(default_factory=time.monotonic)
-    """When it last gave a sign of life, by the monotonic clock."""
+    """The time of its last message, by the monotonic clock."""
     began: float = 0.0
-    """When its connection was begun, likewise."""
+    """The begin of its connection, by the monotonic clock."""
     moved: float = 0.0
-    """When it last sent a piece of a log, likewise."""
+    """When it last sent a piece of any log, by the monotonic clock."""
     spoke: float = field(default_factory=time.monotonic)
-    """When it last sent a piece of a rank's own log, likewise; at first when we began to listen."""
+    """When it last sent a piece of a rank's log, by the monotonic clock; initially the start of listening."""
     changed: float = field(default_factory=time.monotonic)
-    """When it came into its state, as far as this supervisor knows, likewise."""
+    """When it entered its state, as far as this supervisor knows, by the monotonic clock."""
     reminders: int = 0
-    """How often it has been said that it is still unreachable."""
+    """How often it was reported as still unreachable."""
     _complaint: str = ""
 
     @property
     def done(self) -> bool:
-        """Whether nothing of the job is left there."""
+        """Return whether nothing of the job is left there."""
         return self.status.state == "ended"
 
     @property
     def reached(self) -> bool:
-        """Whether its agent is there to be told."""
+        """Return whether its agent can receive orders."""
         return self.connection is not None and self.greeted
 
     def unreachable_for(self, now: float) -> float:
@@ -85,13 +85,13 @@ class JobHost:
 
     @property
     def why(self) -> str:
-        """Why it gives no answer."""
+        """Return why it does not answer."""
         return self.status.problem or "it gives no answer"
 
     def enter(self, state: HostState, problem: str | None = None, text: str = "") -> None:
-        """Into a state; nothing happens where it is the same.
+        """Change its state; nothing happens if it is the same.
 
-        Another problem alone is no news: events.jsonl would grow with whatever a host says.
+        A change of only the problem is not reported, because events.jsonl would grow with whatever a host says.
         """
         if state != self.status.state:
             self.changed, self.reminders = time.monotonic(), 0
@@ -101,7 +101,7 @@ class JobHost:
             self.status = replace(self.status, problem=problem)
 
     def connect(self, opening: Mapping[str, Any]) -> None:
-        """Begin a connection."""
+        """Start a connection."""
         self.greeted, self.orders, self.heard, self.began = False, [], time.monotonic(), time.monotonic()
         try:
             self.connection = Connection(self.command, opening)
@@ -109,14 +109,14 @@ class JobHost:
             self.drop(f"{self.command[0]} cannot be started: {error.strerror}")
 
     def tell(self, order: Mapping[str, Any]) -> None:
-        """Send an order, once for each connection."""
+        """Send an order, once per connection."""
         key = str(order)
         if self.connection and key not in self.orders:
             self.orders.append(key)
             self.connection.tell(order)
 
     def listen(self) -> None:
-        """Take what has come."""
+        """Process received messages."""
         try:
             for frame in self.connection.read() if self.connection else ():
                 self.heard = time.monotonic()
@@ -160,7 +160,7 @@ class JobHost:
                 self.close()
 
     def _greet(self, facts: Mapping[str, Any]) -> None:
-        """Note that the agent is ready. Raises FrameError where it has said so before on this connection."""
+        """Record that the agent is ready. Raises FrameError if it said so before on this connection."""
         if self.greeted:
             raise FrameError("its agent greets again and again")
         self.greeted = True
@@ -170,13 +170,13 @@ class JobHost:
         self.enter("reached", "; ".join(self.lacks) or None, f"{self.name} is reached again" if again else "")
 
     def judge(self, now: float) -> None:
-        """Give up a connection that is silent."""
+        """Drop a connection that is silent."""
         patience = SILENT if self.greeted else CONNECTING
         if self.connection and now - self.heard > patience:
             self.drop(f"no sign of life for {patience:.0f} s")
 
     def drop(self, problem: str) -> None:
-        """Give up the connection; another one is tried later. `problem`: why, where ssh does not say it."""
+        """Drop the connection; another one is tried later. `problem`: the reason, if ssh does not print one."""
         complaint = ""
         if self.connection:
             lasted = time.monotonic() - self.began
@@ -195,7 +195,7 @@ class JobHost:
             self.enter("unreachable", reason, f"{self.name} is unreachable: {reason}. Its ranks may go on; it is tried again")
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self.connection:
             self.connection.close()
             self._complaint = self.connection.complaint

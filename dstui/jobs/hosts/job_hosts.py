@@ -1,10 +1,10 @@
-"""All hosts of a job: connected side by side by one selector, without a thread, told what to do, and tried again when they are lost.
+"""All hosts of a job: connected in parallel by one selector without threads, given orders, and reconnected when they are lost.
 
 cluster = JobHosts(job, mirror, statuses, attempt)
-cluster.pump(seconds)               whatever comes, for so long
-cluster.start(orders)               an attempt: each host's own launcher, once
-cluster.stop(linger=0, ask=True)    everything that carries the job's tag, while `cluster.stopping`
-cluster.clean()                     the folders there
+cluster.pump(seconds)               process messages for some time
+cluster.start(orders)               begin an attempt: each host's own launcher, once
+cluster.stop(linger=0, ask=True)    end every process with the job's tag, while `cluster.stopping`
+cluster.clean()                     remove the folders on the hosts
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dstui.jobs.hosts.job_host import JobHost
 from dstui.jobs.store.records import HostState, HostStatus
 
 UNREACHED = 10.0
-"""Seconds for which a stop tries to reach a host that is unreachable."""
+"""Seconds for which a stop tries to reach an unreachable host."""
 SWEEP = 3 * STEP + GRACE + 5.0
-"""Seconds within which an agent has stopped everything on its host, beside the time that logs take home."""
+"""Seconds in which an agent has stopped everything on its host, besides the time for sending logs."""
 CLEANING = 5.0
-"""Seconds for the folders of the job to go."""
+"""Seconds for removing the folders of the job."""
 
 Opening = Callable[[JobHost, bool], dict[str, Any]]
-"""(the host, whether something is about to be started there) -> what its agent is told first."""
+"""Maps a host, and whether a start follows, to the first order for its agent."""
 
 
 class JobHosts:
@@ -38,33 +38,33 @@ class JobHosts:
         self.hosts = {host.name: host for host in hosts}
         self.opening = opening
         self._orders: dict[str, Mapping[str, Any]] = {}
-        """Host -> what it has to be told as soon as it is reached."""
+        """Host -> the order to send as soon as it is reached."""
         self._selector = selectors.DefaultSelector()
         self._stop_began = self._stop_ends = self._clean_began = 0.0
 
     @property
     def statuses(self) -> dict[str, HostStatus]:
-        """As status.json has them."""
+        """The statuses in the form of status.json."""
         return {name: host.status for name, host in self.hosts.items()}
 
     @property
     def moved(self) -> float:
-        """When the last bytes of a log came from any host, by the monotonic clock."""
+        """When the last bytes of a log arrived from any host, by the monotonic clock."""
         return max((host.moved for host in self.hosts.values()), default=0.0)
 
     @property
     def living(self) -> list[JobHost]:
-        """The hosts where something of the job may be."""
+        """The hosts that may still have something of the job."""
         return [host for host in self.hosts.values() if not host.done]
 
     @property
     def unreached(self) -> list[JobHost]:
-        """The hosts that cannot be told anything now."""
+        """The hosts that cannot receive orders now."""
         return [host for host in self.living if not host.reached]
 
     @property
     def starting(self) -> list[JobHost]:
-        """The hosts that have not answered yet since the job was started."""
+        """The hosts that have not answered since the job was started."""
         return [host for host in self.living if host.status.state == "starting"]
 
     @property
@@ -74,19 +74,19 @@ class JobHosts:
 
     @property
     def stopping(self) -> list[JobHost]:
-        """The hosts that have not said yet what a stop has left there, and are still worth waiting for."""
+        """The hosts that have not reported the result of a stop yet, and are still worth waiting for."""
         now = time.monotonic()
         began, quiet = now - self._stop_began, now - max(self._stop_ends, self.moved)
         return [host for host in self.living if host.left is None and (quiet < SWEEP if host.reached else began < UNREACHED)]
 
     @property
     def cleaning(self) -> list[JobHost]:
-        """The hosts that remove the job's folder, and are still worth waiting for."""
+        """The hosts that are removing the job's folder, and are still worth waiting for."""
         late = time.monotonic() - self._clean_began > CLEANING
         return [] if late else [host for host in self.living if host.left == () and host.reached]
 
     def take_news(self) -> list[tuple[JobHost, HostState, str]]:
-        """Return what has become of which host since the last time: its state, and a sentence, or "" where there is nothing to say."""
+        """Return the state changes since the last call: host, state, and a sentence or ""."""
         found = [(host, state, text) for host in self.hosts.values() for state, text in host.news]
         for host in self.hosts.values():
             host.news.clear()
@@ -94,16 +94,16 @@ class JobHosts:
 
     @property
     def unconfirmed(self) -> list[str]:
-        """What is left on the hosts, or may be: a sentence each."""
+        """Return what is left on the hosts, or may be, as sentences."""
         silent = [f"not confirmed on {host.name} that nothing is left: {host.why}" for host in self.living if host.left is None]
         return silent + [f"process {process} on {host.name} could not be ended" for host in self.living for process in host.left or ()]
 
     def start(self, orders: Mapping[str, Mapping[str, Any]]) -> None:
-        """Have each host begin the attempt, those that cannot be reached now as soon as they are."""
+        """Let each host begin the attempt; unreachable ones as soon as they are reached."""
         self._tell(orders)
 
     def stop(self, *, linger: float = 0.0, ask: bool = True) -> None:
-        """End everything of the job on every host: what ends by itself gets `linger` seconds; with `ask` the ranks may end first."""
+        """End the job on every host: processes that end by themselves get `linger` seconds; with `ask` the ranks may end first."""
         self._stop_began = time.monotonic()
         self._stop_ends = self._stop_began + linger
         for host in self.hosts.values():
@@ -112,7 +112,7 @@ class JobHosts:
         self._tell({name: {"do": "stop", "linger": linger, "ask": ask} for name in self.hosts})
 
     def clean(self) -> None:
-        """Remove the job's folder from every host on which nothing is left."""
+        """Remove the job's folder from every host where nothing is left."""
         self._clean_began = time.monotonic()
         self._tell({host.name: {"do": "clean"} for host in self.living if host.left == ()})
 
@@ -126,7 +126,7 @@ class JobHosts:
             host.tell(self._orders[host.name])
 
     def pump(self, seconds: float) -> None:
-        """Take what comes for so many seconds, or until something has changed that somebody should look at."""
+        """Process messages for `seconds`, or until something has changed that the caller must handle."""
         deadline = time.monotonic() + seconds
         while True:
             self._reconnect()
@@ -155,7 +155,7 @@ class JobHosts:
             self._await_write(host)
 
     def _with(self, host: JobHost, act: Callable[[], None]) -> None:
-        """Do something by which a host may lose its connection."""
+        """Run an action on a host; an error drops its connection."""
         before = host.connection
         fds = (before.input, before.output, before.errors) if before else ()
         act()
@@ -182,7 +182,7 @@ class JobHosts:
             self._selector.register(host.connection.input, selectors.EVENT_WRITE, host)
 
     def close(self) -> None:
-        """Let go of all connections; the job goes on."""
+        """Close all connections; the job continues."""
         for host in self.hosts.values():
             self._with(host, host.close)
         self._selector.close()

@@ -1,6 +1,6 @@
-"""What the hosts of a job send, written into the job folder here, as if the ranks had written it.
+"""Write what the hosts of a job send into the job folder, as if the ranks had written it here.
 
-A host may be broken or lie: it can only write the logs and records of ranks that are its own, each byte once and in its place.
+A host may be broken or malicious: it can write only the logs and records of its own ranks, each byte once and at its place.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ NAME = re.compile(r"(?:attempts/([0-9]{1,5})/)?((?:logs|ranks|engine)/)rank_([0-
 KINDS = {"logs/.log": "log", "ranks/.json": "record", "engine/.jsonl": "lines", "engine/.json": "state"}
 LAUNCHER = "launcher.log"
 OF_ITS_HOST = ("shim", "ticks", "boot")
-"""Facts of a record that only mean something on the rank's own host."""
+"""Facts of a record that have a meaning only on the rank's own host."""
 TIMES = ("started", "ended", "lost")
 LONGEST_LINE = 1 << 16
 """Bytes of a line of a host's launcher."""
 CLOCKS_AGREE = 1.0
-"""Seconds by which a host's clock may seem to differ, for the way of its words takes time too."""
+"""Seconds of apparent clock difference that are ignored, since messages take time."""
 
 
 class Mirror:
-    """The files of one job, whose ranks and hosts `status` names."""
+    """Writes the files of one job, whose ranks and hosts are in `status`."""
 
     def __init__(self, folder: JobFolder, tag: str, status: JobStatus) -> None:
         self.folder, self.tag, self.attempt = folder, tag, status.attempt
         self.owners = {number: rank.host for number, rank in status.ranks.items()}
         self._launchers: dict[str, tuple[int, bytes]] = {}
-        """Host -> bytes of its launcher's output that are here, and a line of it that is not whole yet."""
+        """Host -> bytes of its launcher's output received so far, and an incomplete line of it."""
 
     def have(self, host: str) -> dict[str, int]:
-        """File -> bytes of it that are here, for whatever the host may send."""
+        """Return file -> its bytes received so far, for all files that the host may send."""
         found = {LAUNCHER: self._launcher(host)[0]}
         for rank in self.ranks(host):
             for path in (self.folder.log(rank, self.attempt), self.folder.engine(rank, self.attempt)):
@@ -50,7 +50,7 @@ class Mirror:
         return found
 
     def log(self, host: str, name: str, at: int, data: bytes) -> None:
-        """Write bytes of a log from `at` on. Raises FrameError for what does not fit, OSError where it cannot be written."""
+        """Write bytes of a log from `at` on. Raises FrameError if they do not fit, OSError if they cannot be written."""
         if name == LAUNCHER:
             return self._launcher_lines(host, at, data)
         attempt, rank, kind = self._place(host, name)
@@ -63,9 +63,9 @@ class Mirror:
         _write_at(path, at, data)
 
     def record(self, host: str, name: str, data: bytes, skew: float) -> None:
-        """Keep what a rank's shim or hook has written, with the host's name in the Plan and times by the clock here.
+        """Store the record of a rank's shim or hook, with the host's name in the Plan and times by this machine's clock.
 
-        `skew`: the host's clock less ours, in seconds. Raises FrameError and OSError as `log`.
+        `skew`: the host's clock minus this one, in seconds. Raises FrameError and OSError as `log`.
         """
         attempt, rank, kind = self._place(host, name)
         found = json_object(data)
@@ -79,12 +79,12 @@ class Mirror:
         self.folder.write_json(self.folder.record(rank, attempt), facts | {"host": host})
 
     def _state(self, path: Path, found: dict[str, Any]) -> None:
-        """Keep what the hook of a rank says that the rank does now."""
+        """Store the present state of a rank that its hook reports."""
         path.parent.mkdir(0o700, exist_ok=True)
         self.folder.write_json(path, found)
 
     def gpus(self, host: str, data: bytes) -> None:
-        """Keep what NVML says now of a host's GPUs (dstui/machine/nvml.py --watch). Raises OSError where it cannot be written."""
+        """Store NVML's present state of a host's GPUs (dstui/machine/nvml.py --watch). Raises OSError if it cannot be written."""
         match json_object(b'{"line": %b}' % data).get("line"), self.ranks(host):
             case ["sample", [*states]], [first, *_]:
                 file = self.folder.gpus(first)
@@ -92,7 +92,7 @@ class Mirror:
                 self.folder.write_json(file, {"t": time.time(), "gpus": states})
 
     def lose(self, host: str, now: float) -> list[int]:
-        """Note that the living ranks of a host are gone; which ones. OSError where it cannot be written."""
+        """Record that the living ranks of a host are gone, and return them. Raises OSError if that cannot be written."""
         found = []
         for rank in self.ranks(host):
             path = self.folder.record(rank, self.attempt)
@@ -103,11 +103,11 @@ class Mirror:
         return found
 
     def ranks(self, host: str) -> list[int]:
-        """Return the ranks that run on a host."""
+        """Return the ranks on a host."""
         return [rank for rank, owner in self.owners.items() if owner == host]
 
     def _place(self, host: str, name: str) -> tuple[int, int, str]:
-        """Attempt, rank and kind of a file that this host may write. Raises FrameError."""
+        """Return attempt, rank and kind of a file that this host may write. Raises FrameError."""
         match = NAME.fullmatch(name)
         rank, attempt = (rank_number(match[3]), rank_number(match[1] or "1")) if match else (None, None)
         kind = KINDS.get(match[2] + match[4]) if match else None
@@ -116,7 +116,7 @@ class Mirror:
         return attempt, rank, kind
 
     def _launcher(self, host: str) -> tuple[int, bytes]:
-        """Return how much of a host's launcher's output is here. After another supervisor its own lines in launcher.log tell."""
+        """Return how much of a host's launcher output was received. A new supervisor counts the host's lines in launcher.log."""
         if host not in self._launchers:
             mark, size = f"{host}: ".encode(), 0
             with suppress(OSError):
@@ -126,7 +126,7 @@ class Mirror:
         return self._launchers[host]
 
     def _launcher_lines(self, host: str, at: int, data: bytes) -> None:
-        """Whole lines go to launcher.log, the host's name before each."""
+        """Append complete lines to launcher.log, each with the host's name in front."""
         size, rest = self._launcher(host)
         if at > size + len(rest):
             raise FrameError(f"it leaves out {at - size - len(rest)} bytes of its launcher's output")
@@ -147,7 +147,7 @@ def _append(path: Path, data: bytes) -> None:
 
 
 def _write_at(path: Path, at: int, data: bytes) -> None:
-    """Append what the file does not have yet; a piece that leaves a gap is refused."""
+    """Append what the file does not have yet. A piece that leaves a gap is refused."""
     fd = open_regular(path, os.O_WRONLY | os.O_CREAT)
     with os.fdopen(fd, "wb", buffering=0) as file:
         size = os.fstat(fd).st_size

@@ -1,1 +1,1 @@
-"""Numbers out of log lines, and how they go over the steps."""
+"""Metrics from log lines, and their course over the steps."""

@@ -1,4 +1,4 @@
-"""Values over steps, in bounded memory however long a run is: up to LIMIT buckets, which become twice as wide when there are more."""
+"""Values over steps in bounded memory for runs of any length: at most LIMIT buckets, which double in width when there are more."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 LIMIT = 1024
-"""Buckets of one series: several for each cell of the widest plot. Up to so many steps every value is kept as it is."""
+"""Buckets of one series: several for each cell of the widest plot. Up to this many steps every value is kept."""
 
 
 class Point(NamedTuple):
-    """What is known of some neighbouring steps: the middle of them, the mean, the least and the largest value."""
+    """Neighbouring steps: their centre, and the mean, minimum and maximum of the values."""
 
     step: float
     mean: float
@@ -20,14 +20,14 @@ class Point(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A value that is no number: `nan`, `inf` or `-inf`, at a step (the first of its bucket)."""
+    """A value that is not a number (`nan`, `inf` or `-inf`) and its step (the first of its bucket)."""
 
     step: int
     kind: str
 
 
 class Buckets:
-    """One series. Steps may come in any order and more than once."""
+    """One series. Steps may arrive in any order and repeatedly."""
 
     __slots__ = ("_faults", "_parts", "last", "width")
 
@@ -36,7 +36,7 @@ class Buckets:
         """Steps in a bucket."""
         self.last: float | None = None
         """The newest value."""
-        self._parts: dict[int, list[float]] = {}  # bucket -> count, sum of values, least, largest, sum of steps
+        self._parts: dict[int, list[float]] = {}  # bucket -> count, sum of values, minimum, maximum, sum of steps
         self._faults: dict[tuple[int, str], int] = {}  # bucket and kind -> first step
 
     def add(self, step: int, value: float) -> None:
@@ -75,12 +75,12 @@ class Buckets:
 
     @property
     def faults(self) -> list[Fault]:
-        """The values that are no numbers, by step."""
+        """The values that are not numbers, by step."""
         return sorted(Fault(step, kind) for (_, kind), step in self._faults.items())
 
 
 def smoothed(values: Iterable[float], weight: float) -> list[float]:
-    """Return an exponential moving average as TensorBoard draws it: without the pull towards zero at the beginning. 0 smooths nothing."""
+    """Return an exponential moving average like TensorBoard's, without the bias towards zero at the beginning. 0 does not smooth."""
     mean, rest, smooth = 0.0, 1.0, []
     for value in values:
         mean, rest = weight * mean + (1 - weight) * value, rest * weight
@@ -89,7 +89,7 @@ def smoothed(values: Iterable[float], weight: float) -> list[float]:
 
 
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """At most so many points, each of some neighbours, with their least and largest value."""
+    """Return at most `most` points, each of some neighbours, with their minimum and maximum."""
     size = math.ceil(len(points) / most) if points else 1
     parts = [points[at : at + size] for at in range(0, len(points), size)]
     return [

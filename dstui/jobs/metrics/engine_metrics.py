@@ -1,4 +1,4 @@
-"""The numbers of a rank as its engine reports them: they go before those that lines of its log tell under the same name."""
+"""The metrics that a rank's engine reports. They take precedence over metrics of the same name in its log lines."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dstui.jobs.store.events import Metric
 from dstui.jobs.store.folder import JobFolder
 
 FILLS_IN = ("tokens/s", "memory", "memory_peak")
-"""Numbers for which a program's own line counts more: it may leave out padding, or speak of all ranks. So do those of models with names of
-their own: a script that trains several says what it means by the loss of each."""
+"""Metrics for which log lines take precedence: a program may exclude padding, or count all ranks. The same holds for models with names of
+their own: a script that trains several defines the meaning of each loss."""
 CHUNK = 1 << 16
 WARM_UP = 5
-"""Steps at the beginning whose times say nothing: caches fill, kernels are compiled."""
+"""Steps at the beginning whose times are meaningless: caches fill, kernels are compiled."""
 
 
 class EngineMetrics:
-    """Reads on in the lines of one rank's hook."""
+    """Reads the lines of one rank's hook."""
 
     def __init__(self, folder: JobFolder, rank: int, attempt: int = 1) -> None:
         self.rank = rank
         self._folder = folder
         self.reports: list[Report] = []
-        """What came beside steps since they were last taken."""
+        """Reports other than steps since they were last taken."""
         self._lines = EngineLines(folder.engine(rank, attempt))
         self._prefixes: dict[int, str] = {}
         self._before: dict[int, EngineStep] = {}
         self._first: int | None = None
 
     def read(self, view: RankView, budget: int = CHUNK) -> list[Metric]:
-        """Return the numbers of further steps, noted in the rank's view; empty where nothing is new."""
+        """Return the metrics of further steps, and record them in the rank's view; empty if nothing is new."""
         metrics: list[Metric] = []
         before = -1
         while not metrics and self._lines.at != before:
@@ -44,7 +44,7 @@ class EngineMetrics:
         return metrics
 
     def read_end(self, view: RankView, most: int) -> list[Metric]:
-        """Return the numbers of the last steps alone: of the beginning, which names the models, and of the end so many bytes are read."""
+        """Return the metrics of only the last steps: read the beginning, which names the models, and `most` bytes of the end."""
         metrics = self.read(view, most)
         self._lines.skip_to_end(most)
         while further := self.read(view, most):
@@ -57,11 +57,11 @@ class EngineMetrics:
             self._prefixes[report.model] = f"{name}_"
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._lines.close()
 
     def _measured(self, view: RankView, step: EngineStep) -> list[Metric]:
-        """Return the numbers of one step. The first model that steps has the plain names, unless the Plan names its models."""
+        """Return the metrics of one step. The first model that steps has the plain names, unless the Plan names its models."""
         if self._first is None:
             self._first = step.model
         leads = step.model == self._first

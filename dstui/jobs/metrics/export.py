@@ -1,4 +1,4 @@
-"""The metrics of a run as a table: every attempt, every rank, what its engine reported, then what else its log tells, in order."""
+"""Export the metrics of a run as a table: by attempt and rank, first those of the engine, then those of the log, in order."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from dstui.logs.tail import Tail
 Form = Literal["csv", "json"]
 COLUMNS = ("step", "rank", "name", "value", "attempt", "source")
 CHUNK = 1 << 20
-"""Bytes that are read at once."""
+"""Bytes per read."""
 
 
 class Writes(Protocol):
-    """What a table can be written to."""
+    """A destination for a table."""
 
     def write(self, text: str, /) -> object:
-        """Take a piece."""
+        """Write a piece."""
 
 
 def export(folder: JobFolder, form: Form, to: Writes, only: Collection[int] = ()) -> int:
-    """Write the metrics of a run, of the ranks in `only` where any are given; how many there were.
+    """Write the metrics of a run, restricted to the ranks in `only` if given. Return their number.
 
-    Numbers that are none (NaN, infinity) are `nan` and `inf` in CSV and null in JSON, which has no words for them.
+    NaN and infinity are `nan` and `inf` in CSV, and null in JSON, which lacks them.
     """
     rows = metrics(folder, only)
     return _csv(rows, to) if form == "csv" else _json(rows, folder.name, to)
 
 
 def metrics(folder: JobFolder, only: Collection[int] = ()) -> Iterator[tuple[int, Metric]]:
-    """Yield each number that the logs of a run tell, with the attempt that it is from."""
+    """Yield each metric in the logs of a run with its attempt."""
     measure = Measure.of(folder)
     for (attempt, rank), path in logs_of(folder).items():
         if not only or rank in only:
@@ -72,9 +72,9 @@ def _csv(rows: Iterator[tuple[int, Metric]], to: Writes) -> int:
 
 
 def _json(rows: Iterator[tuple[int, Metric]], name: str, to: Writes) -> int:
-    """Return one row after another: a long run has more of them than should be held at once.
+    """Write the rows one by one, since a long run has too many to hold in memory. Return their number.
 
-    Only here it is said how many steps there will be (`steps`), and which steps are only a counter of lines (`counted`).
+    Only JSON includes the total number of steps (`steps`), and whether a step only counts lines (`counted`).
     """
     to.write(f'{{"version": 1, "run": {json.dumps(name)}, "metrics": [')
     count, steps = 0, None

@@ -1,7 +1,9 @@
-"""What a run told last, by the end of what one of its ranks wrote: for a table of many runs, where nobody waits for whole logs."""
+"""The latest metrics of a run, from the end of one rank's log: for a table of many runs, where reading whole logs takes too long."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,40 +19,43 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.logs.tail import Tail
 
 END = 32 << 10
-"""Bytes of a log, and of what the engine reports, that are read."""
+"""Bytes of a log, and of the engine's report, that are read."""
 MOST = 64
 """Metrics that are kept."""
 BEHIND = 16
-"""Steps that the engine's report may lack at the end."""
+"""Steps that may be missing at the end of the engine's report."""
+STEP, NUMBER = re.compile(r"(?i)\b(?:step|iter(?:ation)?)s?\W{0,4}\d"), re.compile(r"\d[\d.,]*(?:[eE][-+]?\d+)?")
+OF_A_SHAPE = 16
+"""Lines of one shape that are read for metrics: so many values have a median that means something."""
 PACES = ("step_time", "tokens/s", "samples/s", "steps/s")
-"""Metrics of which the last value alone says little: the median of the last ones counts."""
+"""Metrics for which the median of the last values counts instead of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """Where a run stands, or stood at its end."""
+    """The latest state of a run."""
 
     step: int | None = None
     steps: int | None = None
-    """How many there will be, where its lines say so."""
+    """The total number of steps, if its lines name it."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The newest value of each."""
+    """The newest value of each metric."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Glance:
-        """Return what `as_json` has written; what makes no sense is left out."""
+        """Return a glance from its stored form. Invalid values are left out."""
         step, steps = (value if type(value := found.get(name)) is int else None for name in ("step", "steps"))
         metrics = found.get("metrics")
         numbers = metrics.items() if isinstance(metrics, Mapping) else ()
         return cls(step, steps, {str(name): float(value) for name, value in numbers if type(value) in (int, float)})
 
     def as_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Return the stored form."""
         return {"step": self.step, "steps": self.steps, "metrics": dict(self.metrics)}
 
 
 def glance(folder: JobFolder, attempt: int, ranks: Sequence[int]) -> Glance:
-    """Return where a run stands: by its first rank, or by its last, where only that one tells a loss."""
+    """Return the latest state of a run, from its first rank, or from its last if only that prints a loss."""
     first, *others = ranks or [0]
     told = _of_rank(folder, attempt, first)
     return told if "loss" in told.metrics or not others else _of_rank(folder, attempt, others[-1], told)
@@ -62,7 +67,7 @@ def _of_rank(folder: JobFolder, attempt: int, rank: int, otherwise: Glance | Non
     try:
         found = engine.read_end(view, END)
         step, view.engine_step = view.engine_step, None
-        found += measured([*tail.read(END), *tail.flush()], view, rank, measure)
+        found += measured(telling([*tail.read(END), *tail.flush()]), view, rank, measure)
     finally:
         engine.close()
         tail.close()
@@ -73,8 +78,25 @@ def _of_rank(folder: JobFolder, attempt: int, rank: int, otherwise: Glance | Non
     return Glance(_latest(step, view.step), view.steps, values)
 
 
+def telling(lines: Sequence[str]) -> list[str]:
+    """Return the lines that decide: of those that name a step and differ only in numbers the last ones, and all others.
+
+    What names no step is counted, so that none of it may be left out. Reading a line for metrics costs ten times as much as this.
+    """
+    counts: Counter[str] = Counter()
+    kept = []
+    for line in reversed(lines):
+        if STEP.search(line):
+            shape = NUMBER.sub("#", line)
+            counts[shape] += 1
+            if counts[shape] > OF_A_SHAPE:
+                continue
+        kept.append(line)
+    return kept[::-1]
+
+
 def _latest(engine: int | None, lines: int | None) -> int | None:
-    """Return the engine's step, or that of the lines, where these are only ahead: a rank that ends may not have reported its last steps."""
+    """Return the engine's step, or the lines' step if that is slightly ahead: an ending rank may not have reported its last steps."""
     return lines if engine is None or (lines is not None and engine < lines <= engine + BEHIND) else engine
 
 

@@ -1,6 +1,6 @@
-"""What a line must hold to have a number worth looking for: plain texts, derived from the spellings of the metrics.
+"""Plain texts that a line with a metric must contain, derived from the spellings of the metrics.
 
-Looking for a few texts is ten times as fast as matching the expressions, and most lines of a log hold none of them.
+Searching for a few texts is ten times as fast as matching the expressions, and most lines of a log contain none of them.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterable
 LOOKAROUND = re.compile(r"\(\?<?=([^()]*)\)")
 GROUP = re.compile(r"\((?:\?:)?([^()]*)\)(\??)")
 VARIABLE = re.compile(r"\[[^]]*\][?*+]?|\\[a-z][?*+]?|[^\0]\?")
-"""What stands for more than one text: a set of characters, a class, an optional character."""
+"""Syntax for more than one text: a set of characters, a class, an optional character."""
 PARENTHESES = str.maketrans({"\1": "(", "\2": ")"})
 
 
 def hints_of(spellings: Iterable[str]) -> tuple[str, ...]:
-    """Return a few texts, of which every text that one of these regular expressions matches holds at least one.
+    """Return a few texts such that every match of one of these regular expressions contains at least one.
 
-    The expressions are those of `line_patterns.Pattern`: literal text, `(?:a|b)` (not nested), `?` behind a character or a group, sets
-    and classes of characters, and look-arounds of literal text.
+    The expressions are those of `line_patterns.Pattern`: literal text, `(?:a|b)` (not nested), `?` behind a character or a group, sets and
+    classes of characters, and look-arounds of literal text.
     """
-    choices = sorted((_choices(spelling) for spelling in spellings), key=len)  # those with one choice first: it may serve others too
+    choices = sorted((_choices(spelling) for spelling in spellings), key=len)  # those with one choice first, since it may cover others too
     hints: set[str] = set()
     for choice in choices:
         if not any(all(any(hint in text for hint in hints) for text in texts) for texts in choice):
@@ -30,7 +30,7 @@ def hints_of(spellings: Iterable[str]) -> tuple[str, ...]:
 
 
 def _choices(spelling: str) -> list[set[str]]:
-    """Return for each part that is in every match: the texts of which that part is one."""
+    """Return, for each part that is in every match, the set of its possible texts."""
     text = spelling.replace(r"\(", "\1").replace(r"\)", "\2")
     text = LOOKAROUND.sub(lambda found: found[1] if found[0].startswith("(?<=") else "\0", text)
     runs = VARIABLE.sub("\0", GROUP.sub("\0", text)).split("\0")

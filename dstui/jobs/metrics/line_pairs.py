@@ -1,7 +1,7 @@
-"""Lists of named numbers on one line: a dictionary, what stands behind a progress bar, `step:7 - actor/entropy:0.3 - …`.
+"""Lists of named numbers on one line: a dictionary, text behind a progress bar, `step:7 - actor/entropy:0.3 - …`.
 
-Trainings log whatever they measure in such lists (rewards, lengths, token counts), so each number is a series under its own name. A list
-of settings looks the same: it is told apart by its names, since one of them must be a measurement and none a setting.
+Trainings log many measurements in such lists (rewards, lengths, token counts), so each number is a series with its own name. A list of
+settings looks the same. It is recognised by its names: a list of measurements has at least one known measurement and no setting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENTRY = re.compile(
     rf"(?:(?:tensor|np\.\w+)\((?P<wrapped>{NUMBER})[^()]*\)|(?P<quote>['\"]?)(?P<value>{NUMBER})(?P=quote)|['\"](?P<text>[^'\"]*)['\"]|None|null)"
     r"\s*(?P<end>[,}])"
 )
-"""One entry of a dictionary. A list, a dictionary or True as value makes it something else than a list of numbers."""
+"""One entry of a dictionary. A value that is a list, a dictionary or True means that it is not a list of numbers."""
 DASHED = re.compile(r"(?:^|\s)(?=step:\d+ - )")
 DASHED_ENTRY = re.compile(rf"(?P<name>[A-Za-z][\w/@.-]*):(?:np\.\w+\()?(?P<value>{NUMBER})\)?(?: - |\s*$)")
 POSTFIX_ENTRY = re.compile(rf"(?:^|[\s,|\[])(?P<name>[A-Za-z][\w/]*(?: it/s)?)(?:=|: )(?P<value>{NUMBER})(?=[\s,|\]]|$)")
@@ -32,12 +32,12 @@ MEASURED = re.compile(
     r"(?:.*[/_])?(?:loss|rewards?|grad_norm|accurac(?:y|ies)|acc|f1|perplexity|ppl)"
     r"|(?:loss|losses|rewards?|objective|train|training|actor)/.*|epoch|step|global_step|iteration|iter|eval_.*"
 )
-"""Names of which a list of measurements has one at least."""
+"""Names of which every list of measurements has at least one."""
 SETTING = re.compile(
     r"[^/]*(?:batch_size|warmup|dropout|weight_decay|epochs)[^/]*|(?:max|lora|num_train|per_device)_[^/]*|seed|momentum|betas|version"
     r"|(?:.*_)?(?:save|logging|eval|total|accumulation|max)_steps|[^/]*_(?:size|seed|layers|heads|dim|coef|weight|alpha|fn)"
 )
-"""Names that stand in a list of settings."""
+"""Names that occur in lists of settings."""
 UNIT = re.compile(r"(.+?)\s*\((gib|gb|mib|mb)\)|(.*mem.*)_(gib|gb|mib|mb)")
 BYTES = {"gib": float(1 << 30), "gb": float(1 << 30), "mib": float(1 << 20), "mb": float(1 << 20)}
 KNOWN = {
@@ -46,26 +46,26 @@ KNOWN = {
     "real it/s": ("steps/s", 1.0),  # RWKV-LM
     "kt/s": ("tokens/s", 1e3),
 }
-"""Names whose meaning their spelling does not tell: dstui's name, and what the number is multiplied by."""
+"""Names whose meaning is not in their spelling -> dstui's name, and a factor."""
 IGNORED = ("v_num",)
 ACTOR = re.compile(r"(?:train|training|actor|policy)/(lr|learning_rate|grad_norm|loss|global_step|epoch)")
-"""The training's own, where a list has those of several models."""
+"""The training's own metric, if a list has those of several models."""
 STEP_OF = "global_step/max_steps"
 FOREIGN = re.compile(r"[^\w./%-]+", re.ASCII)
 LONGEST_NAME = 40
 
 
 class Pairs(NamedTuple):
-    """A list: where it begins on its line, and what was read."""
+    """A list: where it begins on its line, and its numbers."""
 
     start: int
     found: dict[str, float]
 
 
-def listed(line: str, known: Callable[[str], str | None]) -> Pairs | None:
-    """Read the list of numbers on a line; None where there is none. A list of settings is one without numbers.
+def read_list(line: str, known: Callable[[str], str | None]) -> Pairs | None:
+    """Read the list of numbers on a line; None if there is none. A list of settings has no numbers.
 
-    `known`: dstui's name of what a line calls so, None where it has none.
+    `known` returns dstui's name for a spelling, or None.
     """
     if "{" in line and (begin := BEGIN.search(line)):
         return _dictionary(line[:LONGEST], begin.start(), known)
@@ -75,8 +75,8 @@ def listed(line: str, known: Callable[[str], str | None]) -> Pairs | None:
     return None
 
 
-def behind_bar(text: str, known: Callable[[str], str | None]) -> dict[str, float]:
-    """Read what a progress bar has in front of it and behind it."""
+def read_bar_text(text: str, known: Callable[[str], str | None]) -> dict[str, float]:
+    """Read the text in front of and behind a progress bar."""
     return _named(((match["name"], match["value"]) for match in POSTFIX_ENTRY.finditer(text)), known)
 
 
@@ -108,7 +108,7 @@ def _named(entries: Iterator[tuple[str, str]] | list[tuple[str, str]], known: Ca
 
 
 def _metric(name: str, text: str, known: Callable[[str], str | None]) -> Iterator[tuple[str, float]]:
-    """Yield what one entry says: mostly one number, none where it is no number."""
+    """Yield the metrics of one entry: usually one, none if it is not a number."""
     lower = name.lower()
     if lower == STEP_OF and (fraction := FRACTION.fullmatch(text)):
         yield from (("step", float(fraction[1])), ("steps", float(fraction[2])))

@@ -1,9 +1,7 @@
-"""Numbers out of log lines: DeepSpeed's, the Trainer's, accelerate's, Megatron's, tqdm's and those of plain scripts.
+"""Find metrics in log lines: those of DeepSpeed, the Trainer, accelerate, Megatron, tqdm and plain scripts.
 
-Lists of named numbers are read by `line_pairs`.
-
-A metric is one entry of PATTERNS: a name and the spellings that lines have for it. `scan` costs 2 µs for a line that holds none, 20 to
-50 µs for one that does. What looks like a metric and is none (a dump of the configuration, prose) is left alone.
+`line_pairs` reads lists of named numbers. A metric is one entry of PATTERNS: a name and its spellings in lines. `scan` takes 2 µs for a
+line without a metric, 20 to 50 µs for one with. Text that only looks like a metric (a configuration dump, prose) is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.base.text import sanitise
 from dstui.jobs.metrics.line_hints import hints_of
-from dstui.jobs.metrics.line_pairs import behind_bar, listed
+from dstui.jobs.metrics.line_pairs import read_bar_text, read_list
 
 if TYPE_CHECKING:
     from dstui.plan.patterns import Expression
@@ -28,9 +26,9 @@ PHASE = "the (?:train|eval|training|evaluation)"
 
 
 class Pattern(NamedTuple):
-    """A metric: its name, what lines call it (regular expressions, for lower case), and the units that may follow its number.
+    """A metric: its name, its spellings (regular expressions for lower case), and the units that may follow its number.
 
-    `scale` makes a number without a unit what the metric is told in: bytes, seconds, or the plain number.
+    `scale` converts a number without a unit to the metric's unit: bytes, seconds, or a plain number.
     """
 
     name: str
@@ -38,13 +36,13 @@ class Pattern(NamedTuple):
     units: tuple[str, ...] = ()
     scale: float = 1.0
     needs_unit: bool = False
-    """A number alone is something else: `time 3`, `memory 2`."""
+    """Whether a number without a unit is something else: `time 3`, `memory 2`."""
     percent: bool = False
-    """May be told in percent; it is a share then."""
+    """Whether it may be given in percent; it is a share then."""
     mib: bool = False
-    """A bare number of three to seven digits counts MiB, as mmengine's and torchvision's loggers do."""
+    """Whether a bare number of three to seven digits is in MiB, as in mmengine's and torchvision's loggers."""
     setting: bool = False
-    """Is a setting too: alone on an indented line, or on one that ends with a comma, it is from a dump of the configuration."""
+    """Whether it is a setting too: alone on an indented line, or on one that ends with a comma, it is part of a configuration dump."""
 
 
 PATTERNS = (
@@ -62,7 +60,7 @@ PATTERNS = (
     Pattern("f1", ("(?:eval_)?f1",), percent=True),
     Pattern("lr", ("learning[_ ]rate", "lr"), setting=True),
     Pattern("grad_norm", ("grad(?:ient)?[_ ]norm", "gnorm")),
-    # after an overflow DeepSpeed tells the factor that was, and the one that will be
+    # after an overflow DeepSpeed prints the old and the new scale
     Pattern("loss_scale", (r"attempted loss scale: \d+, reducing to", "loss[_ ]scale"), setting=True),
     Pattern("skipped", ("skipped",)),
     Pattern("step_time", (r"elapsed time per iteration \(ms\)", "elapsed_time_per_iteration_ms"), scale=1e-3),
@@ -81,9 +79,9 @@ PATTERNS = (
     Pattern("steps/s", ("train_steps_per_second",), (r"(?:it|steps?)/s(?:ec)?",)),
     Pattern("tflops", ("tflop/?s", r"throughput per gpu \(tflop/s/gpu\)"), ("tflops",)),
     Pattern("mfu", ("mfu",), percent=True),
-    # PEFT's print_trainable_parameters
+    # of PEFT's print_trainable_parameters
     Pattern("trainable_parameters", ("(?<!non-)trainable params",)),
-    # DeepSpeed's timer and see_memory_usage, torchtitan's; the tables of PEFT's examples, which count MiB without saying so
+    # of DeepSpeed's timer and see_memory_usage, and of torchtitan; tables of PEFT's examples, which are in MiB without saying so
     Pattern("memory", ("memallocated", "mem_allocated", "ma")),
     Pattern("memory", (r"mem(?:ory)?(?=\s*[:=])",), needs_unit=True, mib=True),
     Pattern("memory_peak", ("maxmemallocated", "max_mem_allocated", "max_ma", "(?:max|peak)[_ ]mem(?:ory)?"), mib=True),
@@ -106,7 +104,7 @@ AHEAD = re.sub(r"\?P<\w+>", "?:", NUMBER.pattern)
 
 
 def _any(words: Iterable[str]) -> str:
-    """Any of these words; each begins with a letter, at which most are turned down."""
+    """Return an expression for any of these words. Each begins with a letter, by which most positions are rejected quickly."""
     return f"(?P<word>{'|'.join(words)})"
 
 
@@ -121,11 +119,11 @@ NUMBER_FIRST = re.compile(
     rf"(?<![\w.,:])(?=[-+.\d]){NUMBER.pattern}\s*{_any(unit for pattern in PATTERNS for unit in pattern.units)}(?![\w/])"
 )
 BAR = re.compile(r"(?<![\w.])\d+%\|[^|]*\|\s*(?P<step>\d+)/(?P<steps>\d+) \[(?P<clock>[\d:]+)?(?:<[^,\]]*,\s*[^,\]]*(?P<more>,[^\]]*))?")
-"""A progress bar as tqdm draws it, and the time that it has run; `more`: what the program adds."""
+"""A progress bar of tqdm with its running time; `more` is the program's addition."""
 TRAININGS = re.compile(r"(?:train(?:ing)?|steps?)\b[^|%]{0,20}:$")
-"""What stands before the training's bar."""
+"""Text before the training's bar."""
 OTHER_BAR = re.compile(r"\s*(?!train|step|epoch)[^\s\d%|][^%|]*\d+%\|")
-"""A bar with a name of its own: data that is tokenized, shards that are loaded. Its speed is not the training's."""
+"""A bar with a name of its own, for data that is tokenized or shards that are loaded. Its speed is not the training's."""
 EPOCH_OF = re.compile(r"\bepoch\W{0,3}(?P<within>\d+)")
 MEASURES = re.compile(r"loss|reward")
 RICH = re.compile(
@@ -133,7 +131,7 @@ RICH = re.compile(
     r"\s{1,4}[━╸╺─]{3,200}[━╸╺─ ]{0,4}(?:\d{1,3}% {1,3})?(?P<step>\d+)/(?P<steps>\d+)"
     r" (?P<clock>[\d:]+)"
 )
-"""A progress bar as rich draws it."""
+"""A progress bar of rich."""
 COUNTS = (
     # `step 10/40`, `iteration 10/ 100`, `Step 3 of 10`, `Iter(train) [ 10/500]`; DeepSpeed's pipeline engine
     (
@@ -146,60 +144,60 @@ COUNTS = (
     ("epoch", re.compile(r"\bepoch\W{0,3}(?P<within>\d+)(?:/\d+)?:\s*(?P<step>\d+)\s*/\s*(?P<steps>\d+)(?![\d.%])")),
     ("train: ", re.compile(r"\btrain: (?P<within>\d+) \[\s*(?P<step>\d+)/(?P<steps>\d+) \(\s*\d+%\)\]")),
 )
-"""A text that the line must have, and a step and how many there will be. `within`: they are those of this epoch."""
+"""A text that the line must contain, and an expression for step and total. `within`: they count within this epoch."""
 PLACES = ("step", "steps", "within")
 BRACKETS = re.compile(r"(?<![\w.])\[\s*(?P<step>\d+)\s*/\s*(?P<steps>\d+)\s*\]")
-"""They are steps too, on a line that measures something."""
+"""Also a step, on a line with a metric."""
 NAMED = re.compile(
     r"(?<![\w./])(?:(?:average |mean |avg )?(?P<reward>reward)(?: score)?"
     r"|(?P<name>(?:[a-z]\w*[_/]|[a-z]\w*/\w+_|(?:actor|critic|value|policy|unsupervised|aux) )loss(?:_(?!scal)[a-z]\w*)?"
     r"|loss_(?!scal|weight|coef|fn|func|type|mask|is|at)[a-z]\w*))"
     rf"(?:[\"']?\s*[:=]\s*(?:tensor)?[\"'\[(]*|\s+)(?={AHEAD}(?!\w|\.\w))"
 )
-"""A loss with a name, and a reward: `lm_loss: 7.1`, `Actor Loss: 0.2`, `train/loss=2.3`, `loss_itc: 2.0`, `Average reward score: 0.5`."""
+"""A named loss, or a reward: `lm_loss: 7.1`, `Actor Loss: 0.2`, `train/loss=2.3`, `loss_itc: 2.0`, `Average reward score: 0.5`."""
 NO_TRAINING = re.compile(r"(?:.*[_/])?(?:eval|val|valid|validation|test)(?:[_/].*)?")
 OVERFLOW, REWARD = "overflow!", "reward"
 HINTS = (*hints_of(spelling for pattern in PATTERNS for spelling in (*pattern.words, *pattern.units)), "%|", "━", REWARD, OVERFLOW)
-"""A line without any of these texts, in lower case, holds no metric and no progress bar."""
+"""A line without any of these texts, in lower case, has no metric and no progress bar."""
 EVALUATION = re.compile(r"\W*(?:eval\w*|val(?:id(?:ation)?)?|test(?:ing)?(?: set)?|ppl|perplexity)\b")
-"""How a line begins that tells of data that is not trained on."""
+"""The beginning of a line about an evaluation."""
 SETTINGS = re.compile(
     r"(?:^|\s)--[a-z]|betas|weight_decay|_batch_size|namespace\(|arguments\(|\.{4}|config\.py:\d|warmup_(?:min|max|num|steps|ratio)|num_(?:train_)?epochs|max_(?:steps|epochs)"
 )
-"""What stands in a dump of the configuration, and not beside a measurement."""
+"""Words of a configuration dump that do not occur beside a measurement."""
 ALONE = re.compile(r"(?:\s+|(?=.*,\s*$)|(?=['\"]))['\"]?[\w ]+['\"]?\s*[:=]\s*[^\s,]+,?\s*$")
-"""One setting on a line of its own: indented, quoted, or with a comma behind it."""
+"""A setting on a line of its own: indented, quoted, or followed by a comma."""
 PROSE = re.compile(r"\s+[a-z]+\b(?!\s*[:=]?\s*[-+\d.(]|/)")
-"""After a number, a word that is not followed by another number: `a loss 3 times lower`."""
+"""After a number, a word without another number after it: `a loss 3 times lower`."""
 WHOLE_RUN = re.compile(r".*train_runtime|\s{2,}train_loss\s+= ")
-"""The Trainer's last lines, whose loss is the mean of the whole run and not that of a step."""
+"""The Trainer's last lines, whose loss is the mean of the whole run."""
 MOST_STEPS = 1e15
-"""What is larger counts something else, or is no number."""
+"""A larger number is not a step."""
 LONGEST = 2000
-"""Characters of a line that are looked at; of a list of numbers more."""
+"""Characters of a line that are searched; more for a list of numbers."""
 LONGEST_NAME = 40
 
 
 def scan(line: str) -> dict[str, float]:
-    """Return the metrics of one line by name; of several numbers for one name, the first. NaN and infinity are numbers too.
+    """Return the metrics of one line by name. Of several numbers for one name, the first counts. NaN and infinity are included.
 
-    Among them `step`, and `steps` where the line says how many there will be.
+    `step` is among them, and `steps` if the line names the total.
     """
     lower = line[:LONGEST].lower()
     if not any(hint in lower for hint in HINTS):
         return {}
-    if (pairs := listed(line, _known)) is None:
+    if (pairs := read_list(line, _known)) is None:
         return _in_words(line, lower)
     return {**(_in_words(line[: pairs.start], lower[: pairs.start]) if pairs.start else {}), **pairs.found}
 
 
 def _in_words(line: str, lower: str) -> dict[str, float]:
-    """Return the metrics of a line, or the beginning of one, that is no list of numbers."""
+    """Return the metrics of a line, or of its beginning, that is not a list of numbers."""
     found: dict[str, float] = {}
     bar, other = _bar(lower)
     if bar is not None:
         beside = line[bar.end() :] if bar.re is RICH else f"{line[: bar.start()].strip()}{bar['more'] or ''}"
-        found = _place_of(bar) | (behind_bar(beside, _known) if beside else {})
+        found = _place_of(bar) | (read_bar_text(beside, _known) if beside else {})
     elif not other:
         found = next((_place_of(total) for text, counts in COUNTS if text in lower and (total := counts.search(lower))), {})
     for match in WORD_FIRST.finditer(lower):
@@ -221,12 +219,12 @@ def _in_words(line: str, lower: str) -> dict[str, float]:
 
 
 def _place_of(total: re.Match[str]) -> dict[str, float]:
-    """Return the step that a line tells, how many there will be, and the epoch whose steps they are."""
+    """Return the step that a line names, the total, and the epoch in which they count."""
     return {name: _number(text) for name, text in total.groupdict().items() if text is not None and name in PLACES}
 
 
 def _bar(lower: str) -> tuple[re.Match[str] | None, bool]:
-    """Return the training's progress bar on a line, or that it is the bar of something else."""
+    """Return the training's progress bar on a line, or that the line has another bar."""
     bar = BAR.search(lower) if "%|" in lower else None
     if bar is None:
         return RICH.search(lower) if "━" in lower else None, False
@@ -245,23 +243,23 @@ def _take_named(lower: str, found: dict[str, float]) -> None:
 
 
 def _known(word: str) -> str | None:
-    """dstui's name of what a line calls so; None where it has none."""
+    """Return dstui's name for a spelling; None if it has none."""
     match = KNOWN.fullmatch(word)
     return _pattern(word).name if match else None
 
 
 class Bar(NamedTuple):
-    """A progress bar: how many are done, of how many, and the seconds that it has run (0 where it does not say)."""
+    """A progress bar: the count, the total, and its running time in seconds (0 if unknown)."""
 
     done: int
     total: int
     clock: float
     epoch: int | None = None
-    """The epoch whose steps it counts, where it names one."""
+    """The epoch whose steps it counts, if it names one."""
 
 
 def bar_of(line: str) -> Bar | None:
-    """Return the training's progress bar on a line; None where there is none."""
+    """Return the training's progress bar on a line; None if there is none."""
     if "%|" not in line and "━" not in line:
         return None
     lower = line.lower()
@@ -276,7 +274,7 @@ def bar_of(line: str) -> Bar | None:
 
 
 def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], lower: str) -> None:
-    """Note one number, unless there is one already; a step that is not a whole number is a time."""
+    """Record one number, unless there is one already. A fractional step is a time instead."""
     pattern, text, unit = _pattern(match["word"]), number["value"], number["unit"] or number["suffix"]
     if pattern.name == "step" and not text.replace(",", "").isdigit():
         return
@@ -294,19 +292,19 @@ def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], 
 
 @cache
 def _pattern(word: str) -> Pattern:
-    """Return the metric that a line calls so."""
+    """Return the metric of a spelling."""
     spellings = ((pattern, AROUND.sub("", known)) for pattern in PATTERNS for known in (*pattern.words, *pattern.units))
     return next(pattern for pattern, known in spellings if re.fullmatch(known, word))
 
 
 def _of_something(match: re.Match[str], number: re.Match[str], lower: str) -> bool:
-    """Return whether a whole number counts something else: `accuracy: 9890/10000`, `a loss 3 times lower`."""
+    """Return whether an integer counts something else: `accuracy: 9890/10000`, `a loss 3 times lower`."""
     bare = not any(sign in match[0] for sign in ":=")
     return lower.startswith("/", number.end()) or (bare and PROSE.match(lower, number.end()) is not None)
 
 
 def _plausible(found: dict[str, float], lower: str) -> dict[str, float]:
-    """Return what was found, as what it is: nothing in a dump of settings, an evaluation's loss where the line speaks of one."""
+    """Return the plausible metrics: none in a dump of settings, an evaluation's loss if the line is about one."""
     if SETTINGS.search(lower) or (len(found) == 1 and next(iter(found)) in SETTING and ALONE.match(lower)):
         return {}
     if "loss" in found and WHOLE_RUN.match(lower):
@@ -318,9 +316,9 @@ def _plausible(found: dict[str, float], lower: str) -> dict[str, float]:
 
 
 AROUND = re.compile(r"\(\?<?=[^)]*\)")
-"""What a spelling asks of its surroundings."""
+"""Look-arounds in a spelling."""
 CLOCK = re.compile(r"(\d{1,3}):(\d\d):(\d\d)(?![\d:])")
-"""A time of a minute and more, as ArcticTraining writes it."""
+"""A time of a minute and more, in ArcticTraining's form."""
 COUNTED = ("step", "epoch")
 SETTING = {pattern.name for pattern in PATTERNS if pattern.setting}
 
@@ -330,19 +328,19 @@ def _number(text: str) -> float:
 
 
 ALLOWED, PER_LINE = 0.2, 0.0005
-"""Seconds of CPU time that the Plan's patterns may take: at first, and more for each line."""
+"""Seconds of CPU time for the Plan's patterns: initially, and per line."""
 LONGEST_LINE = 1000
-"""Characters of a line in which they are looked for: the time grows with them."""
+"""Characters of a line that they search: the time grows with them."""
 MOST = 100
-"""Patterns that are looked for, as many as a Plan may have."""
+"""Patterns that are used, as many as a Plan may have."""
 
 
 class Own:
-    """The Plan's own patterns (`run.metrics`). They come from a job folder, which may be anybody's."""
+    """The Plan's own patterns (`run.metrics`). They come from a job folder, which is not trusted."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self.reported: list[str] = []
-        """What there is to say: patterns that are no patterns, or were too slow."""
+        """Messages: invalid patterns, and those that were too slow."""
         self._patterns: dict[str, Expression] = {}
         self._spent: dict[str, float] = {}
         """Seconds that each pattern took."""
@@ -365,11 +363,11 @@ class Own:
 
     @property
     def names(self) -> Collection[str]:
-        """The numbers that are looked for."""
+        """The names of the metrics."""
         return self._patterns.keys()
 
     def scan(self, line: str) -> dict[str, float]:
-        """Return what these patterns find in a line; a text that is no number is nothing."""
+        """Return what these patterns find in a line. A match that is not a number is ignored."""
         found: dict[str, float] = {}
         if not self._patterns:
             return found
@@ -379,7 +377,7 @@ class Own:
             now = time.thread_time()
             self._spent[name] += now - then
             then = now
-            with suppress(ValueError, AttributeError):  # no number; a group that took no part
+            with suppress(ValueError, AttributeError):  # not a number, or a group that did not take part
                 if match:
                     found[name] = _number(match[1].decode())
         self._allowed += PER_LINE
@@ -388,7 +386,7 @@ class Own:
         return found
 
     def _give_up_the_slowest(self) -> None:
-        """Look no longer for the patterns that took more than the mean."""
+        """Drop the patterns that took more than the mean."""
         mean = sum(self._spent.values()) / len(self._spent)
         for name in [name for name, spent in self._spent.items() if spent >= mean]:
             self.reported.append(f"run.metrics.{name} took {self._spent[name]:.1f} s: it is not looked for any more")

@@ -1,7 +1,7 @@
-"""A rank's lines, one after another, as measurements: each number with its name and the step that it belongs to.
+"""Turn a rank's lines, one after another, into measurements: each number with its name and its step.
 
-What one line says is `metrics`' to know; here is what has to be remembered from line to line: where the training stands, how many
-values of a name came, and which of the Plan's own patterns are too slow to be looked for any longer.
+`line_patterns` reads a single line. This module keeps what must be remembered between lines: the progress of the training, how many values
+of a name there were, and which of the Plan's own patterns are too slow.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.logs.grep import LineSearch
 
 ZEROS = str.maketrans("123456789", "000000000")
-"""Whether a line holds a metric does not hang on which digits it has, only on where they stand."""
+"""Whether a line has a metric depends on the positions of its digits, not on their values."""
 MOST_SHAPES = 4096
 MOST_NAMES = 512
-"""Series of one rank: a log that names its numbers anew in each line must not fill the memory."""
+"""Series of one rank: a log with new names in each line must not fill the memory."""
 STANDS_IN = ("train/loss", "total_loss", "losses/total_loss", "loss_total", "lm_loss", "loss_mean", "avr_loss", "step_loss")
-"""Names of the training's loss where none is plain `loss`; after these, any `*_loss` but those that are a part of it."""
+"""Names of the training's loss without a plain `loss`, in this order; then any `*_loss` that is not a part of it."""
 SIGNS = re.compile(r"[/.-]")
-"""What lines write for the `_` of a name."""
+"""Characters that lines use instead of the `_` of a name."""
 PART = re.compile(
     r"(?:.*[_/])?(?:aux|kl|value|critic|z|reg|load_balancing|balance|entropy|eval|epoch|val|test|unsupervised)_loss|(?:eval|val|test)[_/].*"
 )
@@ -33,32 +33,32 @@ PART = re.compile(
 
 @dataclass(slots=True)
 class RankView:
-    """What is known of one rank. `state`: waiting, started, ended or lost."""
+    """The state of one rank. `state`: waiting, started, ended or lost."""
 
     host: str
     state: str = "waiting"
     exit_code: int | None = None
     killed_after: int | None = None
-    """The rank that had failed first, where this one was then ended by a signal, as launchers do."""
+    """The rank that had failed first, if the launcher then ended this one by a signal."""
     last_line_at: float | None = None
-    """When its log was last written, seconds since the epoch; None where it has written nothing."""
+    """When its log was last written, seconds since the epoch; None if it is empty."""
     step: int | None = None
     steps: int | None = None
-    """How many steps there will be, where its lines say so."""
+    """The total number of steps, if its lines name it."""
     loss: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     """The latest value of each metric."""
     live: str = ""
-    """Its unfinished line."""
+    """Its incomplete last line."""
     live_is_bar: bool = False
-    """The unfinished line is drawn over and over: a progress bar."""
+    """Whether the incomplete line is redrawn in place, like a progress bar."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How many values of each metric came: their step, where lines name none."""
+    """The number of values of each metric, used as their step if lines name none."""
     reported: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """Step and value of each metric as it was last told, where every state of a progress bar is read."""
+    """Step and value of each metric as last reported, if every state of a progress bar is read."""
     bar_reported: float = 0.0
     bar_measured: float = 0.0
-    # Whose bars and words are the training's: see progress.py
+    # The progress of the training: see progress.py
     worded: bool = False
     counted: bool = False
     proven: bool = False
@@ -67,65 +67,65 @@ class RankView:
     first_epoch: int | None = None
     by_epoch: bool = False
     plain_loss: bool = False
-    """Its lines tell a `loss` without another name."""
+    """Whether its lines have a loss called just `loss`."""
     # What its engine reports: see engine_metrics.py
     by_engine: set[str] = field(default_factory=set)
-    """Metrics that the engine reports: those of the same name in its lines are left out."""
+    """Metrics that the engine reports: those of the same name in its lines are ignored."""
     engine_step: int | None = None
     micro_steps: int = 1
     """Micro-batches of a step, by the engine."""
     unit: int = 1
-    """Of the steps that lines count, how many make one of the engine's: some programs count micro-batches."""
+    """Steps counted by the lines per step of the engine: some programs count micro-batches."""
     own_seconds: float | None = None
-    """Seconds of a step in which it waited for no other rank, of the last steps."""
+    """Seconds of recent steps in which it did not wait for another rank."""
     last_step_at: float | None = None
     """When its engine last reported anything, seconds since the epoch."""
     now: RankNow | None = None
-    """The phase that it is in; looked for where it has given no sign of life for a while."""
+    """Its present phase, which is read if it has been silent for a while."""
 
     @property
     def last_sign(self) -> float | None:
-        """When it last wrote a line, or its engine made a step."""
+        """When it last wrote a line or made a step."""
         return max((at for at in (self.last_line_at, self.last_step_at) if at is not None), default=None)
 
 
 class Measure:
-    """Takes the measurements of one job's lines; the Plan's own patterns (`run.metrics`) among them."""
+    """Measures the lines of one job, including the Plan's own patterns (`run.metrics`)."""
 
     def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
-        """`patterns`: name -> regular expression with one group, which are the number."""
+        """Prepare to measure. `patterns`: name -> regular expression whose one group is the number."""
         self._own = Own(patterns or {})
         self._without: set[str] = set()
-        """Lines that hold no metric, every digit as 0: a log says most of them again and again, with other numbers."""
+        """Lines without a metric, with every digit as 0: logs repeat most lines with other numbers."""
 
     @classmethod
     def of(cls, folder: JobFolder) -> Measure:
-        """Return what the Plan of this job wants to have measured; nothing where its folder is older or broken."""
+        """Return the measurements that the Plan of this job asks for; empty if its folder is older or broken."""
         launch = folder.read_launch()
         return cls(launch.metrics if launch else {})
 
     @property
     def wanted(self) -> LineSearch | None:
-        """What a line must hold to say anything; None where the Plan's own patterns leave that open."""
+        """Return what a line must contain to have a metric; None if the Plan's own patterns make that unknown."""
         return None if self._own else LineSearch(tuple(hint.encode() for hint in HINTS), ignore_case=True)
 
     @property
     def own_names(self) -> Collection[str]:
-        """The numbers of the Plan's own patterns."""
+        """The names of the Plan's own patterns."""
         return self._own.names
 
     def notices(self) -> list[str]:
-        """Return what there is to say since the last call: patterns that are not looked for any more."""
+        """Return the messages since the last call: patterns that are not used any more."""
         reported, self._own.reported = self._own.reported, []
         return reported
 
     def glance(self, view: RankView, bar: str) -> None:
-        """Note the step that an unfinished progress bar tells."""
+        """Record the step of an unfinished progress bar."""
         if (state := bar_of(bar)) is not None:
             drawn(view, state)
 
     def __call__(self, view: RankView, rank: int, line: str, bar: str = "") -> list[Metric]:
-        """Return the measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
+        """Return the measurements of a rank's next line, and record them in its view. `bar`: the progress bar that the line overwrote."""
         if bar:
             self.glance(view, bar)
         found = _with_own(self._scan(line), self._own.scan(line))
@@ -154,14 +154,14 @@ class Measure:
         return metrics
 
     def _other_loss(self, found: Mapping[str, float]) -> str | None:
-        """Return the name under which a line tells the training's loss; None where the Plan has numbers of its own for several models."""
+        """Return the name of the training's loss in a line; None if the Plan has metrics of its own for several models."""
         if not any("loss" in name for name in found) or any(name.endswith("loss") for name in self._own.names):
             return None
         others = (name for name in found if name.endswith("_loss") and not PART.fullmatch(name))
         return next((name for name in STANDS_IN if name in found), None) or next(others, None)
 
     def _scan(self, line: str) -> dict[str, float]:
-        """As `scan`, which takes 25 µs for a line that could hold a metric; 1 µs where one like it held none."""
+        """Do the same as `scan`, in 1 µs instead of 25 µs for lines like earlier ones without a metric."""
         shape = line[:LONGEST].translate(ZEROS)
         if shape in self._without:
             return {}
@@ -172,7 +172,7 @@ class Measure:
 
     @staticmethod
     def _place(view: RankView, found: dict[str, float], own: Bar | None, over: Bar | None) -> None:
-        """Note the step that a line tells: by a bar that it is, or in words; and over which bar a loss was told."""
+        """Record the progress in a line (a bar, or a named step), and the bar over which a loss was printed."""
         step, steps, within = (found.pop(name, None) for name in ("step", "steps", "within"))
         if own is not None:
             drawn(view, own)
@@ -185,7 +185,7 @@ class Measure:
 
 
 def _keep_engine_step(view: RankView, step: int) -> None:
-    """Count the steps as the engine does; lines say how many there will be, maybe in micro-batches."""
+    """Count steps as the engine does. Lines give the total, perhaps in micro-batches."""
     if view.step is not None and view.worded and step > 1 and view.micro_steps > 1:
         by_micro_batch = abs(view.step - step * view.micro_steps) < abs(view.step - step)
         view.unit = view.micro_steps if by_micro_batch else 1
@@ -193,7 +193,7 @@ def _keep_engine_step(view: RankView, step: int) -> None:
 
 
 def _with_own(found: Mapping[str, float], own: Mapping[str, float]) -> dict[str, float]:
-    """dstui's own measurements of a line and the Plan's: `critic/loss 0.2` is the critic's loss, and not that of the training too."""
+    """Combine dstui's measurements of a line with the Plan's: `critic/loss 0.2` is only the critic's loss, not also the training's."""
     if not own:
         return dict(found)
     named = {(name.rpartition("_")[2], value) for name, value in own.items()}

@@ -1,8 +1,8 @@
-"""Where a rank's training stands: its step, and how many there will be.
+"""The progress of a rank's training: its step, and the total number of steps.
 
-A line that says its step in words (`step 581`) is believed. A progress bar may be anybody's: an evaluation's, that of data being tokenized,
-of epochs or of micro-batches. It is the training's where it agrees with the words; where there are none, where a loss is told over it;
-and where nobody tells a loss, it is the longest.
+A line that names its step (`step 581`) is trusted. A progress bar may belong to something else: an evaluation, tokenizing, epochs or
+micro-batches. It is the training's if it agrees with the named steps; without these, if a loss is printed over it; and without any loss, if
+it is the longest.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from dstui.jobs.metrics.line_patterns import Bar
 
 MOST_EPOCHS = 1_000_000
 LAG = 2, 10
-"""So many steps, or one in so many, a bar may differ from the words: it is drawn ten times a second at most."""
+"""A bar may differ from the named steps by this many, or by one in this many: it is drawn at most ten times a second."""
 
 
 class Standing(Protocol):
-    """What is remembered of a rank for this."""
+    """What is remembered of a rank for its progress."""
 
     step: int | None
     steps: int | None
-    """How many steps there will be; None where nobody says it."""
+    """The total number of steps; None if unknown."""
     worded: bool
-    """Its lines say their step in words."""
+    """Whether its lines name their step."""
     counted: bool
-    """They also say how many there will be."""
+    """Whether they also name the total."""
     proven: bool
-    """A loss was told over the bar that is taken for the training's."""
+    """Whether a loss was printed over the bar that counts as the training's."""
     clock: float
-    """Seconds that this bar has run."""
+    """The running time of this bar in seconds."""
     bar: Bar | None
-    """The bar that was drawn last, whosever it is."""
+    """The last bar that was drawn, of any kind."""
     first_epoch: int | None
-    """The first epoch that a line with steps of its own named."""
+    """The first epoch named by a line with steps of its own."""
     by_epoch: bool
-    """The bar that is taken for the training's counts the steps of an epoch."""
+    """Whether the training's bar counts the steps of one epoch."""
 
 
 def reported(view: Standing, step: int, steps: int | None) -> None:
-    """Note the step that a line says in words, and maybe how many there will be. An evaluation's are fewer."""
+    """Record the step that a line names, and the total if it names one. An evaluation has fewer steps."""
     if steps is not None and view.steps is not None and steps < view.steps and (view.counted or view.proven):
         return
     view.worded, view.step = True, step
@@ -50,14 +50,14 @@ def reported(view: Standing, step: int, steps: int | None) -> None:
 
 
 def steps_before(view: Standing, epoch: int, steps: int) -> int:
-    """Return how many steps the epochs before this one had, where each has so many: steps must not begin anew with each epoch."""
+    """Return the number of steps before this epoch, if each epoch has `steps`: steps must not restart with each epoch."""
     if view.first_epoch is None or epoch < view.first_epoch:
         view.first_epoch = epoch
     return min(epoch - view.first_epoch, MOST_EPOCHS) * steps
 
 
 def drawn(view: Standing, bar: Bar) -> None:
-    """Note another state of a progress bar."""
+    """Record a new state of a progress bar."""
     if not bar.total:
         return
     view.bar = bar = _in_all(view, bar)
@@ -70,7 +70,7 @@ def drawn(view: Standing, bar: Bar) -> None:
 
 
 def loss_over(view: Standing, bar: Bar) -> None:
-    """Note that a loss was printed over this bar."""
+    """Record that a loss was printed over this bar."""
     if bar.total and not view.worded:
         bar = _in_all(view, bar)
         if bar.total == view.steps or not view.proven or _next_epoch(bar, view) or _longer(bar, view):
@@ -79,7 +79,7 @@ def loss_over(view: Standing, bar: Bar) -> None:
 
 
 def _in_all(view: Standing, bar: Bar) -> Bar:
-    """Return a bar of an epoch's steps with those of the epochs before it."""
+    """Return a bar of an epoch's steps with those of earlier epochs added."""
     if bar.epoch is None:
         return bar
     before = steps_before(view, bar.epoch, bar.total)
@@ -95,14 +95,14 @@ def _next_epoch(bar: Bar, view: Standing) -> bool:
 
 
 def _longer(bar: Bar, view: Standing) -> bool:
-    """Return whether it is longer than the bar that was taken until now: in steps, or, where that one has ended, in time."""
+    """Return whether the bar is longer than the current one: in steps, or in time if that one has ended."""
     assert view.steps is not None
     ended = view.step is not None and view.step >= view.steps
     return bar.clock > view.clock if ended else bar.total > view.steps and bar.clock >= view.clock
 
 
 def _agrees(bar: Bar, step: int) -> bool:
-    """Return whether it may count the same steps. Before anything is done, every bar agrees with the first words."""
+    """Return whether the bar may count the same steps. Before the first step, every bar agrees with the first named one."""
     return bar.done > 0 and step <= bar.total and abs(bar.done - step) <= max(LAG[0], step // LAG[1])
 
 

@@ -1,7 +1,7 @@
-"""The numbers of a whole run for a plot: read from the logs of every attempt, in slices, in bounded memory, and then as they come.
+"""The metrics of a whole run for a plot: read from the logs of every attempt, in slices and bounded memory, then as they grow.
 
-For a worker's thread: `advance` reads on, and whoever draws may ask meanwhile. Of each metric the mean over all ranks is kept with its
-least and largest value, and of the first ranks their own values.
+For a worker thread: `advance` reads on while another thread reads the curves. For each metric the mean over all ranks is kept with its
+minimum and maximum, and for the first ranks their own values.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from dstui.logs.tail import Tail, allow_files
 from dstui.plan.patterns import METRICS
 
 CHUNK = 1 << 16
-"""Bytes that are read at once: what is found in them is taken over in one go, in a few milliseconds."""
+"""Bytes per read: the metrics in them are taken over in one go, in a few milliseconds."""
 KEPT_RANKS = 16
-"""Ranks whose own values are kept: more lines than that cannot be told apart."""
+"""Ranks whose own values are kept: more lines cannot be distinguished in a plot."""
 KEPT_ATTEMPTS = 8
 WHOLE = 256 << 20
-"""Bytes of logs that are read whole, in a minute or two. Of more, pieces at equal distances are read, a thousand or more of each log."""
+"""Bytes of logs that are read completely, in a minute or two. Larger logs are sampled at equal distances, a thousand or more pieces of
+each."""
 RESCAN_AFTER = 1.0
-"""Seconds between two looks for new logs."""
+"""Seconds between two searches for new logs."""
 
 
 class Curve(NamedTuple):
-    """One line of a plot: of an attempt and a rank, None for all of them together."""
+    """One line of a plot: of an attempt and a rank, with None for all ranks together."""
 
     attempt: int
     rank: int | None
@@ -41,14 +42,14 @@ class Curve(NamedTuple):
 
 
 class MetricSeries:
-    """The numbers of one run."""
+    """The metrics of one run."""
 
     def __init__(self, folder: JobFolder) -> None:
         self.folder = folder
         self.left_out = 0
-        """Attempts before the ones that are read."""
+        """Earlier attempts that are not read."""
         self.stride = 1
-        """Of so many pieces of what was there at the beginning, one is read."""
+        """Of the initial content, one of this many pieces is read."""
         self.complete = False
         """Whether the end of every log was reached once."""
         self.notices: list[str] = []
@@ -58,13 +59,13 @@ class MetricSeries:
         self._tellers: dict[str, set[int]] = {}
         self._kept: set[int] = set()
         self._scanned = float("-inf")
-        self._flushed = False
+        self._flushed = self._closed = False
         self._reading, self._lock = Lock(), Lock()
 
     def advance(self, seconds: float) -> bool:
-        """Read on for about so long. False where all was read and nothing new was there."""
+        """Read on for about `seconds`. Return False if there was nothing new."""
         with self._reading:
-            return self._advance(seconds)
+            return not self._closed and self._advance(seconds)
 
     def _advance(self, seconds: float) -> bool:
         deadline, found = time.monotonic() + seconds, False
@@ -81,7 +82,7 @@ class MetricSeries:
         return found or self._flush()
 
     def _flush(self) -> bool:
-        """Return the last lines without an end, once, when the job has ended. False where it lives."""
+        """Process the last incomplete lines, once, after the job's end. Return False while it runs."""
         if self._flushed or not self.folder.has_ended:
             return False
         self._flushed = True
@@ -119,34 +120,35 @@ class MetricSeries:
                     self._series[key].add(step, value)
 
     def close(self) -> None:
-        """Let go of the files; nothing more can be read then."""
+        """Close the files. Nothing can be read afterwards."""
         with self._reading:
+            self._closed = True
             for log in self._logs.values():
                 log.close()
 
-    # What there is to draw
+    # Curves
 
     @property
     def read(self) -> tuple[int, int]:
-        """Bytes read, and bytes there are."""
+        """Bytes read, and total bytes."""
         logs = list(self._logs.values())
         return sum(log.taken for log in logs), sum(log.size for log in logs)
 
     def names(self) -> dict[str, float | None]:
-        """Return the metrics that were found, dstui's own first, and the newest value of each, of the first rank that tells it."""
+        """Return the metrics, dstui's own first, with their newest values, each of the first rank that has it."""
         with self._lock:
-            keys = sorted(self._series, key=lambda key: (key[0], key[1] is not None, -(key[1] or 0)))  # what comes later counts
+            keys = sorted(self._series, key=lambda key: (key[0], key[1] is not None, -(key[1] or 0)))  # later values count
             latest = {key[2]: self._series[key].last for key in keys}
         order = list(METRICS)
         return dict(sorted(latest.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
     def tellers(self, name: str) -> list[int]:
-        """Return the ranks that tell a metric."""
+        """Return the ranks that have a metric."""
         with self._lock:
             return sorted(self._tellers.get(name, ()))
 
     def curves(self, name: str, *, each: bool = False) -> list[Curve]:
-        """Return a metric over the steps, an attempt after the other; `each`: of every rank that is kept, instead of all together."""
+        """Return a metric over the steps, attempt by attempt. `each`: of every kept rank, instead of all together."""
         with self._lock:
             keys = sorted((a, -1 if r is None else r) for a, r, n in self._series if n == name and (r is None) != each)
             found = [(a, None if r < 0 else r) for a, r in keys]
@@ -154,7 +156,7 @@ class MetricSeries:
 
 
 class _Log:
-    """One log, as far as it was read, and what the rank's engine reports, which goes before it."""
+    """One log with the position of reading, and the engine's report, which takes precedence."""
 
     def __init__(self, path: Path, engine: EngineMetrics) -> None:
         self.rank, self.path, self.engine = engine.rank, path, engine
@@ -163,7 +165,7 @@ class _Log:
         self._gap, self._until = 0, 0
 
     def leave_out(self, stride: int) -> None:
-        """Read one piece of so many of what is there now; what comes later is read in full."""
+        """Read one piece of `stride` of the present content; what is written later is read in full."""
         self._gap, self._until = CHUNK * (stride - 1), self.size
 
     @property
@@ -174,10 +176,10 @@ class _Log:
             return self.taken
 
     def read(self, measure: Measure) -> list[Metric] | None:
-        """Return the metrics of the next piece; None where there is none."""
+        """Return the metrics of the next piece; None if there is none."""
         if metrics := self.engine.read(self.view, CHUNK):
             return metrics
-        self.view.engine_step = None  # lines that are read later say themselves to which step they belong
+        self.view.engine_step = None  # lines that are read later name their step themselves
         lines = self.tail.read(CHUNK, measure.wanted)
         self.taken += self.tail.taken
         if not self.tail.taken:
@@ -188,17 +190,17 @@ class _Log:
         return [*measured(lines, self.view, self.rank, measure)]
 
     def last(self, measure: Measure) -> list[Metric]:
-        """Return the metrics of a last line without an end, of a job that has ended."""
+        """Return the metrics of an incomplete last line of an ended job."""
         return [*measured(self.tail.flush(), self.view, self.rank, measure)]
 
     def close(self) -> None:
-        """Let go of both files."""
+        """Close both files."""
         self.tail.close()
         self.engine.close()
 
 
 def measured(lines: list[str], view: RankView, rank: int, measure: Measure) -> Iterator[Metric]:
-    """Yield the metrics of further lines; what a progress bar repeats of one step is told once."""
+    """Yield the metrics of further lines. Repetitions by a progress bar within a step are yielded once."""
     for line in lines:
         for metric in measure(view, rank, line):
             if "%|" not in line or view.reported.get(metric.name) != (metric.step, metric.value):

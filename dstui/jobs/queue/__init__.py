@@ -1,1 +1,1 @@
-"""SLURM's queue: what its states mean for a job of dstui, and what it says of the user's jobs now."""
+"""SLURM's queue: the meaning of its states for a job of dstui, and the present state of the user's jobs."""

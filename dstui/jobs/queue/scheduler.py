@@ -1,155 +1,112 @@
-"""What SLURM says of the user's jobs: one squeue for all of them, ten seconds apart however many runs and terminals are open.
-
-The answer lies in the user's cache, under a lock; whoever looks in between reads it there.
-"""
+"""What SLURM says of the user's jobs: one squeue for all of them, ten seconds apart however many runs and terminals are open."""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from dstui.base.regular_files import open_regular, read_json, replace_regular
 from dstui.base.text import sanitise
+from dstui.jobs.queue.answers import ANSWERS, cached_answer, forget_answer, run_slurm
 from dstui.jobs.queue.states import SlurmState, describe_reason, state_of
 
-PAUSE = 10.0
-"""Seconds between two questions."""
-ANSWERS = 20.0
-"""Seconds that the controller gets to answer."""
+JOBS, PAUSE = "jobs", 10.0
+"""The name of the answer, and seconds between two questions."""
+ACCOUNTED, REMEMBERED = 60.0, 30
+"""Seconds between two questions to the accounting, and the days that it is asked about."""
 COLUMNS = "%A|%T|%S|%N|%r"
 """Number, state, (estimated) start, nodes, reason."""
 FORGOTTEN = "FORGOTTEN"
-"""The state of a job that SLURM knows no more: it ended minutes ago, and no accounting is kept."""
+"""The state of a job that SLURM does not know any more: it ended minutes ago, and there is no accounting."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """What SLURM says of one job."""
+    """SLURM's facts about one job."""
 
     state: str
     start: str = ""
     nodes: str = ""
     reason: str = ""
+    place: str = ""
+    """Its place in line, from 1; "0" or "" where that is not known."""
 
     @property
     def meaning(self) -> SlurmState:
-        """What its state means."""
+        """The meaning of its state."""
         return state_of(self.state)
 
     @property
     def words(self) -> str:
-        """Where it is in the queue, in words."""
+        """Its position in the queue, in words."""
         if self.meaning.says or self.meaning.means != "queued":
             return self.meaning.says
         estimate = f"; estimated start {self.start.replace('T', ' ')}" if self.start[:1].isdigit() else ""
-        return sanitise(describe_reason(self.reason) + estimate)
+        place = f"; {ordinal(int(self.place))} in line" if self.place.isdigit() and int(self.place) > 1 else ""
+        return sanitise(describe_reason(self.reason) + estimate + place)
+
+
+def ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `3rd`, `4th`, `11th`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def look(job: str, *, fresh: bool = False) -> QueuedJob | None:
     """Return what SLURM says of a job; None where it does not answer. `fresh`: asked now, by whoever must be sure."""
-    found = _jobs(fresh=fresh)
+    found = cached_answer(JOBS, PAUSE, _asked, fresh=fresh)
     facts = found.get(job)
     if facts is None and found.get("answered"):
-        facts = _accounted(job) or [FORGOTTEN]
+        facts = cached_answer("accounting", ACCOUNTED, _accounted).get(job) or [FORGOTTEN]
     return QueuedJob(*map(str, facts)) if facts else None
 
 
 def forget() -> None:
     """Forget what SLURM said: another job has just been submitted."""
-    with suppress(OSError):
-        _file().unlink()
-
-
-def _file() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("dstui") / "slurm_jobs.json"
-
-
-def _jobs(*, fresh: bool) -> Mapping[str, Any]:
-    """Return job -> its facts, at most PAUSE seconds old; one process at a time asks."""
-    file = _file()
-    try:
-        file.parent.mkdir(0o700, parents=True, exist_ok=True)
-        lock = open_regular(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
-    except OSError:
-        return _asked()
-    try:
-        known = _known(file)
-        if known and not fresh:
-            return known
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if fresh or not file.exists() else fcntl.LOCK_NB))
-        except OSError:
-            return _read(file)  # somebody asks just now: what was known before will do
-        if not fresh and (known := _known(file)):
-            return known
-        found = _asked()
-        with suppress(OSError):
-            replace_regular(file, json.dumps({"time": time.time(), "jobs": found}).encode())
-        return found
-    finally:
-        os.close(lock)
-
-
-def _known(file: Path) -> Mapping[str, Any]:
-    """Return the answer in the cache; empty where it is too old."""
-    asked = read_json(file).get("time")
-    return _read(file) if isinstance(asked, float) and 0 <= time.time() - asked < PAUSE else {}
-
-
-def _read(file: Path) -> Mapping[str, Any]:
-    jobs = read_json(file).get("jobs")
-    return jobs if isinstance(jobs, dict) else {}
+    forget_answer(JOBS)
 
 
 def _asked() -> dict[str, Any]:
     """Ask squeue for all jobs of the user; the key "answered" is there where it did."""
-    words = ["squeue", f"--user={os.geteuid()}", "--states=all", "--noheader", f"--format={COLUMNS}"]
-    text = run_slurm(words)
+    text = run_slurm(["squeue", f"--user={os.geteuid()}", "--states=all", "--noheader", f"--format={COLUMNS}"])
     if text is None:
         return {"answered": False}
-    rows = (line.split("|", 4) for line in text.splitlines())
-    return {"answered": True, **{row[0]: row[1:] for row in rows if len(row) == 5}}
+    jobs = {row[0]: row[1:] for line in text.splitlines() if len(row := line.split("|", 4)) == 5}
+    places = _places() if any(facts[0] == "PENDING" for facts in jobs.values()) else {}
+    return {"answered": True, **{job: [*facts, str(places.get(job, 0))] for job, facts in jobs.items()}}
 
 
-def _accounted(job: str) -> list[str] | None:
-    """Ask the accounting for a job that the controller has forgotten; None where there is none, or where it does not know it."""
+def _places() -> dict[str, int]:
+    """Return job -> its place among those that wait in its partition, as far as the user may see them."""
+    text = run_slurm(["squeue", "--states=PENDING", "--noheader", "--sort=-p", "--format=%A|%P"]) or ""
+    counts, places = dict[str, int](), dict[str, int]()
+    for line in text.splitlines():
+        job, _, partition = line.partition("|")
+        counts[partition] = places[job] = counts.get(partition, 0) + 1
+    return places
+
+
+def _accounted() -> dict[str, Any]:
+    """Ask the accounting for the user's jobs of the last days; empty where there is none."""
     if shutil.which("sacct") is None:
-        return None
-    text = run_slurm(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State,Start,NodeList,Reason"])
-    rows = [line.split("|", 3) for line in (text or "").splitlines() if line.count("|") == 3]
-    return rows[-1] if rows else None
+        return {"answered": False}
+    days = ["--allocations", f"--user={os.geteuid()}", f"--starttime=now-{REMEMBERED}days"]
+    text = run_slurm(["sacct", "--noheader", "--parsable2", *days, "--format=JobIDRaw,State,Start,NodeList,Reason"]) or ""
+    return {"answered": True, **{row[0]: row[1:] for line in text.splitlines() if len(row := line.split("|", 4)) == 5}}
 
 
 def controller_facts(job: str) -> dict[str, str]:
-    """Return what `scontrol show job` says: JobState, Reason, Restarts, …; empty where it does not answer."""
+    """Return the output of `scontrol show job`: JobState, Reason, Restarts, …; empty if it does not answer."""
     words = (run_slurm(["scontrol", "--oneliner", "show", "job", job]) or "").split()
     return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
 
 
 def cancel(job: str) -> str:
-    """Cancel a job; why that was not possible, "" where it was."""
+    """Cancel a job. Return why that failed; "" if it did not."""
     try:
         ran = subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"scancel {job}: {error}"
     return sanitise(ran.stderr.decode(errors="replace").strip()) if ran.returncode else ""
-
-
-def run_slurm(words: list[str]) -> str | None:
-    """Return the output of one of SLURM's commands; None where it failed, is not there or gives no answer."""
-    try:
-        ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return ran.stdout.decode(errors="replace") if ran.returncode == 0 else None

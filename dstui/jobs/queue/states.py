@@ -1,7 +1,4 @@
-"""SLURM's states of a job: what each means for a job of dstui, with which exit status, and in words.
-
-Names of states and reasons: slurm/slurm.h and squeue(1) of Slurm 22.05 to 24.11.
-"""
+"""SLURM's job states: the meaning of each for a job of dstui, its exit status, and its description."""
 
 from __future__ import annotations
 
@@ -10,23 +7,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 Means = Literal["queued", "running", "ended", "failed", "stopped"]
-"""queued: waits (again); running: has its nodes, and status.json says how it is; ended: as the ranks say; failed, stopped: an end that
-SLURM made."""
+"""queued: waits (again); running: has its nodes, and status.json is valid; ended: as the ranks' records say; failed, stopped: ended by
+SLURM."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmState:
-    """What one state of SLURM's means."""
+    """The meaning of one state of SLURM."""
 
     means: Means
     exit_code: int | None = None
-    """The job's, where SLURM ended it; None where the ranks' own counts."""
+    """The job's exit status if SLURM ended it; None if that of the ranks counts."""
     says: str = ""
-    """A sentence for people, without a full stop."""
+    """A description, without a full stop."""
 
 
 TIME_OVER = 124
-"""The exit status of a job whose time was up, as that of timeout(1)."""
+"""The exit status after the time limit, as in timeout(1)."""
 KILLED, ENDED = 128 + 9, 128 + 15
 
 STATES: Mapping[str, SlurmState] = {
@@ -84,12 +81,12 @@ REASONS: Mapping[str, str] = {
 
 
 def state_of(word: str) -> SlurmState:
-    """Return what a state means; squeue writes `CANCELLED by 1000`, and flags behind a comma or a plus."""
+    """Return the meaning of a state. squeue writes `CANCELLED by 1000`, and flags behind a comma or a plus."""
     return STATES.get(word.replace(",", " ").replace("+", " ").partition(" ")[0], UNKNOWN)
 
 
 def describe_reason(reason: str) -> str:
-    """Return why a job waits, in words, with SLURM's own for whoever looks it up."""
+    """Return in words why a job waits, including SLURM's own term."""
     name = reason.strip("()").partition(",")[0].strip()
     if not name or name == "None":
         return "waits for the scheduler to look at it"

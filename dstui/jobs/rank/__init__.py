@@ -1,1 +1,1 @@
-"""Programs that run around a rank, each one file of the standard library."""
+"""Programs that run around a rank, each a single file that needs only the standard library."""

@@ -1,13 +1,14 @@
-"""What stands between any launcher and one rank of a training, so that every launcher tells the same truth.
+"""The shim: a process between any launcher and one rank, so that all launchers give the same information.
 
     LAUNCHER … shim.py [--local_rank=N] FOLDER TAG [env:FILE] [hook:MODE:ITS_FOLDER] [bind:WRAPPER] SCRIPT ARGS…
-                                                                                                or  … -m MODULE ARGS…
+    or  … -m MODULE ARGS…
 
-The rank gets its own log (FOLDER/logs/rank_N.log) and a record of its life (FOLDER/ranks/rank_N.json: host, pid, start, end, exit
-status), RANK and its like from whatever the launcher gives, and the job's tag in its environment. It dies with the shim, and the
-shim ends with its launcher. Everything else passes through: --local_rank, signals, the exit status (128+n for a signal).
+The rank gets its own log (FOLDER/logs/rank_N.log), a record of its life (FOLDER/ranks/rank_N.json: host, pid, start, end, exit status),
+RANK and similar variables from whatever the launcher sets, and the job's tag in its environment. It dies with the shim, and the shim ends
+with its launcher. Everything else passes through: --local_rank, signals, the exit status (128+n for a signal).
 
-Standard library only, and little of it: it runs under the interpreter of the job (3.8 or newer), once per rank, and must cost nothing.
+It uses little of the standard library and nothing else: it runs under the interpreter of the job (3.8 or newer), once per rank, and must be
+cheap.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ import stat
 import sys
 import time
 
-NAMES = {  # the first that the launcher gives wins
+NAMES = {  # the first variable that the launcher sets wins
     "RANK": ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"),
     "LOCAL_RANK": ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "MV2_COMM_WORLD_LOCAL_RANK"),
     "WORLD_SIZE": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE"),
     "LOCAL_SIZE": ("LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
 }
 OF_THE_LAUNCHER = ("CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT")
-"""Variables that a launcher sets for each rank: its word counts."""
+"""Variables that a launcher sets for each rank, which override the job's."""
 PR_SET_PDEATHSIG = 1
 LIMITS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
-"""Limits that refuse a process memory; the rank inherits ours."""
+"""Resource limits on memory; the rank inherits those of the shim."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 ORPHAN_GRACE = 10.0
-"""Seconds that a rank gets to end by itself after its launcher has died."""
+"""Seconds for a rank to end by itself after its launcher has died."""
 RECORD = 1024
-"""Bytes of a record: written in place, so that the end of a rank can be told even where the disk has become full."""
+"""Bytes of a record. It is written in place, so that a rank's end can be recorded even on a full disk."""
 
 
 def prctl(option: int, value: int) -> None:
-    """prctl(2)."""
+    """Call prctl(2)."""
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def name_rank() -> int | None:
-    """RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_SIZE in our environment, from whatever the launcher gave."""
+    """Set RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_SIZE in the environment from the launcher's variables. Return RANK."""
     for name, sources in NAMES.items():
         value = next((os.environ[source] for source in sources if os.environ.get(source)), None)
         if value is not None:
@@ -55,7 +56,7 @@ def name_rank() -> int | None:
 
 
 def take_environment(path: str) -> None:
-    """Set the environment of the ranks from a file of the job's owner: no launcher carries all of it.
+    """Set the environment of the ranks from a file of the job's owner, because no launcher passes all of it on.
 
     Accelerate appends the working folder to PYTHONPATH, which stays.
     """
@@ -67,13 +68,13 @@ def take_environment(path: str) -> None:
 
 
 def command_of(words: list[str], local_rank: list[str]) -> list[str]:
-    """Return the rank's own command: --local_rank stands where a launcher would have put it, before the script's arguments."""
+    """Return the rank's own command. --local_rank goes before the script's arguments, where a launcher would put it."""
     target = 2 if words[0] == "-m" else 1
     return [sys.executable, "-u", *words[:target], *local_rank, *words[target:]]
 
 
-def at_home(words: list[str], rank: int | None) -> list[str]:
-    """Return the words with this host's own folder of the job where one command for several hosts names the same path on all of them."""
+def resolve_folder(words: list[str], rank: int | None) -> list[str]:
+    """Return the words with this host's own folder of the job, if one command for several hosts names the same path on all of them."""
     shared = os.path.dirname(sys.argv[0])  # noqa: PTH120 - pathlib would double the import time
     try:
         own = os.readlink(f"{shared}/{rank}")  # noqa: PTH115
@@ -83,17 +84,17 @@ def at_home(words: list[str], rank: int | None) -> list[str]:
 
 
 def put_hook_before(word: str, folder: str) -> None:
-    """Let the interpreter of the rank import hook/sitecustomize.py first, which restores this environment."""
+    """Let the rank's interpreter first import hook/sitecustomize.py, which restores this environment."""
     mode, _, hook = word.partition(":")
     if os.pathsep in hook or "\n" in folder:
-        return  # no PYTHONPATH can name it: the rank is not observed
+        return  # such a path cannot be on PYTHONPATH: the rank is not observed
     before = os.environ.get("PYTHONPATH")
     os.environ["DSTUI_HOOK"] = f"{mode}\n{folder}/engine\n{'unset' if before is None else 'set'}"
     os.environ["PYTHONPATH"] = f"{hook}{os.pathsep}{before}" if before else hook
 
 
 def become_rank(command: list[str], log: int) -> None:
-    """In the child: die with the shim, forget its signal handling, write to the log. Does not return."""
+    """In the child: die with the shim, reset its signal handling, write to the log. Does not return."""
     shim = os.getppid()
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -115,11 +116,11 @@ def become_rank(command: list[str], log: int) -> None:
 def wait_for(pid: int, launcher: int, heard: dict[str, object]) -> int:
     """Sleep until the rank has ended, and return its exit status, 128+n for signal n.
 
-    `heard` gets the signal of a stranger and who sent it, and at the end the most memory that the rank has held, in bytes.
+    `heard` gets a signal from another process and its sender, and at the end the rank's peak memory in bytes.
 
-    A signal from the living launcher has gone to the rank too (launchers signal the whole tree or process group), so that only others
-    are passed on: a second SIGTERM would interrupt a script that saves a checkpoint in its handler. Once the launcher is dead, the rank
-    is asked to end and, if it does not, killed.
+    A signal from the living launcher was sent to the rank too (launchers signal the whole tree or process group), so that only others are
+    passed on: a second SIGTERM would interrupt a script that saves a checkpoint in its handler. If the launcher is dead, the rank is asked
+    to end and, if it does not, killed.
     """
     deadline = float("inf")
     while True:
@@ -141,7 +142,7 @@ def wait_for(pid: int, launcher: int, heard: dict[str, object]) -> int:
 
 
 def sender(pid: int, orphaned: bool) -> str:
-    """Return who sent a signal: what a person can make something of."""
+    """Describe the sender of a signal."""
     if orphaned:
         return ", for its launcher had died"
     try:
@@ -153,7 +154,7 @@ def sender(pid: int, orphaned: bool) -> str:
 
 
 def record(path: str, facts: dict[str, object]) -> None:
-    """Write the whole record in place, or anew where something else has its name; a rank never suffers from one that cannot be written."""
+    """Write the whole record in place, or a new file if something else has its name. A failed write never affects the rank."""
     data = json.dumps(facts).encode().ljust(RECORD)
     try:
         try:
@@ -162,14 +163,14 @@ def record(path: str, facts: dict[str, object]) -> None:
             os.unlink(path)  # noqa: PTH108
             fd = open_regular(path, os.O_WRONLY | os.O_CREAT, 0o600)
         os.pwrite(fd, data, 0)
-        os.ftruncate(fd, len(data))  # what somebody may have added would make it unreadable
+        os.ftruncate(fd, len(data))  # text appended by others would make it unreadable
         os.close(fd)
     except OSError as error:
         print(f"dstui: cannot write {path}: {error}", file=sys.stderr)
 
 
 def open_regular(path: str, flags: int, mode: int) -> int:
-    """Return a regular file, whatever has been put in its place; its folder is made again where it was deleted."""
+    """Open a regular file, replacing anything else at its path. A deleted folder is created again."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         fd = os.open(path, flags, mode)
@@ -177,7 +178,7 @@ def open_regular(path: str, flags: int, mode: int) -> int:
         try:  # noqa: SIM105 - contextlib and pathlib would double the import time
             os.mkdir(os.path.dirname(path), 0o700)  # noqa: PTH102, PTH120
         except FileExistsError:
-            pass  # another rank has just made it
+            pass  # another rank has just created it
         fd = os.open(path, flags, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -187,7 +188,7 @@ def open_regular(path: str, flags: int, mode: int) -> int:
 
 
 def open_log(path: str) -> int:
-    """Return the rank's log; where it cannot be opened, the launcher's own output takes the lines."""
+    """Open the rank's log. If that fails, its lines go to the launcher's own output."""
     try:
         return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
@@ -196,7 +197,7 @@ def open_log(path: str) -> int:
 
 
 def boot() -> str:
-    """Return what tells this start of the machine from all others."""
+    """Return the id of this boot of the machine."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
             return file.read().strip()
@@ -205,27 +206,27 @@ def boot() -> str:
 
 
 def started_at() -> int:
-    """Our own start in clock ticks since boot: with the pid, a name that is never given twice."""
+    """Return the shim's start time in clock ticks since boot: with the pid, a unique name of the process."""
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib would double the import time
         return int(file.read().rpartition(b")")[2].split()[19])
 
 
 def limits() -> dict[str, int]:
-    """Return bytes by the command that sets the limit; only those that are set."""
+    """Return the limits that are set, in bytes, by the command that sets each."""
     soft = {name: resource.getrlimit(number)[0] for name, number in LIMITS.items()}
     return {name: most for name, most in soft.items() if most != resource.RLIM_INFINITY}
 
 
 def main(argv: list[str]) -> int:
-    """Run one rank; its exit status."""
+    """Run one rank and return its exit status."""
     launcher = os.getppid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, *PASSED_ON))  # from here on nothing is lost
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, *PASSED_ON))  # from here on no signal is lost
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != launcher:
-        return 128 + signal.SIGTERM  # it died before we could ask to be told
+        return 128 + signal.SIGTERM  # it died before PR_SET_PDEATHSIG took effect
     local_rank = argv[:1] if argv and argv[0].startswith(("--local_rank", "--local-rank")) else []
-    folder, tag, *words = at_home(argv[len(local_rank) :], name_rank())
+    folder, tag, *words = resolve_folder(argv[len(local_rank) :], name_rank())
     if words[0].startswith("env:"):
         take_environment(words.pop(0).partition(":")[2])
     hook = words.pop(0).partition(":")[2] if words[0].startswith("hook:") else ""

@@ -1,1 +1,1 @@
-"""The folder of a job, its small files, the index of all runs, and the processes that belong to a job."""
+"""The job folder and its files, the index of all runs, and the processes of a job."""

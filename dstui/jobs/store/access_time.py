@@ -1,6 +1,6 @@
-"""Whether anybody has read a file since it was written: by the time of its last access, where the file system keeps that.
+"""Find out whether a file was read since it was written, by its access time, if the file system records that.
 
-The ds_config.json of a job that no rank has read is one by which nobody has trained, however well the job ended.
+If no rank has read a job's ds_config.json, nothing was trained with it, however well the job ended.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 
 UNREAD, UNKNOWN = 0, 10**9
-"""Times of last access (ns since the epoch) that no real reader leaves behind: one that a read changes, and one that stays where
-reading leaves no trace (a disk mounted with noatime)."""
+"""Access times (ns since the epoch) that no real reader leaves: one that a read changes, and one that stays if reads are not recorded (a
+disk mounted with noatime)."""
 
 
 def watch(path: Path) -> None:
-    """From now on `was_read` can tell, as far as the file system does."""
+    """Prepare a file for `was_read`, as far as the file system permits."""
     with suppress(OSError):
         modified = path.stat().st_mtime_ns
-        os.utime(path, ns=(UNREAD, modified))  # before any modification: relatime notes the next read
+        os.utime(path, ns=(UNREAD, modified))  # before any modification, so that relatime records the next read
         with path.open("rb") as file:
             file.read(1)
         reported = path.stat().st_atime_ns != UNREAD
@@ -27,13 +27,13 @@ def watch(path: Path) -> None:
 
 
 def all_read(paths: Iterable[Path]) -> bool | None:
-    """Return whether each of these was read; None where nobody can tell, or there is none."""
+    """Return whether all of these were read; None if that is unknown or there are none."""
     found = [was_read(path) for path in paths]
     return False if False in found else None if None in found or not found else True
 
 
 def was_read(path: Path) -> bool | None:
-    """Return whether somebody has read a file that is watched; None where nobody can tell."""
+    """Return whether a watched file was read; None if that is unknown."""
     with suppress(OSError):
         accessed = path.stat().st_atime_ns
         return None if accessed == UNKNOWN else accessed != UNREAD

@@ -1,8 +1,8 @@
-"""What DeepSpeed leaves behind on a host, and the removal of what is this job's own.
+"""What DeepSpeed leaves behind on a host, and the removal of this job's own part of it.
 
 - `/dev/shm/deepspeed_allreduce_buffer_UID_ADDR_PORT_RANK`: 66 MiB for each rank on a CPU, never unlinked by DeepSpeed
   (ops/csrc/cpu/comm/shm.cpp), so that 300 runs fill 20 GB of memory.
-- `lock` in the build folder of an op: torch's FileBaton. It stays when a build is killed, and every later run waits for it for ever.
+- `lock` in the build folder of an op: torch's FileBaton. It stays when a build is killed, and every later run waits for it forever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHM = Path("/dev/shm")
 
 
 def remove_buffers(masters: Iterable[tuple[str, str]], folder: Path = SHM) -> list[Path]:
-    """Unlink the buffers of the groups that met at these addresses and ports, unless a process still uses them; what was removed."""
+    """Unlink the buffers of process groups with these addresses and ports, unless a process still uses them. Return the removed files."""
     removed = []
     for address, port in set(masters):
         for path in folder.glob(f"deepspeed_allreduce_buffer_{os.getuid()}_{escape(address)}_{escape(port)}_*"):
@@ -43,7 +43,7 @@ def build_root(env: Mapping[str, str]) -> Path:
 
 
 class BuildNews(NamedTuple):
-    """A sentence on the build in this folder; `lasts` until the next one on it, which may be empty."""
+    """A message about the build in this folder. It is valid until the next one, which may be empty."""
 
     text: str
     folder: str
@@ -52,19 +52,19 @@ class BuildNews(NamedTuple):
 
 @dataclass
 class OpBuilds:
-    """DeepSpeed compiles its ops at first use, a minute and longer, without a word; the lock in the build folder tells.
+    """Detects when DeepSpeed compiles an op, which takes a minute or more without any output: the lock in the build folder shows it.
 
-    An op that is there already is locked too, for the second in which ninja looks whether anything is to do.
+    An existing op is also locked, for the second in which ninja checks whether anything is to do.
     """
 
     root: Path
     ours: dict[Path, float] = field(default_factory=dict)
-    """Locks that a rank of this job took -> when we saw it."""
+    """Locks that a rank of this job took -> when they were first seen."""
     _reported: set[Path] = field(default_factory=set)
     _unheld: set[Path] = field(default_factory=set)
 
     def poll(self, ranks: Mapping[int, int]) -> list[BuildNews]:
-        """Return what has begun or ended since the last look; `ranks` are the pids of the living ranks on this host."""
+        """Return the builds that have begun or ended since the last look. `ranks`: the pids of the living ranks on this host."""
         locks = {*self.root.glob("*/lock"), *self.root.glob("*/*/lock")}
         news = [BuildNews(self._ended(lock), str(lock.parent), lasts=False) for lock in self._reported - locks]
         self._reported &= locks
@@ -77,7 +77,7 @@ class OpBuilds:
         return news
 
     def _begun(self, lock: Path, ranks: Mapping[int, int]) -> str:
-        """Return what is going on under a lock; "" where nothing is compiled, or that is not known yet."""
+        """Describe what happens under a lock; "" if nothing is compiled, or that is not known yet."""
         op, file = lock.parent.name, lock.resolve()
         rank = next((rank for rank, pid in ranks.items() if opened(pid, file)), None)
         others = holders(file) if rank is None else set()
@@ -86,7 +86,7 @@ class OpBuilds:
         if rank is not None or others:
             self._unheld.discard(lock)
         elif lock not in self._unheld:
-            self._unheld.add(lock)  # perhaps just being released: the next look decides
+            self._unheld.add(lock)  # it may be just being released: the next look decides
         else:
             return f"ranks that need {op} wait for ever for a build that was killed; rm {quote(str(lock))} ends that"
         if rank is not None and compiles(ranks[rank]):

@@ -1,4 +1,4 @@
-"""Making a job folder: where it goes, what it is called, and that nothing is ever reused."""
+"""Create a job folder: its place and name. Nothing is ever reused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dstui.base.files import FileProblem, reason
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 
 LONGEST = 100
-"""Characters of a Plan's name that its job folders get: a folder's own name has 255 bytes at most."""
+"""Characters of a Plan's name in the names of its job folders: a folder's name has at most 255 bytes."""
 
 
 def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
-    """Return a new, empty job folder: `run_dir` itself, else dstui_runs/NAME-YYYYMMDD-HHMMSS (-2 and so on) in the current folder.
+    """Create an empty job folder: `run_dir` itself, else dstui_runs/NAME-YYYYMMDD-HHMMSS (-2 and so on) in the current folder.
 
-    It is its owner's alone, for it will hold environments and arguments. FileProblem where that is not possible; a folder that holds
-    anything is refused.
+    Only its owner can read it, since it will contain environments and arguments. Raises FileProblem if it cannot be created or is not
+    empty.
     """
     if run_dir is not None:
         return _given(run_dir.absolute())

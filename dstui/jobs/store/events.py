@@ -1,4 +1,4 @@
-"""What happens in a job, one frozen dataclass each; `as_json` is the shape that `--headless --json` prints."""
+"""The events of a job, one frozen dataclass each. `as_json` returns the form that `--headless --json` prints."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class Started:
     t: float
 
     def as_json(self) -> dict[str, Any]:
-        """Only this event carries the version of the stream."""
+        """Return the JSON form. Only this event carries the version of the stream."""
         return {"version": 1, "t": self.t, "event": "start", "folder": self.folder}
 
 
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """A rank has started, ended (with an exit status, 128+n for signal n) or got lost (gone without a word: killed)."""
+    """A rank has started, ended (with an exit status, 128+n for signal n) or is lost (gone without a record: killed)."""
 
     rank: int
     host: str
     state: str
     exit_code: int | None
     killed_after: int | None = None
-    """The rank that had failed first, where this one was then ended by a signal, as launchers do."""
+    """The rank that had failed first, if the launcher then ended this one by a signal."""
 
     def as_json(self) -> dict[str, Any]:
         victim = {} if self.killed_after is None else {"killed_after": self.killed_after}
@@ -37,16 +37,16 @@ class RankState:
 
 @dataclass(frozen=True, slots=True)
 class HostChange:
-    """A host of the job has been reached, is unreachable, or has ended: nothing of the job is left there.
+    """A host of the job was reached, is unreachable, or has ended: nothing of the job is left there.
 
-    While it is unreachable, this comes again every minute, with `seconds`.
+    While it is unreachable, the event repeats every minute with `seconds`.
     """
 
     host: str
     state: str
-    """As in records.HostState, or `lost`: unreachable for so long that the job was ended."""
+    """As records.HostState, or `lost`: unreachable for so long that the job was ended."""
     text: str
-    """The same for a person, with the reason where there is one."""
+    """A description, with the reason if there is one."""
     seconds: float | None = None
     """For how long the host has been unreachable."""
 
@@ -68,21 +68,21 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that a line told."""
+    """A metric of a rank."""
 
     rank: int
     step: int
     name: str
     value: float
     steps: int | None = field(default=None, compare=False)
-    """How many steps there will be, where the lines say so."""
+    """The total number of steps, if the lines name it."""
     counted: bool = field(default=False, compare=False)
-    """No line named a step: it only counts the values of this name."""
+    """Whether no line named a step: it then counts the values of this name."""
     source: str = field(default="log", compare=False)
     """`log`: a line of the rank; `engine`: DeepSpeed's engine itself."""
 
     def as_json(self) -> dict[str, Any]:
-        """JSON has no word for NaN and infinity: they become null."""
+        """Return the JSON form. NaN and infinity, which JSON lacks, become null."""
         value = self.value if math.isfinite(self.value) else None
         facts = {"event": "metric", "rank": self.rank, "step": self.step, "name": self.name, "value": value}
         more = {"steps": self.steps, "counted": self.counted or None, "source": self.source if self.source != "log" else None}
@@ -91,14 +91,15 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that dstui has to say about the job."""
+    """A message of dstui about the job."""
 
     text: str
     about: str = ""
-    """What a state is about, such as the build of an op: the state lasts until the next notice about the same, whose text may be empty."""
+    """The subject of a state, such as the build of an op: the state lasts until the next notice with the same subject, whose text may be
+    empty."""
     lasts: bool = False
     code: str = ""
-    """What kind of news it is, for programs: see watch/engine_notices.py; empty for most."""
+    """The kind of notice, for programs (see watch/engine_notices.py); empty for most."""
 
     def as_json(self) -> dict[str, Any]:
         return {"event": "notice", "text": self.text} | ({"code": self.code} if self.code else {})
@@ -106,7 +107,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The job has ended and everything that it wrote has been told."""
+    """The job has ended, and everything that it wrote was reported."""
 
     exit_code: int
     state: str

@@ -1,22 +1,22 @@
-"""The job folder: where everything about one run lies, and who may write it.
+"""The job folder: all files of one run, and who may write them.
 
     plan.yaml and the rendered files     as launched
-    machine.json                         the machine as it was then
+    machine.json                         the machine at the launch
     launch.json                          what the supervisor starts
-    status.json                          the truth about the job; written by whoever holds supervisor.lock
+    status.json                          the state of the job; written by the holder of supervisor.lock
     events.jsonl                         what happened when
     arrivals.index                       when which log had how many bytes (dstui/logs/arrival_index.py)
     logs/rank_N.log  ranks/rank_N.json   by the shim of each rank; from the second attempt on under attempts/N/
     engine/rank_N.jsonl, .json, .stacks  by the hook of each rank, beside its logs: what the engine did, what it does now, Python stacks
     launcher.log  supervisor.log         their output
-    gpus/rank_N.json                     what NVML said last on another host, whose first rank is N
-    usage.json                           the most that NVML showed of each GPU, by whoever looked at the run
-    measured.json                        what the run took, beside what was forecast, where its Plan names a model
-    heartbeat                            touched by the supervisor as long as it lives, for who looks from another host
-    stop.json                            somebody asks for the end of the job
-    .reserve                             while the job runs: room for the status on a disk that is full
+    gpus/rank_N.json                     the last NVML report of another host, whose first rank is N
+    usage.json                           the highest memory use of each GPU by NVML, from any session that watched the run
+    measured.json                        what the run took, compared to the forecast, if its Plan names a model
+    heartbeat                            touched by the supervisor while it lives, for readers on other hosts
+    stop.json                            a request to end the job
+    .reserve                             while the job runs: space for the status on a full disk
 
-Whoever reads must expect each of them to be missing or half-written.
+Readers must expect each of them to be missing or half-written.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from dstui.logs.time_parsing import format_iso, parse_iso
 __all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "format_iso", "parse_iso", "read_json"]
 
 RUNS_FOLDER = "dstui_runs"
-"""Where job folders go, in the current folder."""
+"""The folder of job folders, in the current folder."""
 MOST_EVENTS = 16 << 20
 """Bytes of events.jsonl that are read at once."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""A disk, or what one of its users may have of it, is used up."""
+"""Errors of a full disk or an exhausted quota."""
 LEAST_RESERVE = 32 << 10
 OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class JobFolder:
-    """The folder of one job: its paths, and the small files in it."""
+    """The folder of one job: its paths and small files."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).absolute()
@@ -78,85 +78,85 @@ class JobFolder:
 
     @property
     def name(self) -> str:
-        """The run's name: that of its folder."""
+        """The run's name, which is that of its folder."""
         return self.path.name
 
     @property
     def begun_in(self) -> str:
-        """The folder in which it was started, as far as its own place tells: the one that `dstui_runs` lies in."""
+        """The folder in which it was started, by its path: the one that contains `dstui_runs`."""
         parent = self.path.parent
         return str(parent.parent if parent.name == RUNS_FOLDER else parent)
 
     @property
     def ds_configs(self) -> list[Path]:
-        """The rendered configurations that are there: ds_config.json, of several models ds_config_MODEL.json for each."""
+        """The existing rendered configurations: ds_config.json, or ds_config_MODEL.json for each of several models."""
         return sorted(self.path.glob("ds_config*.json"))
 
     def attempt(self, number: int) -> Path:
-        """Return where the logs and records of one attempt lie."""
+        """Return the folder with the logs and records of one attempt."""
         return self.path if number == 1 else self.path / "attempts" / str(number)
 
     def prepare(self, attempt: int) -> None:
-        """Make the folders that the shims of an attempt write to. OSError where the job folder is somebody else's."""
+        """Create the folders that the shims of an attempt write to. Raises OSError if the job folder belongs to somebody else."""
         self.path.mkdir(0o700, parents=True, exist_ok=True)
         self._guard()
         for part in ("logs", "ranks"):
             (self.attempt(attempt) / part).mkdir(0o700, parents=True, exist_ok=True)
 
     def _guard(self) -> None:
-        """Before anything is written: OSError where others may write the folder, as where another one lies in its place."""
+        """Raise OSError if others may write the folder, or another one has replaced it. Called before anything is written."""
         found = self.path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
             raise OSError(errno.EPERM, "not a folder of this user's alone", str(self.path))
 
     @property
     def names_model(self) -> bool:
-        """Whether its Plan names a model, so that what the run takes can be compared with a forecast."""
+        """Return whether its Plan names a model, so that the run can be compared with a forecast."""
         with suppress(OSError):
             return re.search(rb"^models?:", read_regular(self.path / "plan.yaml", 0, MOST_EVENTS), re.MULTILINE) is not None
         return False
 
     def log(self, rank: int, attempt: int = 1) -> Path:
-        """Return the output of one rank."""
+        """Return the path of a rank's output."""
         return self.attempt(attempt) / "logs" / f"rank_{rank}.log"
 
     def record(self, rank: int, attempt: int = 1) -> Path:
-        """Return what the shim of one rank says about it."""
+        """Return the path of the record of a rank's shim."""
         return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
 
     def engine(self, rank: int, attempt: int = 1, kind: str = "jsonl") -> Path:
-        """Return the file of a rank's hook: `jsonl` all that its engine did, `json` what it does now, `stacks` its Python stacks."""
+        """Return the path of a file of a rank's hook: `jsonl` what its engine did, `json` what it does now, `stacks` its Python stacks."""
         return self.attempt(attempt) / "engine" / f"rank_{rank}.{kind}"
 
     def gpus(self, rank: int) -> Path:
-        """Return what the GPUs of the host do whose first rank this is."""
+        """Return the path of the GPU report of the host whose first rank this is."""
         return self.path / "gpus" / f"rank_{rank}.json"
 
     def read_status(self) -> JobStatus | None:
-        """status.json as it is; None where there is none, or none that makes sense."""
+        """Read status.json; None if it is missing or invalid."""
         return JobStatus.from_json(read_json(self.status_file))
 
     def read_span(self) -> JobSpan:
-        """From when to when the job ran, by status.json."""
+        """Return when the job began and ended, from status.json."""
         status = self.read_status()
         return JobSpan(status.started, status.ended, status.final) if status else JobSpan()
 
     @property
     def has_ended(self) -> bool:
-        """Whether status.json has the job's end. `status.current_status` also sees an end that nobody could write."""
+        """Return whether status.json has the job's end. `status.current_status` also sees an end that could not be written."""
         return self.read_span().final
 
     def read_launch(self) -> LaunchRecord | None:
-        """launch.json likewise."""
+        """Read launch.json; None if it is missing or invalid."""
         return LaunchRecord.from_json(read_json(self.launch_file))
 
     def read_stop(self) -> dict[str, Any]:
-        """stop.json as it is; empty where there is none, or none that makes sense."""
+        """Read stop.json; empty if it is missing or invalid."""
         asked = read_json(self.stop_file)
         return asked if sound(asked, STOP) else {}
 
     def read_events(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield what events.jsonl says from a byte on: the bytes of each line, and its event, empty where it makes no sense."""
+        """Yield the lines of events.jsonl from a byte on: the bytes of each line, and its event, empty if it is invalid."""
         data = b""
         with suppress(OSError):
             data = read_regular(self.events_file, start, MOST_EVENTS)
@@ -168,16 +168,16 @@ class JobFolder:
             yield len(rest), {}
 
     def numbered_events(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Return the events of events.jsonl with the number of their line, from 1; lines that make no sense are passed over."""
+        """Yield the events of events.jsonl with their line numbers, from 1. Invalid lines are skipped."""
         return ((number, event) for number, (_, event) in enumerate(self.read_events(), 1) if event)
 
     def keep_reserve(self, status: JobStatus) -> None:
-        """Take the room that the status needs once the disk is full. OSError where there is none any more."""
+        """Allocate the space that the status needs on a full disk. Raises OSError if there is none any more."""
         self._guard()
         replace_regular(self.reserve, b" " * max(LEAST_RESERVE, 2 * len(json.dumps(status.as_json(), indent=1))))
 
     def write_status(self, status: JobStatus) -> None:
-        """Replace status.json in one step, on a full disk in the room that was kept for it. OSError where it cannot be written."""
+        """Replace status.json atomically; on a full disk write it into the reserved space. Raises OSError if it cannot be written."""
         try:
             self.write_json(self.status_file, status.as_json())
         except OSError as error:
@@ -186,7 +186,7 @@ class JobFolder:
             self._write_in_reserve(json.dumps(status.as_json()).encode())
 
     def _write_in_reserve(self, data: bytes) -> None:
-        """Write the status over what has its room already, and keep all of that room for the next one: JSON may end in blanks."""
+        """Write the status into the reserved file, and keep its size for the next one: JSON may end in blanks."""
         spare = self.reserve if self.reserve.exists() else self.status_file
         fd = open_regular(spare, os.O_RDWR)
         try:
@@ -200,17 +200,17 @@ class JobFolder:
             spare.replace(self.status_file)
 
     def write_json(self, path: Path, found: dict[str, Any]) -> None:
-        """Replace a record in one step. OSError where it cannot be written."""
+        """Replace a record atomically. Raises OSError if it cannot be written."""
         self._guard()
         replace_regular(path, json.dumps(found, indent=1).encode() + b"\n")
 
     def append_event(self, time: float, event: str, **facts: Any) -> None:
-        """Append a line to events.jsonl. Raises OSError where it cannot be written."""
+        """Append a line to events.jsonl. Raises OSError if it cannot be written."""
         self._guard()
         append_regular(self.events_file, json.dumps({"t": round(time, 3), "event": event, **facts}).encode() + b"\n")
 
     def beat(self) -> None:
-        """Say that the job is looked after. OSError where that cannot be written."""
+        """Touch the heartbeat. Raises OSError if it cannot be written."""
         self._guard()
         fd = open_regular(self.heartbeat_file, os.O_WRONLY | os.O_CREAT)
         try:
@@ -219,15 +219,15 @@ class JobFolder:
             os.close(fd)
 
     def silence(self, now: float) -> float | None:
-        """Return seconds since the last heartbeat; None where there was none: an older dstui looks after the job."""
+        """Return the seconds since the last heartbeat; None if there was none, as with an older supervisor."""
         with suppress(OSError):
             return max(now - self.heartbeat_file.lstat().st_mtime, 0.0)
         return None
 
     def lock(self) -> int | None:
-        """Become the one who looks after this job: a descriptor that holds the lock, None where somebody else does.
+        """Take the lock of this job and return a descriptor that holds it; None if another process has it.
 
-        Also None where the lock cannot be had at all (the folder is gone, or belongs to somebody else).
+        Also None if the lock is not available at all (the folder is gone, or belongs to somebody else).
         """
         fd = self._opened_lock()
         if fd is None:
@@ -240,7 +240,7 @@ class JobFolder:
         return fd
 
     def is_attended(self) -> bool:
-        """Return whether somebody holds the lock of the job. Nothing is made or written; True where that cannot be told."""
+        """Return whether a process holds the lock of the job. Nothing is created or written; True if that is unknown."""
         try:
             fd = open_regular(self.lock_file)
         except FileNotFoundError:
@@ -256,7 +256,7 @@ class JobFolder:
         return False
 
     def _opened_lock(self) -> int | None:
-        """Return the file of the lock, made where it is missing; on a read-only disk as it is."""
+        """Open the file of the lock, creating it if it is missing; on a read-only disk as it is."""
         for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
             with suppress(OSError):
                 self._guard()

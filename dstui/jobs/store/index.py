@@ -1,4 +1,4 @@
-"""Finding runs: those of the user's index (own.py), and what lies in dstui_runs of the current folder, whoever put it there."""
+"""Find runs: those in the user's index (ownership.py), and those in dstui_runs of the current folder, whoever put them there."""
 
 from __future__ import annotations
 
@@ -19,17 +19,23 @@ from dstui.logs.time_parsing import format_iso
 RUN = "a job folder, a Plan's name (its newest run), a run's name or its beginning (default: the newest run of this folder)"
 """What the argument RUN of the commands takes."""
 STAMP = re.compile(r"-\d{8}-\d{6}(?:-\d+)?$")
-"""What the folder of a run has behind the Plan's name."""
+"""The suffix of a run's folder after the Plan's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """A run that is still there."""
+    """A run that still exists."""
 
     folder: JobFolder
-    started: str
+    status: JobStatus
+    """As it was last written."""
     entry: Entry | None
-    """What the index says of it; None where it only lies in the current folder."""
+    """Its entry in the index; None if it is only in the current folder."""
+
+    @property
+    def started(self) -> str:
+        """When it was started; "" if that is unknown."""
+        return format_iso(self.status.started) if self.status.started is not None else ""
 
     @property
     def plan(self) -> str:
@@ -45,50 +51,52 @@ class KnownRun:
 
     @property
     def is_here(self) -> bool:
-        """Whether it was started in the current folder."""
+        """Return whether it was started in the current folder."""
         return os.path.realpath(self.begun_in) == os.path.realpath(Path.cwd())
 
 
-def known() -> list[KnownRun]:
-    """Return the runs that are still there, oldest first."""
+def known_runs() -> list[KnownRun]:
+    """Return the existing runs, oldest first."""
     found: dict[Path, Entry | None] = {Path(entry.folder): entry for entry in entries()}
     with suppress(OSError):
         lying = (Path(os.path.realpath(path)) for path in sorted((Path.cwd() / RUNS_FOLDER).iterdir()))
         found.update({path: found.get(path) for path in lying})
-    runs = [KnownRun(folder, _started(folder), entry) for path, entry in found.items() if is_job(folder := JobFolder(path))]
+    statuses = ((folder, entry, last_status(folder)) for path, entry in found.items() if is_job(folder := JobFolder(path)))
+    runs = [KnownRun(folder, status, entry) for folder, entry, status in statuses if status is not None]
     return sorted((run for run in runs if run.started), key=lambda run: run.started)
 
 
-def _started(folder: JobFolder) -> str:
-    status = folder.read_status() or rebuilt(folder)
-    return format_iso(status.started) if status and status.started is not None else ""
+def last_status(folder: JobFolder) -> JobStatus | None:
+    """Return the status as it was last written, or as the records of the ranks tell it."""
+    return folder.read_status() or rebuilt(folder)
 
 
 def folders() -> list[JobFolder]:
-    """Return the runs that are still there, oldest first."""
-    return [run.folder for run in known()]
+    """Return the folders of the existing runs, oldest first."""
+    return [run.folder for run in known_runs()]
 
 
 def runs() -> list[tuple[JobFolder, JobStatus]]:
-    """Return every run with its status as it is now, oldest first."""
-    return [(folder, status) for folder in folders() if (status := current_status(folder))]
+    """Return every run with its current status, oldest first. What a run has ended with is read once."""
+    now = ((run.folder, run.status if run.status.final else current_status(run.folder)) for run in known_runs())
+    return [(folder, status) for folder, status in now if status is not None]
 
 
 def is_job(folder: JobFolder) -> bool:
-    """Return whether a folder is a job's; its status may be lost."""
+    """Return whether a folder is a job's. Its status may be missing."""
     return is_file(folder.status_file) or is_file(folder.launch_file)
 
 
 def find(name: str = "") -> JobFolder:
-    """Return a run by its folder, its Plan's name (the newest run of it), its own name or an unambiguous beginning of that.
+    """Return a run by its folder, its Plan's name (the newest run), its own name or an unambiguous prefix of that.
 
-    Without one, the newest run of the current folder. LookupError says what is wrong.
+    Without a name, the newest run of the current folder. Raises LookupError with a sentence.
     """
     if name and is_job(given := JobFolder(name)):
         return given
     if "/" in name:
         raise LookupError(f"There is no job in {name}{_why_not(name)}")
-    found = known()
+    found = known_runs()
     if not found:
         raise LookupError("There is no run yet: dstui --headless PLAN starts one")
     return _newest_here(found) if not name else _named(name, found)
@@ -103,7 +111,7 @@ def _newest_here(found: Sequence[KnownRun]) -> JobFolder:
 
 
 def _newest(found: Sequence[KnownRun]) -> JobFolder:
-    """Return of several runs the one that was started last; what others have put into the folder does not come before one's own."""
+    """Return the run that was started last; the user's own runs come before others in the folder."""
     return ([run for run in found if run.entry] or found)[-1].folder
 
 
@@ -125,7 +133,7 @@ def _named(name: str, found: Sequence[KnownRun]) -> JobFolder:
 
 
 def _why_not(name: str) -> str:
-    """Return why a folder cannot be looked into, where that is it."""
+    """Return why a folder cannot be read, if that is the reason."""
     try:
         os.scandir(name).close()
     except (OSError, ValueError) as error:

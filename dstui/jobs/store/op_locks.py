@@ -1,7 +1,7 @@
-"""Locks that killed builds of DeepSpeed's ops have left behind: found before a launch, removed only when the user says so.
+"""Lock files that killed builds of DeepSpeed's ops have left behind: found before a launch, removed only with the user's consent.
 
-torch's FileBaton makes the file `lock` in the build folder of an op and keeps it open until the op is there; whoever else needs the op
-waits until the file is gone. A build that is killed leaves it, and then everybody waits for ever.
+torch's FileBaton creates the file `lock` in the build folder of an op and keeps it open until the op is built. Other processes that need
+the op wait until the file is gone. A killed build leaves it, and then all wait forever.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from dstui.plan import Plan
 from dstui.plan.finding import Finding, Fix
 
 SETTLED = 2.0
-"""Seconds after which a lock that nobody holds is stale: who builds has made the file just before it holds it."""
+"""Seconds after which a lock that no process holds is stale: a builder creates the file just before it opens it."""
 SETTLED_ELSEWHERE = 600.0
-"""The same on a disk that other hosts write to as well: who builds there cannot be seen from here, and a build takes a minute."""
+"""The same on a shared disk: builders on other hosts are invisible from here, and a build takes a minute."""
 NETWORK = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "fuse.sshfs", "ceph", "wekafs", "9p", "virtiofs"})
-"""Such file systems, as the kernel calls them."""
+"""Network file systems, by the kernel's names."""
 MOST = 20
-"""Locks that are told."""
+"""Locks that are listed."""
 
 
 def folder_of(plan: Plan) -> Path:
-    """Return where the ranks of a Plan on this host find and build ops."""
+    """Return the folder in which the ranks of a Plan on this host build ops."""
     return build_root({**os.environ, **{name: str(value) for name, value in plan.cluster.env.items()}})
 
 
 def stale_locks(root: Path) -> tuple[Path, ...]:
-    """Return the locks of one's own under a folder of builds that no process here holds, at most `MOST`.
+    """Return the user's own locks in a folder of builds that no process on this host holds, at most `MOST`.
 
-    Blocks as long as the disk does.
+    May block on a slow disk.
     """
     found = sorted({*root.glob("*/lock"), *root.glob("*/*/lock")})[:MOST]
     return tuple(lock for lock in found if _is_stale(lock))
@@ -52,8 +52,8 @@ def _is_stale(lock: Path) -> bool:
 
 
 def _settled(lock: Path) -> float:
-    """Return seconds after which a lock in this place may be called stale."""
-    import psutil  # which most sessions and launches, without any lock, start without
+    """Return the seconds after which a lock at this path may be called stale."""
+    import psutil  # not needed without any lock, which is the usual case
 
     here = lock.resolve()
     above = [part for part in psutil.disk_partitions(all=True) if here.is_relative_to(part.mountpoint)]
@@ -62,7 +62,7 @@ def _settled(lock: Path) -> float:
 
 
 def lock_findings(locks: Iterable[Path]) -> Iterator[Finding]:
-    """Yield a warning for each; the fix takes it away."""
+    """Yield a warning for each lock; its fix removes the lock."""
     for lock in locks:
         yield Finding(
             "OP001",
@@ -75,7 +75,7 @@ def lock_findings(locks: Iterable[Path]) -> Iterator[Finding]:
 
 
 def remove_locks(paths: Iterable[str]) -> str:
-    """Remove locks, each only if it is stale still; what became of them, in a sentence."""
+    """Remove locks that are still stale, and return a sentence about the result."""
     words = []
     for path in map(Path, paths):
         if path.name == "lock" and _is_stale(path):

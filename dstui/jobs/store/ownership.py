@@ -1,11 +1,9 @@
-"""Which jobs are this user's own, to act for: to look after, to stop, to start again, to tell of, to write about.
+"""Decide which jobs are the user's own, which dstui may supervise, stop, restart, announce and write to.
 
-A job folder says of itself what anybody has written into it: it may have come with a repository, be a copy, or belong to somebody else.
-So what makes one's own lies outside of it, in the user's index of runs: one line per run, appended at its start, with place and tag.
-
-    own_tag(folder, status)      the tag of the job that may be acted for, or NotOwn with why it is only looked at
-
-The index is also how a run elsewhere is found. Runs whose folder is gone are passed over.
+The content of a job folder is not trusted: it may have come with a repository, be a copy, or belong to somebody else. Ownership is
+therefore recorded outside of it, in the user's index of runs: one line per run, appended at its start, with path and tag.
+    own_tag(folder, status)      the tag of a job of the user's own; raises NotOwn with the reason for any other
+The index also serves to find runs in other folders. Runs whose folder is gone are skipped.
 """
 
 from __future__ import annotations
@@ -29,39 +27,39 @@ from dstui.jobs.store.records import VERSION, JobStatus
 from dstui.logs.time_parsing import format_iso
 
 DECIDING = ("status.json", "launch.json", "stop.json", "events.jsonl", "supervisor.lock", "heartbeat", "logs", "ranks", "attempts")
-"""What decides about a job, or is written by who acts for it."""
+"""Files that decide about a job, or that are written on behalf of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A run of this user. `folder`: where it lies, without symbolic links; `begun_in`: the folder in which it was started."""
+    """A run of this user. `folder`: its path without symbolic links; `begun_in`: the folder in which it was started."""
 
     folder: str
     name: str = ""
-    """The Plan's name, else its script's."""
+    """The Plan's name, else that of its script."""
     started: str = ""
     tag: str = ""
-    """"" in what older versions of dstui have written."""
+    """"" in entries of older versions of dstui."""
     begun_in: str = ""
 
 
 class NotOwn(Exception):
-    """dstui does not act for a job: why, as the end of a sentence that begins with the run's name."""
+    """dstui may not act on a job. Holds the reason as the end of a sentence that begins with the run's name."""
 
 
 _of_this_process: list[Entry] = []
-"""What this process has started and could not write into the index: its own all the same."""
+"""Runs that this process has started and could not write into the index."""
 
 
 def index_file() -> Path:
-    """Return where the index lies."""
+    """Return the path of the index."""
     from platformdirs import user_state_path
 
     return user_state_path("dstui") / "runs.jsonl"
 
 
 def remember(folder: JobFolder, name: str, started: float | None, tag: str) -> str:
-    """Add a run; why that was not possible, "" where it was. It costs the entry, not the run.
+    """Add a run. Return why that failed; "" if it did not. A failure costs only the entry, not the run.
 
     `started`: seconds since the epoch.
     """
@@ -72,7 +70,7 @@ def remember(folder: JobFolder, name: str, started: float | None, tag: str) -> s
         os.close(open_regular(file, os.O_WRONLY | os.O_CREAT))
         if _is_mine(file):
             size = file.stat().st_size
-            whole = not size or read_regular(file, size - 1) == b"\n"  # else its last line was cut
+            whole = not size or read_regular(file, size - 1) == b"\n"  # otherwise its last line was cut
             append_regular(file, (b"" if whole else b"\n") + json.dumps(asdict(entry)).encode() + b"\n")
             return ""
         problem = "belongs to another user, or others may write it"
@@ -91,7 +89,7 @@ _read: tuple[object, list[Entry]] = (None, [])
 
 
 def _written(file: Path) -> list[Entry]:
-    """Return the index as it stands. It is asked many times a second, and read only where it has changed."""
+    """Read the index, cached until it changes: it is needed many times a second."""
     global _read  # noqa: PLW0603 - what a function remembers
     try:
         found = file.lstat()
@@ -110,10 +108,10 @@ def _entry(found: Mapping[str, Any]) -> Entry | None:
 
 
 def own_tag(folder: JobFolder, status: JobStatus | None) -> str:
-    """Return the tag of the job in a folder that is this user's own. `status`: what the folder says, None where it says nothing.
+    """Return the tag of the job in a folder if it is the user's own. `status`: the content of its status.json, None without one.
 
-    Raises NotOwn where the index does not know this folder with this tag, where others could have written what decides, or where a newer
-    dstui has written it.
+    Raises NotOwn if the index does not have this folder with this tag, if others could have written the deciding files, or if a newer dstui
+    has written them.
     """
     reported, place, known = status.tag if status else None, os.path.realpath(folder.path), entries()
     here = [entry for entry in known if entry.folder == place or (entry.tag and entry.tag == reported and _same(entry.folder, place))]
@@ -136,14 +134,14 @@ def own_tag(folder: JobFolder, status: JobStatus | None) -> str:
 
 
 def is_own(folder: JobFolder, status: JobStatus | None) -> bool:
-    """Return whether the job in a folder is this user's own."""
+    """Return whether the job in a folder is the user's own."""
     with suppress(NotOwn):
         return bool(own_tag(folder, status))
     return False
 
 
 def whose(folder: JobFolder) -> int:
-    """Return the user that a job folder belongs to; this one where that cannot be seen."""
+    """Return the owner of a job folder; this user if that is not visible."""
     try:
         return folder.path.stat().st_uid
     except OSError:
@@ -151,7 +149,7 @@ def whose(folder: JobFolder) -> int:
 
 
 def _strange(folder: JobFolder) -> str:
-    """Return who else could have written what decides about a job; "" where nobody could."""
+    """Return who else could have written the deciding files of a job; "" if nobody could."""
     for path in (folder.path, *(folder.path / name for name in DECIDING)):
         try:
             found = Path(os.path.realpath(path) if path == folder.path else path).lstat()
@@ -170,13 +168,13 @@ def _strange(folder: JobFolder) -> str:
 
 
 def _is_mine(file: Path) -> bool:
-    """Return whether nobody else can have written a file."""
+    """Return whether only this user can have written a file."""
     found = file.lstat()
     return found.st_uid == os.geteuid() and not found.st_mode & OF_OTHERS
 
 
 def _same(one: str, other: str) -> bool:
-    """Return whether two paths are one folder, mounted twice."""
+    """Return whether two paths are one folder that is mounted twice."""
     with suppress(OSError):
         return os.path.samefile(one, other)  # noqa: PTH121 - two texts
     return False

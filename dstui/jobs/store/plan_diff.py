@@ -1,4 +1,4 @@
-"""What differs between the Plans of two runs, key by key: by what is written, not by how (order of keys, comments, spelling of numbers)."""
+"""Compare the Plans of two runs key by key. Values count, not their form (order of keys, comments, spelling of numbers)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Op = Literal["add", "remove", "replace"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One key that is written in only one of two Plans, or with another value; `path` is dotted from the Plan's root."""
+    """One key that only one of two Plans has, or that has different values; `path` is dotted from the Plan's root."""
 
     op: Op
     path: str
@@ -34,17 +34,17 @@ class Change:
         return f"{'+' if self.op == 'add' else '-'} {self.path}: {_text(value)}"
 
     def as_json(self) -> dict[str, Any]:
-        """As `dstui runs --json` has it."""
+        """Return the object that `dstui runs --json` documents."""
         return {"op": self.op, "path": self.path, "before": self.before, "after": self.after}
 
 
 def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
-    """Return what to write differently to come from one Plan to the other, in the order of the second."""
+    """Return the changes from one Plan to the other, in the order of the second."""
     return data_changes(before.data, after.data)
 
 
 def data_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return the same for what is written in two Plans."""
+    """Return the changes between the data of two Plans."""
     return tuple(_mappings(before, after, ""))
 
 
@@ -62,9 +62,9 @@ def _mappings(before: Mapping[str, Any], after: Mapping[str, Any], parent: str) 
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values mean the same: 5e8 and 500000000 do, true and 1 do not.
+    """Return whether two values are equal: 5e8 and 500000000 are, true and 1 are not.
 
-    The order of a list counts, that of keys does not.
+    The order of a list matters, that of keys does not.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
@@ -74,36 +74,36 @@ def same(one: Any, other: Any) -> bool:
 
 
 def plan_of(folder: JobFolder) -> Plan:
-    """Return the Plan that a run was started from, its paths relative to where it lay then. Raises FileProblem or PlanError."""
+    """Return the Plan of a run, with paths relative to its original folder. Raises FileProblem or PlanError."""
     path = folder.path / "plan.yaml"
     launch = folder.read_launch()
-    base = (launch and (launch.base or launch.workdir)) or str(folder.path)  # older ones have no "base"
+    base = (launch and (launch.base or launch.workdir)) or str(folder.path)  # older records have no "base"
     return load(read_text(path), str(path), base)
 
 
 def same_document(one: Plan, other: Plan) -> bool:
-    """Return whether two Plans are one document, perhaps edited in between: of the same name, in the same place."""
+    """Return whether two Plans are the same document, perhaps edited: equal name and place."""
     return (name_of(one), one.base) == (name_of(other), other.base)
 
 
 def name_of(plan: Plan) -> str:
-    """Return what a Plan is called: its name, else what it trains."""
+    """Return the title of a Plan: its name, else what it trains."""
     return plan.name or plan.job.script or plan.job.module or "".join(plan.job.command[:1])
 
 
 def project_of(plan: Plan, begun_in: str) -> tuple[str, str, str]:
-    """By what runs are recognised as those of one project: the Plan's name, the working folder, and the script in it.
+    """Return the key of a project: the Plan's name, the working folder, and the script in it.
 
-    A Plan that comes with dstui lies in no project: the folder in which it was started (`begun_in`) decides.
+    A shipped Plan belongs to no project: the folder in which it was started (`begun_in`) decides.
     """
     place = begun_in if is_shipped(plan.base) else plan.place(plan.job.workdir)
     return name_of(plan), place, plan.job.script or plan.job.module or ""
 
 
 def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]:
-    """Yield for each run, oldest first, what changed since the run of the same project before it.
+    """Yield for each run, oldest first, the changes since the previous run of the same project.
 
-    None for the first of a project, and where a Plan cannot be read (any more).
+    None for the first run of a project, and if a Plan cannot be read.
     """
     latest: dict[tuple[str, str, str], Plan] = {}
     for folder in folders:
@@ -119,7 +119,7 @@ def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]
 
 
 def last_run(plan: Plan, folders: Sequence[JobFolder]) -> tuple[JobFolder, Plan] | None:
-    """Return the latest run of the same project, and its Plan; None where there is none that can be read. `folders`: oldest first."""
+    """Return the latest readable run of the same project, with its Plan; None if there is none. `folders`: oldest first."""
     project = project_of(plan, str(Path.cwd()))
     for folder in reversed(folders):
         with suppress(FileProblem, PlanError):
@@ -129,5 +129,5 @@ def last_run(plan: Plan, folders: Sequence[JobFolder]) -> tuple[JobFolder, Plan]
 
 
 def _text(value: Any) -> str:
-    """Return a value in one line: a scalar as YAML has it, the rest as JSON."""
+    """Format a value in one line: a scalar as YAML, others as JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (Mapping, list)) else yaml_scalar(value)

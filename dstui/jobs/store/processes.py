@@ -1,8 +1,8 @@
-"""Processes of this host as /proc tells them: who is alive, who belongs to a job, who holds a file.
+"""Processes of this host from /proc: which live, which belong to a job, which hold a file.
 
-A process is named by its pid and its start time, so that a pid which was given to somebody else is never mistaken for the old one.
-Everything that a job starts carries the job's tag in its environment; that finds a process also in another session or process group.
-What a file says of a process is no reason to signal it: that is what its own environment, or its descent, says.
+A process is identified by pid and start time, so that a reused pid is never mistaken for the old process. Every process of a job carries
+the job's tag in its environment, by which it is found also in another session or process group. Processes are signalled because of their
+own environment or descent, never because a file names them.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from functools import cache
 from pathlib import Path
 
 TAG = "DSTUI_JOB"
-"""The variable that carries a job's tag in every process of the job."""
+"""The variable with a job's tag in every process of the job."""
 SUPERVISES = "DSTUI_SUPERVISES"
-"""The variable that carries it in the job's supervisor, which is no part of the job."""
+"""The variable with the tag in the job's supervisor, which is not part of the job."""
 SUPERVISOR = "dstui.jobs.supervisor"
-"""The module that a supervisor runs; its folder follows it on the command line."""
+"""The module of a supervisor; the job folder follows it on the command line."""
 NOTIFY = "dstui.jobs.supervisor.notify"
-"""The module that tells of the end of a job that has no supervisor."""
+"""The module that announces the end of a job without a supervisor."""
 HANG_STACKS = "dstui.jobs.supervisor.hang_stacks"
-"""The module that reads the stacks of a job whose ranks are silent, once, for its supervisor."""
+"""The module that reads the stacks of a silent job once, for its supervisor."""
 IN_ALLOCATION = "dstui.jobs.control.in_allocation"
-"""The module by which a script of SLURM's becomes the supervisor of a job that was queued."""
+"""The module that SLURM's job script runs as the supervisor of a queued job."""
 PROGRAMS = (SUPERVISOR, NOTIFY, HANG_STACKS, IN_ALLOCATION)
-"""Modules of dstui that run as processes of their own. No contract sees an import in them: a test finds each of them."""
+"""Modules of dstui that run as processes of their own. They are started by name, without an import, so a test checks that each exists."""
 SUPERVISORS = (SUPERVISOR, "dstui.jobs.supervise.supervisor", "dstui.run.supervise.supervisor", "dstui.run.supervisor")
-"""The same with what older versions of dstui, whose jobs may still run, called it."""
+"""Module names of supervisors, including those of older versions of dstui, whose jobs may still run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, for ever: `ticks` is its start in clock ticks since boot."""
+    """One process, uniquely identified: `ticks` is its start in clock ticks since boot."""
 
     pid: int
     ticks: int
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs (a zombie does not)."""
+        """Return whether it still runs (a zombie does not)."""
         return find(self.pid) == self
 
     def send(self, number: int) -> None:
-        """Signal it, if it is still there and ours. What is signalled is what was looked at, whoever gets its pid in between."""
+        """Signal it if it still exists and belongs to this user. A pidfd ensures that a reused pid is never signalled."""
         handle = _handle(self.pid)
         try:
             with suppress(ProcessLookupError, PermissionError):
@@ -59,29 +59,29 @@ class Process:
                 os.close(handle)
 
     def words(self) -> list[str]:
-        """Its command line; empty where it is gone."""
+        """Return its command line; empty if it is gone."""
         with suppress(OSError):
             return [os.fsdecode(word) for word in Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")]
         return []
 
     def command(self) -> str:
-        """Its command line as one text, safe to decode; "" where it is gone."""
+        """Return its command line as one text, safe to decode; "" if it is gone."""
         return os.fsencode(" ".join(self.words())).decode("utf-8", "replace").strip()
 
     def describe(self) -> str:
-        """Return pid and command line, for a person."""
+        """Return pid and command line as text."""
         return f"{self.pid} {self.command()[:120] or '(no command line)'}"
 
 
 def _handle(pid: int) -> int | None:
-    """Return a pidfd, so that a reused pid is never signalled; None where the process is gone, or kernel or Python are too old."""
+    """Return a pidfd, so that a reused pid is never signalled; None if the process is gone, or kernel or Python are too old."""
     with suppress(OSError, AttributeError):
         return os.pidfd_open(pid)
     return None
 
 
 def find(pid: int) -> Process | None:
-    """Return the process with this pid, or None where it is gone or a zombie."""
+    """Return the process with this pid; None if it is gone or a zombie."""
     facts = _stat(pid)
     return Process(pid, facts[1]) if facts else None
 
@@ -92,14 +92,14 @@ def tagged(tag: str) -> set[Process]:
 
 
 def carries(pid: int, name: str, tag: str) -> bool:
-    """Return whether a process says in its environment that it is of a job; False where that cannot be read, as of another user's."""
+    """Return whether a process has a job's tag in its environment; False if that is unreadable, as for another user's process."""
     with suppress(OSError):
         return f"{name}={tag}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return False
 
 
 def user_of(pid: int) -> int | None:
-    """Return the user whom a process belongs to; None where it is gone."""
+    """Return the user of a process; None if it is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}").stat().st_uid
     return None
@@ -107,19 +107,19 @@ def user_of(pid: int) -> int | None:
 
 @cache
 def boot() -> str:
-    """Return what tells this start of the machine from all others: pids and start times begin anew with each."""
+    """Return the id of this boot of the machine: pids and start times start again with each."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
 
 
 def processes_visible(uid: int) -> bool:
-    """Return whether the processes of a user can be seen from here: /proc may be mounted so that only one's own can."""
+    """Return whether the processes of a user are visible: /proc may be mounted so that only one's own are."""
     return uid == os.geteuid() or Path("/proc/1/stat").exists()
 
 
 def descendants(root: int) -> set[Process]:
-    """Return everything below a process. Below a child subreaper that includes what its descendants have orphaned."""
+    """Return all descendants of a process. For a child subreaper they include orphans of its descendants."""
     children: dict[int, list[Process]] = {}
     for pid in _pids():
         if facts := _stat(pid):
@@ -133,10 +133,10 @@ def descendants(root: int) -> set[Process]:
 
 
 def compiles(root: int) -> bool:
-    """Return whether a process has something compiled: there is a ninja below it that has started a compiler."""
+    """Return whether a process runs a compilation: a descendant is a ninja that has started a compiler."""
     below = descendants(root)
     ninjas = {process.pid for process in below if _name(process.pid) == "ninja"}
-    # The ninja of PyPI was a script once, which starts the real one.
+    # The ninja of PyPI was once a script that starts the real one.
     return any(facts[0] in ninjas and process.pid not in ninjas for process in below if (facts := _stat(process.pid)))
 
 
@@ -152,14 +152,14 @@ def holders(path: Path) -> set[int]:
 
 
 def opened(pid: int, path: Path) -> bool:
-    """Return whether one process has a file open."""
+    """Return whether a process has a file open."""
     with suppress(OSError):
         return _opens(pid, str(path))
     return False
 
 
 def reap() -> list[tuple[int, int]]:
-    """Collect every child of ours that has ended: (pid, wait status) of each."""
+    """Collect all ended children: (pid, wait status) of each."""
     reaped = []
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -181,23 +181,23 @@ def _pids() -> list[int]:
 
 
 def _name(pid: int) -> str:
-    """Return the name of a process, which is that of its program; "" where it is gone."""
+    """Return the name of a process, which is that of its program; "" if it is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
     return ""
 
 
 def _stat(pid: int) -> tuple[int, int] | None:
-    """(parent, start in ticks), None where the process is gone or a zombie."""
+    """Return (parent, start in ticks); None if the process is gone or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may contain anything
     return None if fields[0] in (b"Z", b"X") else (int(fields[1]), int(fields[19]))
 
 
 def started(process: Process) -> float:
-    """Return when a process started, in seconds since the epoch."""
+    """Return the start of a process in seconds since the epoch."""
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - uptime + process.ticks / os.sysconf("SC_CLK_TCK")

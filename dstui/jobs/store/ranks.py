@@ -1,7 +1,7 @@
-"""What is known of every rank, from the records that the shims write, and the job's exit status that follows from it.
+"""The state of every rank from the records of the shims, and the job's exit status that follows from it.
 
-Nothing here rests on the launcher's word: `deepspeed` says 0 when its launch.py is killed, 247 for a SIGKILL, and the largest of
-several codes instead of the first.
+The launcher's status is not used: `deepspeed` exits with 0 when its launch.py is killed, with 247 for a SIGKILL, and with the largest of
+several statuses instead of the first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dstui.jobs.store.record_forms import SHIM, rank_number, sound
 from dstui.jobs.store.records import JobStatus, RankState, RankStatus
 
 KILLED = 128 + 9
-"""A rank that is gone without a word was killed, for only SIGKILL leaves the shim no time to write."""
+"""The status of a rank that is gone without a record of its end: only SIGKILL leaves the shim no time to write."""
 TERMINATED = 128 + 15
 NEVER_STARTED = 1
 
@@ -35,24 +35,24 @@ class Rank:
     ended: float | None = None
     shim: Process | None = None
     master: tuple[str, str] | None = None
-    """MASTER_ADDR and MASTER_PORT, as the rank has them."""
+    """MASTER_ADDR and MASTER_PORT of the rank."""
     written: int = 0
     """Modification time of the record when it was read, in ns."""
     began: float | None = None
     last_alive: float = 0.0
-    """When the rank was last seen alive: it was lost after that, so that its peers' failures come later."""
+    """When the rank was last seen alive. It was lost after that, so failures of its peers count as later."""
 
     @property
     def over(self) -> bool:
-        """Whether it will not change any more."""
+        """Return whether its state is final."""
         return self.state in ("ended", "lost")
 
     def status(self) -> RankStatus:
-        """As status.json has it."""
+        """Return its entry in status.json."""
         return RankStatus(self.host, self.pid, self.state, self.exit_code)
 
     def as_record(self, number: int, tag: str) -> dict[str, Any]:
-        """As its shim has written it, where that was deleted."""
+        """Return the record that its shim had written, to restore a deleted one."""
         shim = {"shim": self.shim.pid, "ticks": self.shim.ticks, "boot": boot()} if self.shim else {}
         known = {"pid": self.pid, "started": self.began, "ended": self.ended, "exit_code": self.exit_code, "master": self.master}
         return {"rank": number, "host": self.host, "tag": tag, **known, **shim}
@@ -60,23 +60,23 @@ class Rank:
 
 @dataclass
 class Ranks:
-    """All ranks of one attempt on this host's view of the job folder."""
+    """All ranks of one attempt, as the job folder on this host shows them."""
 
     folder: JobFolder
     attempt: int = 1
     ranks: dict[int, Rank] = field(default_factory=dict)
     tag: str | None = None
-    """The job's: a record with another one is none of its."""
+    """The job's tag: records with another one are ignored."""
     unseen: bool = False
-    """Whether its processes cannot be seen, so that nobody can say that one is gone."""
+    """Whether its processes are invisible, so that their absence proves nothing."""
 
     @classmethod
     def expected(cls, folder: JobFolder, hosts: Mapping[int, str], attempt: int = 1, tag: str | None = None) -> Ranks:
-        """Return the ranks that the launch plan names, none of them started yet."""
+        """Return the ranks of the launch spec, none of them started yet."""
         return cls(folder, attempt, {rank: Rank(host) for rank, host in sorted(hosts.items())}, tag)
 
     def update(self, now: float) -> list[int]:
-        """Read what has changed and look after the living; the ranks whose state is another one now."""
+        """Read changed records and check living ranks. Return the ranks whose state has changed."""
         before = {number: rank.state for number, rank in self.ranks.items()}
         self._read_records()
         here = os.uname().nodename
@@ -86,7 +86,7 @@ class Ranks:
             if rank.shim is not None and rank.shim.alive:
                 rank.last_alive = now
                 continue
-            self._read(number, rank)  # its last word may have come in between
+            self._read(number, rank)  # it may have written its end in between
             if rank.state == "started":
                 rank.state, rank.exit_code, rank.ended = "lost", KILLED, rank.last_alive
         return [number for number, rank in self.ranks.items() if before.get(number) != rank.state]
@@ -107,18 +107,18 @@ class Ranks:
         written = _modified(path)
         found = read_record(path)
         if found.get("pid") is None or (self.tag is not None and found.get("tag") != self.tag):
-            return  # not written yet (a record is one write, so that the next look has it whole), or none of this job's
+            return  # not written yet (a record is one write, so the next look has it complete), or of another job
         self.ranks[number] = rank
         rank.written = written
         if rank.state == "waiting":
             self._begin(rank, found)
         if found.get("exit_code") is not None:
             rank.state, rank.exit_code, rank.ended = "ended", found["exit_code"], found.get("ended") or rank.last_alive
-        elif found.get("lost") is not None:  # as its host's agent says
+        elif found.get("lost") is not None:  # reported by its host's agent
             rank.state, rank.exit_code, rank.ended = "lost", KILLED, found["lost"]
 
     def _begin(self, rank: Rank, found: Mapping[str, Any]) -> None:
-        """Note who a rank is that has started; no later record changes that."""
+        """Record the identity of a started rank. No later record changes it."""
         rank.state, rank.host, rank.pid = "started", str(found.get("host")), found["pid"]
         shim, ticks = found.get("shim"), found.get("ticks")
         this_boot = found.get("boot") in (boot(), None)
@@ -131,7 +131,7 @@ class Ranks:
         rank.last_alive = max(rank.last_alive, rank.began or 0.0)
 
     def remember(self, reported: Mapping[int, RankStatus]) -> None:
-        """Take the word of a status for ranks whose records are gone."""
+        """Use a status for ranks whose records are gone."""
         for number in self.waiting:
             known = reported.get(number)
             if known and known.state in ("ended", "lost") and known.exit_code is not None:
@@ -139,7 +139,7 @@ class Ranks:
                 rank.state, rank.pid, rank.exit_code = known.state, known.pid, known.exit_code
 
     def statuses(self) -> dict[int, RankStatus]:
-        """As status.json has them."""
+        """Return the entries of status.json."""
         first = self.first_failure
         return {
             number: replace(rank.status(), killed_after=first if first is not None and self._followed(number, first) else None)
@@ -147,13 +147,13 @@ class Ranks:
         }
 
     def _followed(self, number: int, first: int) -> bool:
-        """Return whether a rank was ended because another had failed: by a signal of the launcher, not by the same as that one."""
+        """Return whether a rank ended because another had failed: by a signal of the launcher, and not the same signal as that one."""
         cause, code = self.ranks[first].exit_code, self.ranks[number].exit_code
         return number != first and self.ranks[number].over and code in (TERMINATED, KILLED) and cause not in (code, TERMINATED)
 
     @property
     def living(self) -> list[int]:
-        """The ranks that run."""
+        """The running ranks."""
         return [number for number, rank in self.ranks.items() if rank.state == "started"]
 
     @property
@@ -163,7 +163,7 @@ class Ranks:
 
     @property
     def over(self) -> bool:
-        """Whether every rank has started and ended."""
+        """Return whether every rank has started and ended."""
         return bool(self.ranks) and all(rank.over for rank in self.ranks.values())
 
     @property
@@ -173,7 +173,7 @@ class Ranks:
         return min(failed)[1] if failed else None
 
     def exit_code(self) -> int:
-        """0 only where every rank ended with 0; else that of the first to fail; 1 where one never started and the rest was told to end."""
+        """Return 0 if every rank ended with 0, else the first failure's status; 1 if a rank never started and the rest was stopped."""
         first = self.first_failure
         if first is not None and not (self.waiting and self.ranks[first].exit_code == TERMINATED):
             return self.ranks[first].exit_code or 0
@@ -181,20 +181,20 @@ class Ranks:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Return what a shim has written of its rank; empty where it is missing, half-written or makes no sense."""
+    """Read the record of a rank's shim; empty if it is missing, half-written or invalid."""
     found = read_json(path)
     return found if sound(found, SHIM) else {}
 
 
 def hosts_of_ranks(status: JobStatus | None) -> dict[int, str]:
-    """Rank -> host, safe to show; empty where all ranks are on the supervisor's host."""
+    """Return rank -> host, safe to show; empty if all ranks are on the supervisor's host."""
     return {number: sanitise(rank.host) for number, rank in status.ranks.items()} if status and status.hosts else {}
 
 
 def rank_label(rank: int | None, hosts: Mapping[int, str], width: int = 0) -> str:
-    """Return what stands before a rank's line: `[1]`, of a job on several hosts `[1 h2]`; a dash for the launcher's own.
+    """Return the label of a rank's lines: `[1]`, for several hosts `[1 h2]`; a dash for the launcher's own.
 
-    `hosts`: rank -> host, empty where all ranks are on this one.
+    `hosts`: rank -> host, empty if all ranks are on this one.
     """
     longest = max(map(len, hosts.values()), default=0)
     text = "-" if rank is None else f"{rank:>{width}}"
@@ -203,7 +203,7 @@ def rank_label(rank: int | None, hosts: Mapping[int, str], width: int = 0) -> st
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
-    """`rank 3`; `ranks 0-3, 7`."""
+    """Format ranks: `rank 3`; `ranks 0-3, 7`."""
     spans: list[list[int]] = []
     for rank in ranks:
         if spans and rank == spans[-1][1] + 1:

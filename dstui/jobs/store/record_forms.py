@@ -1,6 +1,6 @@
-"""The forms of the records in a job folder: what their readers may rely on. Another program, or another version, may have written them.
+"""Checks on the records in a job folder, which another program or another version may have written.
 
-A form is a table: key -> whether its value will do. A key that is missing is None, which always does; other keys may be there.
+A form is a table: key -> a check of its value. A missing key counts as None, which is always valid; other keys are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_ATTEMPTS = 1 << 16
 """Attempts that a job may have."""
 LARGEST_PID = (1 << 31) - 1
 LATEST = 253402300799.0
-"""The last second of the year 9999: what a calendar knows."""
+"""The last second of the year 9999, the limit of datetime."""
 LONGEST_TEXT = 1 << 20
 
 
@@ -35,22 +35,22 @@ def sound(record: Mapping[str, Any], form: Mapping[str, Form]) -> bool:
 
 
 def rank_number(text: str) -> int | None:
-    """Return the rank, or attempt, that these digits name; None where they name none."""
+    """Return the rank, or attempt, with these digits; None if they are invalid."""
     return int(text) if re.fullmatch(r"[0-9]{1,5}", text) and int(text) < MAX_RANKS else None
 
 
-def whole(least: int, most: int) -> Form:
-    """Return a whole number in these bounds; true and false are none."""
+def integer_between(least: int, most: int) -> Form:
+    """Return a check for integers within these bounds; booleans are not integers."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def is_number(value: Any) -> bool:
-    """Return a number that a clock may show."""
+    """Return whether a value is a number that a clock can show."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LATEST and isfinite(value)
 
 
 def is_text(value: Any) -> bool:
-    """Return a text of bearable length, which a system call takes."""
+    """Return whether a value is a text of limited length that a system call accepts."""
     return isinstance(value, str) and len(value) <= LONGEST_TEXT and "\0" not in value
 
 
@@ -63,7 +63,7 @@ def is_named_texts(value: Any) -> bool:
 
 
 def is_slurm_job(value: Any) -> bool:
-    """Return whether this is SLURM's number of a job: it stands on command lines."""
+    """Return whether a value is a SLURM job number: it appears on command lines."""
     return isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value) is not None
 
 
@@ -71,13 +71,13 @@ def is_time(value: Any) -> bool:
     return isinstance(value, str) and parse_iso(value) is not None
 
 
-is_code = whole(0, 255)
-is_pid = whole(0, LARGEST_PID)
-is_tick = whole(0, 1 << 62)
+is_code = integer_between(0, 255)
+is_pid = integer_between(0, LARGEST_PID)
+is_tick = integer_between(0, 1 << 62)
 
 
 def record(**form: Form) -> Form:
-    """Return an object of this form."""
+    """Return a check for objects of this form."""
     return lambda value: isinstance(value, dict) and sound(value, form)
 
 
@@ -98,23 +98,23 @@ def _is_host_launches(value: Any) -> bool:
 
 
 def _is_master(value: Any) -> bool:
-    """MASTER_ADDR and MASTER_PORT, both None where the rank has none: names of files are made of them."""
+    """Check MASTER_ADDR and MASTER_PORT, both None if the rank has none: file names are made of them."""
     return isinstance(value, list) and len(value) == 2 and all(part is None or (is_text(part) and "/" not in part) for part in value)
 
 
 def _is_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(whole(-(1 << 62), 1 << 62), value.values()))
+    return isinstance(value, dict) and all(map(integer_between(-(1 << 62), 1 << 62), value.values()))
 
 
 def _is_rank_list(value: Any) -> bool:
-    return isinstance(value, list) and all(map(whole(0, MAX_RANKS), value))
+    return isinstance(value, list) and all(map(integer_between(0, MAX_RANKS), value))
 
 
 PROCESS = record(pid=is_pid, ticks=is_tick, host=is_text, boot=is_text, started=is_text)
-RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code, killed_after=whole(0, MAX_RANKS - 1))
+RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code, killed_after=integer_between(0, MAX_RANKS - 1))
 HOST = record(state=one_of(HOST_STATES), since=is_time, problem=is_text, exit_code=is_code, folder=is_text)
 
-is_version = whole(1, 1 << 30)
+is_version = integer_between(1, 1 << 30)
 
 STATUS: Mapping[str, Form] = {
     "version": is_version,
@@ -123,7 +123,7 @@ STATUS: Mapping[str, Form] = {
     "front": PROCESS,
     "launcher": PROCESS,
     "launcher_exit": is_code,
-    "attempt": whole(1, MOST_ATTEMPTS - 1),
+    "attempt": integer_between(1, MOST_ATTEMPTS - 1),
     "started": is_time,
     "ended": is_time,
     "next_attempt": is_time,
@@ -136,8 +136,8 @@ STATUS: Mapping[str, Form] = {
     "slurm_job": is_slurm_job,
 }
 HOST_LAUNCH = record(command=is_texts, env=is_named_texts)
-CLUSTER = {"reach": one_of(("ssh", "srun", "here")), "folder": is_text, "hosts": _is_host_launches, "port": whole(1, 65535)}
-RESTARTS = {"max": whole(0, 1 << 30), "backoff": is_number, "args": is_texts}
+CLUSTER = {"reach": one_of(("ssh", "srun", "here")), "folder": is_text, "hosts": _is_host_launches, "port": integer_between(1, 65535)}
+RESTARTS = {"max": integer_between(0, 1 << 30), "backoff": is_number, "args": is_texts}
 LAUNCH: Mapping[str, Form] = {
     "version": is_version,
     "python": is_text,
@@ -157,7 +157,7 @@ LAUNCH: Mapping[str, Form] = {
     "cluster": lambda value: record(**CLUSTER, allocation=is_text)(value) and all(value.get(key) is not None for key in CLUSTER),
 }
 SHIM: Mapping[str, Form] = {
-    "rank": whole(0, MAX_RANKS - 1),
+    "rank": integer_between(0, MAX_RANKS - 1),
     "host": is_text,
     "pid": is_pid,
     "shim": is_pid,
@@ -166,27 +166,27 @@ SHIM: Mapping[str, Form] = {
     "started": is_number,
     "ended": is_number,
     "lost": is_number,
-    "world_size": whole(0, MAX_RANKS),
-    "local_rank": whole(0, MAX_RANKS),
+    "world_size": integer_between(0, MAX_RANKS),
+    "local_rank": integer_between(0, MAX_RANKS),
     "gpus": is_text,
     "master": _is_master,
     "tag": is_text,
     "limits": _is_counts,
     "exit_code": is_code,
     "signal": is_text,
-    "max_rss": whole(0, 1 << 60),
+    "max_rss": integer_between(0, 1 << 60),
 }
 STOP: Mapping[str, Form] = {"exit_code": is_code, "by": is_pid, "command": is_text}
 EVENT: Mapping[str, Form] = {
     "t": is_number,
     "event": is_text,
     "text": is_text,
-    "rank": whole(0, MAX_RANKS - 1),
+    "rank": integer_between(0, MAX_RANKS - 1),
     "host": is_text,
     "state": is_text,
     "exit_code": is_code,
     "seconds": is_number,
-    "attempt": whole(1, MOST_ATTEMPTS - 1),
+    "attempt": integer_between(1, MOST_ATTEMPTS - 1),
     "ranks": _is_rank_list,
     "killed": _is_counts,
     "least": record(disk_free=lambda value: isinstance(value, dict)),

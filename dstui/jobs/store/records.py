@@ -1,10 +1,9 @@
 """The records of a job as typed values: JobStatus is status.json, LaunchRecord is launch.json.
 
-    value = JobStatus.from_json(found)     None where it has not the form that this version knows
-    value.as_json()                        what is written: the keys as they were read, and over them what has changed
-
-Older versions of dstui have written fewer keys, so each has a default; keys of newer ones are written back as they were. What each key may
-hold is in record_forms.py. Times are seconds since the epoch by the clock of the supervisor's host; in the files they are ISO 8601, UTC.
+    value = JobStatus.from_json(found)     None if it has an unknown form
+    value.as_json()                        the keys as they were read, updated with the changes
+Older versions of dstui wrote fewer keys, so each has a default; keys of newer ones are preserved. The valid values of each key are in
+record_forms.py. Times are seconds since the epoch by the clock of the supervisor's host; in the files they are ISO 8601, UTC.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dstui.logs.log_folder import FINAL
 from dstui.logs.time_parsing import format_iso, parse_iso
 
 VERSION = 1
-"""Of both records. A record of a later version is read as far as it has the form that is known here, and never acted on."""
+"""The version of both records. A record of a later version is read if its known keys are valid, but nothing acts on it."""
 
 JobState = Literal["queued", "starting", "running", "succeeded", "failed", "stopped", "lost"]
 STATE_GLYPHS: Mapping[str, str] = {
@@ -32,12 +31,12 @@ STATE_GLYPHS: Mapping[str, str] = {
     "stopped": "■",
     "lost": "✖",
 }
-"""One sign for a job's state on every face."""
+"""A symbol for each state of a job, the same in all faces."""
 RankState = Literal["waiting", "started", "ended", "lost"]
-"""waiting: not started yet; ended: with an exit status; lost: gone without one, so it was killed, or its host went down."""
+"""waiting: not started yet; ended: with an exit status; lost: gone without one, because it was killed or its host went down."""
 HostState = Literal["starting", "reached", "unreachable", "ended"]
-"""starting: not connected yet; reached: connected, and the job looked after; unreachable: no connection now, which says nothing of the
-ranks there; ended: nothing of the job is left there, and everything that it wrote was brought home."""
+"""starting: not connected yet; reached: connected, and the job supervised; unreachable: no connection now, which says nothing about the
+ranks there; ended: nothing of the job is left there, and everything that it wrote was fetched."""
 
 NEW_STATUS: Mapping[str, Any] = {
     "state": "starting",
@@ -53,31 +52,31 @@ NEW_STATUS: Mapping[str, Any] = {
     "tag": None,
     "launcher": None,
 }
-"""The keys that a new status.json has, in this order."""
+"""The keys of a new status.json, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """A process of one host; `ticks` and `boot` tell it from a later one with the same pid."""
+    """A process of one host. `ticks` and `boot` distinguish it from a later one with the same pid."""
 
     pid: int
     host: str | None
-    """As os.uname().nodename names it."""
+    """The host's name from os.uname().nodename."""
     started: str
-    """When it started, ISO 8601 in UTC; for people to read."""
+    """When it started, ISO 8601 in UTC, for information only."""
     ticks: int
     """When it started, in clock ticks since the host's boot."""
     boot: str | None
-    """The boot id of the host's kernel then."""
+    """The boot id of the host's kernel at that time."""
 
     @classmethod
     def of(cls, process: Process) -> ProcessRecord:
-        """Return a process of this host."""
+        """Return the record of a process on this host."""
         return cls(process.pid, os.uname().nodename, format_iso(started(process)), process.ticks, boot())
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any] | None) -> ProcessRecord | None:
-        """As a status has it; None where it names none."""
+        """Parse a record; None if it names no process."""
         if not found:
             return None
         return cls(found.get("pid") or 0, found.get("host"), found.get("started") or "", found.get("ticks") or 0, found.get("boot"))
@@ -87,7 +86,7 @@ class ProcessRecord:
 
     @property
     def here(self) -> Process | None:
-        """The process itself, dead or alive; None where it is one of another host, or of before this host's last start."""
+        """Return the process itself, dead or alive; None if it belongs to another host or an earlier boot."""
         if self.host != os.uname().nodename or self.boot not in (boot(), None):
             return None
         return Process(self.pid, self.ticks)
@@ -99,12 +98,12 @@ class RankStatus:
 
     host: str
     pid: int | None = None
-    """On that host; None until it has started."""
+    """Its pid on that host; None until it has started."""
     state: RankState = "waiting"
     exit_code: int | None = None
     """128 + n for signal n."""
     killed_after: int | None = None
-    """The rank that had failed first, where this one was then ended by a signal, as launchers do; only then is the key in the file."""
+    """The rank that had failed first, if the launcher then ended this one by a signal. The key is in the file only then."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> RankStatus:
@@ -118,17 +117,17 @@ class RankStatus:
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
-    """One host of a job that runs on other hosts than the supervisor's alone. A job has ended everywhere where every host has."""
+    """One host of a job that also runs on other hosts than the supervisor's. The job has ended everywhere when every host has ended."""
 
     state: HostState = "starting"
     since: float | None = None
-    """When it came into this state, seconds since the epoch."""
+    """When it entered this state, seconds since the epoch."""
     problem: str | None = None
-    """Why it is unreachable, or what went wrong there; a sentence without a full stop."""
+    """Why it is unreachable, or what went wrong there, as a sentence without a full stop."""
     exit_code: int | None = None
-    """Of the host's own launcher, where it has one, once it has ended: 128 + n for signal n. The job's follows from its ranks alone."""
+    """The exit status of the host's own launcher if it has one: 128 + n for signal n. The job's exit status depends only on its ranks."""
     folder: str | None = None
-    """Where the job's files lie there; None until the host has said so. Older versions of dstui did not ask."""
+    """The folder of the job's files there; None until the host has reported it. Older versions of dstui did not ask."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
@@ -143,74 +142,74 @@ class HostStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What status.json says of a job."""
+    """The content of status.json."""
 
     state: JobState = "starting"
     tag: str | None = None
-    """What every process of the job carries in its environment (processes.TAG); None in records of old."""
+    """The value of processes.TAG in the environment of every process of the job; None in old records."""
     attempt: int = 1
-    """From 1 on; each restart is one more."""
+    """Counted from 1; each restart adds one."""
     started: float | None = None
-    """When the job was started (its first attempt), seconds since the epoch."""
+    """When the job (its first attempt) was started, seconds since the epoch."""
     ended: float | None = None
-    """When its last rank ended, or the stop was through; seconds since the epoch. None until then."""
+    """When its last rank ended, or the stop was finished, seconds since the epoch. None until then."""
     exit_code: int | None = None
-    """The job's: of the rank that failed first, or what a stop asked for. None until the end."""
+    """The job's exit status: that of the rank that failed first, or one requested with a stop. None until the end."""
     supervisor: ProcessRecord | None = None
-    """Who looks after the job, or did so last."""
+    """The present or last supervisor of the job."""
     owner: ProcessRecord | None = None
-    """The command or terminal with which the job ends (key "front"); None of a detached job."""
+    """The command or terminal that the job ends with (key "front"); None for a detached job."""
     launcher: ProcessRecord | None = None
     """`python -m deepspeed.launcher.runner` of the current attempt."""
     launcher_exit: int | None = None
-    """The exit status of that launcher, once it has ended by itself: the job's own follows from its ranks alone."""
+    """The exit status of that launcher if it has ended by itself. The job's exit status depends only on its ranks."""
     command: tuple[str, ...] = ()
-    """The launcher's argv, of the current attempt."""
+    """The launcher's argv in the current attempt."""
     ranks: Mapping[int, RankStatus] = field(default_factory=dict)
     hosts: Mapping[str, HostStatus] = field(default_factory=dict)
-    """By the hosts' names in the Plan; empty where all ranks run on the supervisor's host, started by it."""
+    """By the hosts' names in the Plan; empty if all ranks run on the supervisor's host, started by the supervisor."""
     next_attempt: float | None = None
-    """When the next attempt starts, while the pause before it lasts; seconds since the epoch."""
+    """When the next attempt starts, during the pause before it; seconds since the epoch."""
     disk_full: str | None = None
-    """The folder of the job on whose disk there was no room left while it ran."""
+    """The folder of the job whose disk was full while the job ran."""
     slurm_job: str | None = None
-    """SLURM's number of the job, where it was queued; only then is the key in the file."""
+    """SLURM's number of the job if it was queued. The key is in the file only then."""
     version: int = VERSION
     waits: str = ""
-    """What SLURM says of a queued job, in words; not in the file."""
+    """SLURM's description of a queued job; not in the file."""
     foreign: str = ""
-    """Why the job is not this user's own, as the end of a sentence; not in the file."""
+    """Why the job is not the user's own, as the end of a sentence; not in the file."""
     unheard: float | None = None
-    """Seconds since its supervisor, on another host, gave its last sign of life, where that is too long ago; not in the file."""
+    """Seconds since the last sign of life of a supervisor on another host, if that is too long ago; not in the file."""
     orphaned: bool = False
-    """Whether its supervisor was killed, so that nobody looks after the job; not in the file."""
+    """Whether its supervisor was killed, so that nothing supervises the job; not in the file."""
     source: Mapping[str, Any] = field(default_factory=lambda: NEW_STATUS, repr=False, compare=False)
     """The object that this was read from."""
 
     @property
     def final(self) -> bool:
-        """Whether the job has ended."""
+        """Return whether the job has ended."""
         return self.state in FINAL
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> JobStatus | None:
-        """Return none where it has no state, or another form than STATUS."""
+        """Parse status.json; None if it has no state or is not of the form STATUS."""
         return cls(**_status_values(found), source=found) if found.get("state") and sound(found, STATUS) else None
 
     def as_json(self) -> dict[str, Any]:
-        """As status.json has it."""
+        """Return the object for status.json."""
         read = _status_values(self.source)
         changed = [(name, value) for name in read if (value := getattr(self, name)) != read[name]]
         return {**self.source, **{KEYS.get(name, name): _encoded(name, value) for name, value in changed}}
 
 
 KEYS = {"owner": "front"}
-"""Fields of JobStatus that the file calls otherwise."""
+"""Fields of JobStatus with other names in the file."""
 TIMES = ("started", "ended", "next_attempt")
 
 
 def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of JobStatus that status.json holds."""
+    """Return the fields of JobStatus from status.json."""
     return {
         "state": found["state"],
         "tag": found.get("tag"),
@@ -229,7 +228,7 @@ def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(name: str, value: Any) -> Any:
-    """Return one field as JSON has it."""
+    """Return one field in its JSON form."""
     if name == "ranks":
         return {str(number): rank.as_json() for number, rank in sorted(value.items())}
     if name == "hosts":
@@ -243,14 +242,14 @@ def _encoded(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """How often a job that has failed is started again."""
+    """How often a failed job is started again."""
 
     max: int = 0
     """Attempts after the first."""
     backoff: float = 0.0
-    """Seconds before each."""
+    """Seconds before each attempt."""
     args: tuple[str, ...] = ()
-    """What the script's arguments get appended then; {checkpoint} stands for the folder of the latest checkpoint."""
+    """Arguments appended for the script; {checkpoint} is the folder of the latest checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +257,9 @@ class HostLaunch:
     """How one host of a job starts its ranks."""
 
     command: tuple[str, ...] | None
-    """The words of the host's own launcher, up to the script; None where one launcher beside the supervisor starts the ranks of all."""
+    """The words of the host's own launcher, up to the script; None if one launcher on the supervisor's host starts all ranks."""
     env: Mapping[str, str]
-    """What is added to the environment there."""
+    """Additions to the environment there."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> HostLaunch:
@@ -273,19 +272,19 @@ class ClusterRecord:
     """How a job is started on several hosts: key "cluster" of launch.json."""
 
     reach: Literal["ssh", "srun", "here"]
-    """What connects to a host's agent."""
+    """The connection to a host's agent."""
     folder: str
-    """What the commands call the folder of the job's files on every host; where it is, each host says itself (HostStatus)."""
+    """The placeholder for the folder of the job's files in commands. Each host reports the real path (HostStatus)."""
     hosts: Mapping[str, HostLaunch]
     """By the hosts' names in the Plan, rank 0's first."""
     port: int
-    """Where the ranks meet, on the first host."""
+    """The rendezvous port on the first host."""
     allocation: str = ""
-    """The number of the SLURM allocation in which it was started; "" where there was none, and in older records."""
+    """The number of the SLURM allocation in which it was started; "" if there was none, and in older records."""
 
     @property
     def each_host_starts(self) -> bool:
-        """Whether each host has a launcher of its own."""
+        """Return whether each host has a launcher of its own."""
         return all(host.command is not None for host in self.hosts.values())
 
     @classmethod
@@ -297,51 +296,51 @@ class ClusterRecord:
 
     @property
     def makes_allocations(self) -> bool:
-        """Whether what reaches its hosts makes allocations of SLURM, which are to be released."""
+        """Return whether the connections to its hosts make SLURM allocations, which must be released."""
         return self.reach == "srun" and not self.allocation
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """What launch.json says: what the supervisor starts, at every attempt, and how the run is watched."""
+    """The content of launch.json: what the supervisor starts at every attempt, and how the run is watched."""
 
     python: str = ""
     """The interpreter that runs the launcher and the ranks."""
     options: tuple[str, ...] = ()
-    """The launcher's."""
+    """The launcher's options."""
     script: tuple[str, ...] = ()
     """The script, or -m and a module."""
     args: tuple[str, ...] = ()
-    """The script's."""
+    """The script's arguments."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """What the Plan adds to the environment."""
+    """The Plan's additions to the environment."""
     workdir: str = ""
     bind: str | None = None
-    """The file by which each rank binds itself to its cores; None where it does not."""
+    """The file with which each rank binds itself to its cores; None without binding."""
     restarts: RestartPolicy = RestartPolicy()
     """What happens after a failure."""
     silence: float | None = None
-    """Seconds without a line after which a rank is called silent; None for the default."""
+    """Seconds without a line after which a rank counts as silent; None for the default."""
     host_lost: float = 0.0
-    """Seconds after which an unreachable host ends the job; 0, as in older records, for never."""
+    """Seconds after which an unreachable host ends the job; 0 (as in older records) for never."""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """Numbers of the user's own: name -> regular expression."""
+    """The user's own metrics: name -> regular expression."""
     on_end: str | None = None
     """A shell command or URL to notify."""
     observe: str = "off"
-    """How much the hook in each rank reports: engine, process or off (in older records); probe-N ends the rank once N engines are made."""
+    """How much the hook in each rank reports: engine, process or off (in older records); probe-N ends the rank after N engines are made."""
     base: str | None = None
-    """The folder that relative paths of the Plan start from; older records have none."""
+    """The folder from which relative paths of the Plan start; missing in older records."""
     cluster: ClusterRecord | None = None
-    """None where all ranks run on the supervisor's host, started by it."""
+    """None if all ranks run on the supervisor's host, started by the supervisor."""
     missing: str = ""
-    """The first key of NEEDED that the file does not have: nothing more is started by it."""
+    """The first key of NEEDED that is missing in the file: then it starts nothing."""
     source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The object that this was read from."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> LaunchRecord | None:
-        """Return none where it is empty, of a later version, or has another form than LAUNCH."""
+        """Parse launch.json; None if it is empty, of a later version, or not of the form LAUNCH."""
         if not found or (found.get("version") or VERSION) != VERSION or not sound(found, LAUNCH):
             return None
         values = {name: value for name, value in found.items() if name in LAUNCH and name != "version" and value is not None}
@@ -353,9 +352,9 @@ class LaunchRecord:
         return cls(**values, missing=next((name for name in NEEDED if name not in values), ""), source=found)
 
     def as_json(self) -> dict[str, Any]:
-        """As launch.json has it."""
+        """Return the object for launch.json."""
         return dict(self.source)
 
 
 NEEDED = ("python", "options", "script", "args", "env", "workdir", "restarts")
-"""What launch.json must say, or nothing more is started by it."""
+"""The keys of launch.json without which nothing is started by it."""

@@ -1,4 +1,4 @@
-"""status.json: the states of a job, from its start to its end, and who looks after it."""
+"""status.json: the states of a job from its start to its end, and its supervisor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEARTBEAT, SILENT = 10.0, 60.0
 def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: Iterable[str] = ()) -> JobStatus:
     """Return the status of a job that is about to start.
 
-    `hosts`: rank -> host; `owner`: the process with which the job ends; `others`: the hosts of a job that is not of this one alone.
+    `hosts`: rank -> host; `owner`: the process that the job ends with; `others`: the hosts of a job that also runs elsewhere.
     """
     now = time.time()
     ranks = {rank: RankStatus(host) for rank, host in sorted(hosts.items())}
@@ -37,29 +37,29 @@ def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: I
 
 
 def supervisor_of(status: JobStatus | None, tag: str) -> Process | None:
-    """Return the supervisor that a status names, where it lives and says itself that it looks after this job: only then is it signalled."""
+    """Return the supervisor that a status names, if it lives and its environment names this job; only then may it be signalled."""
     named = status.supervisor.here if status and status.supervisor else None
     return named if named and named.alive and carries(named.pid, SUPERVISES, tag) else None
 
 
 def here(status: JobStatus) -> bool:
-    """Return whether the job's supervisor is, or was, on this host: only there can anybody tell whether its processes live."""
+    """Return whether the job's supervisor is, or was, on this host: only there are its processes visible."""
     return status.supervisor is None or status.supervisor.host in (None, os.uname().nodename)
 
 
 def supervisor_host(status: JobStatus) -> str:
-    """Return the host from which the job is looked after, safe to show."""
+    """Return the supervisor's host, safe to show."""
     return sanitise((status.supervisor.host if status.supervisor else None) or "another host")
 
 
 def unheard(folder: JobFolder, status: JobStatus) -> float | None:
-    """Return seconds since the supervisor of a job on another host gave its last sign of life, where it should have given one since."""
+    """Return the seconds since the last heartbeat of a supervisor on another host if one is overdue; else None."""
     silence = None if status.final or here(status) else folder.silence(time.time())
     return silence if silence is not None and silence > SILENT else None
 
 
 def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
-    """Return what to do for a job whose supervisor was killed, as a sentence; "" where that is not so."""
+    """Return what to do about a job whose supervisor was killed, as a sentence; "" for other jobs."""
     if not status.orphaned:
         return ""
     name = quote(folder.name)
@@ -69,7 +69,7 @@ def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
 
 
 def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
-    """Return that nobody may look after a job on another host any more, and what to do, in a sentence; "" where that is not so."""
+    """Return that a job on another host may have no supervisor any more, and what to do, as a sentence; "" for other jobs."""
     if status.unheard is None:
         return ""
     since = f"no sign of life from {supervisor_host(status)} for {status.unheard // 60:.0f} min"
@@ -77,7 +77,7 @@ def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
 
 
 def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
-    """Return the ranks that a status names, as their records have them now, or it itself where those are gone."""
+    """Return the ranks of a status with the present state of their records, or of the status itself for missing records."""
     reported = status.ranks if status else {}
     hosts = {number: rank.host for number, rank in reported.items()}
     ranks = Ranks.expected(folder, hosts, status.attempt if status else 1, status.tag if status else None)
@@ -88,20 +88,20 @@ def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
 
 
 def unconfirmed(status: JobStatus) -> list[str]:
-    """Return the hosts of a job that has ended of which nobody has confirmed that nothing is left there; safe to show."""
+    """Return the hosts of an ended job that have not confirmed that nothing is left there, safe to show."""
     return [sanitise(name) for name, host in status.hosts.items() if host.state != "ended"] if status.final else []
 
 
-def asked_for(folder: JobFolder) -> int | None:
-    """Return the exit status that somebody who asked for the end of the job wants it to have."""
+def requested_exit_code(folder: JobFolder) -> int | None:
+    """Return the exit status requested with the end of the job; None without a request."""
     return folder.read_stop().get("exit_code")
 
 
 def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True, end: JobState = "stopped") -> JobStatus:
     """Return the final status of a job that has ended.
 
-    `asked`: the exit status that a stop asked for, None where the job ended by itself. `watched`: somebody saw it end. `end`: the state
-    of a job that was asked to end.
+    `asked`: the exit status requested with a stop, None if the job ended by itself. `watched`: the end was observed. `end`: the state of a
+    job that was asked to end.
     """
     code = ranks.exit_code() if asked is None else asked
     state: JobState = end if asked is not None else "succeeded" if code == 0 else "failed"
@@ -110,25 +110,26 @@ def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bo
     if not watched:
         now = max(ends, default=now)
         if state == "failed" and ends and not any(rank.state == "ended" for rank in ranks.ranks.values()):
-            state = "lost"  # the host went down, or everything was killed at once: nobody can say how it ended
+            state = "lost"  # the host went down, or everything was killed at once: the end is unknown
     return replace(status, state=state, ended=now, exit_code=code, ranks=ranks.statuses())
 
 
 def finish(  # noqa: PLR0913 - the last two are named
     folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True, end: JobState = "stopped"
 ) -> JobStatus:
-    """Return the same, written where that is possible; what DeepSpeed left on this host is removed. Only for a job of one's own."""
+    """Return the final status and write it if possible; remove what DeepSpeed left on this host. Only for a job of the user's own."""
     return write_end(folder, concluded(status, ranks, asked, watched=watched, end=end), ranks)
 
 
 def write_end(folder: JobFolder, status: JobStatus, ranks: Ranks) -> JobStatus:
-    """Write a final status where that is possible, and remove what DeepSpeed left on this host. Only for a job of one's own."""
+    """Write a final status if possible, and remove what DeepSpeed left on this host. Only for a job of the user's own."""
     removed = remove_buffers(rank.master for rank in ranks.ranks.values() if rank.master)
     now = time.time()
     with suppress(OSError):
         for path in removed:
             folder.append_event(now, "notice", text=f"removed {path}, which DeepSpeed had left in memory")
-        here = not status.hosts and all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # a read on another host is not
+        # a read on another host does not show here
+        here = not status.hosts and all(rank.host == os.uname().nodename for rank in ranks.ranks.values())
         config_read = all_read(folder.ds_configs) if here else None
         folder.append_event(now, "exit", exit_code=status.exit_code, state=status.state, config_read=config_read)
     with suppress(OSError):
@@ -137,9 +138,9 @@ def write_end(folder: JobFolder, status: JobStatus, ranks: Ranks) -> JobStatus:
 
 
 def rebuilt(folder: JobFolder) -> JobStatus | None:
-    """Return a status from what else lies in the folder, where status.json is gone, half-written or of another version.
+    """Reconstruct a status from other files of the folder, if status.json is missing, half-written or of another version.
 
-    None where no rank has left a record, by which its processes could be found.
+    None if no rank has left a record by which its processes can be found.
     """
     numbers = (rank_number(path.name) for path in folder.attempt(2).parent.glob("*"))
     attempt = max((number for number in numbers if number), default=1)
@@ -156,17 +157,17 @@ def rebuilt(folder: JobFolder) -> JobStatus | None:
 
 
 def has_ended(folder: JobFolder) -> bool:
-    """Return whether a job has ended, by its status as it is now."""
+    """Return whether a job has ended, by its current status."""
     status = current_status(folder)
     return status is not None and status.final
 
 
 def current_status(folder: JobFolder) -> JobStatus | None:
-    """Return the status of a job as it is now; None where nothing in the folder tells any.
+    """Return the current status of a job; None if the folder has none.
 
-    This only reads: nothing is started, signalled or written (`control.take_over` does that). Where the supervisor was killed, `orphaned`
-    is set, and a job of which nothing runs any more has its end. On another host than the job's, status.json is returned as it is. Of a
-    job that is not this user's own, `foreign` says why.
+    This only reads: nothing is started, signalled or written (`control.take_over` does that). If the supervisor was killed, `orphaned` is
+    set, and a job without any living process is returned as ended. On another host than the job's, status.json is returned unchanged. If a
+    job is not the user's own, `foreign` says why.
     """
     status = folder.read_status() or rebuilt(folder)
     if status is None or status.final:
@@ -183,14 +184,14 @@ def current_status(folder: JobFolder) -> JobStatus | None:
         return folder.read_status() or status
     status = folder.read_status() or status  # it may have ended since it was read
     if not status.final:
-        lives = tagged(tag) or status.hosts  # only a supervisor sees what runs on other hosts
-        ended = status if lives else concluded(status, ranks_of(folder, status), asked_for(folder), watched=False)
+        lives = tagged(tag) or status.hosts  # only a supervisor sees processes on other hosts
+        ended = status if lives else concluded(status, ranks_of(folder, status), requested_exit_code(folder), watched=False)
         status = replace(ended, orphaned=True)
     return status
 
 
 def _queued(folder: JobFolder, status: JobStatus, job: str) -> JobStatus:
-    """Return the status of a job that SLURM started or will start: only SLURM can tell whether anybody still looks after it."""
+    """Return the status of a job that SLURM started or will start: only SLURM knows whether it still has a supervisor."""
     found = look(job)
     if found is None:
         return replace(status, unheard=unheard(folder, status), waits="SLURM gives no answer" if status.state == "queued" else "")
@@ -205,8 +206,8 @@ def _queued(folder: JobFolder, status: JobStatus, job: str) -> JobStatus:
 
 
 def ended_by_slurm(folder: JobFolder, status: JobStatus, found: QueuedJob) -> JobStatus:
-    """Return the final status of a job that SLURM knows to have ended, and of which no supervisor could write the end."""
-    asked, meaning = asked_for(folder), found.meaning
+    """Return the final status of a job that SLURM reports as ended and whose supervisor could not write the end."""
+    asked, meaning = requested_exit_code(folder), found.meaning
     ended = concluded(status, ranks_of(folder, status), asked, watched=False)
     if asked is not None or meaning.means == "ended":
         return ended
@@ -214,18 +215,18 @@ def ended_by_slurm(folder: JobFolder, status: JobStatus, found: QueuedJob) -> Jo
 
 
 def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
-    """Return what there is to see of a job that is somebody else's, or a copy: nothing is written, and what cannot be seen is not claimed.
+    """Return the visible status of a job of somebody else, or of a copy: nothing is written, and nothing invisible is claimed.
 
-    Where its supervisor should be seen and is not at work, the job has ended if all its ranks have, and else it is lost: nobody can say.
+    If its supervisor should be visible and is not running, the job has ended if all its ranks have; otherwise its state is lost.
     """
     ranks, supervisor = ranks_of(folder, status), status.supervisor.here if status.supervisor else None
     if ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder)):
         return status
-    return concluded(status, ranks, asked_for(folder), watched=False) if ranks.over else replace(status, state="lost")
+    return concluded(status, ranks, requested_exit_code(folder), watched=False) if ranks.over else replace(status, state="lost")
 
 
 def _attends(supervisor: Process, folder: JobFolder) -> bool:
-    """Return whether a process was started as the supervisor of this very folder, not of one that this is a copy of."""
+    """Return whether a process is the supervisor of this very folder, not of one that was copied."""
     words = supervisor.words()
     at = next((place for place, word in enumerate(words) if word in SUPERVISORS), len(words))
     with suppress(OSError, IndexError):

@@ -1,1 +1,1 @@
-"""The supervisor of a job: a process of its own, from the job's start to its end."""
+"""The supervisor of a job: a separate process that exists from the job's start to its end."""

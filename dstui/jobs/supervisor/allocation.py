@@ -1,6 +1,6 @@
-"""The SLURM allocation that a supervisor runs in: why it is told to end, and whether the job waits in the queue again after that.
+"""The SLURM allocation of a supervisor: why SLURM ends it, and whether the job is requeued.
 
-SLURM sends SIGTERM to everything in an allocation that it ends, and SIGUSR1 to the supervisor some time before the limit, where the Plan
+SLURM sends SIGTERM to every process of an allocation that it ends, and SIGUSR1 to the supervisor some time before the limit if the Plan
 allows restarts.
 """
 
@@ -10,15 +10,16 @@ import os
 import signal
 from contextlib import suppress
 
-from dstui.jobs.queue.scheduler import controller_facts, run_slurm
+from dstui.jobs.queue.answers import run_slurm
+from dstui.jobs.queue.scheduler import controller_facts
 from dstui.jobs.queue.states import STATES, SlurmState
 from dstui.jobs.store.records import JobState
 from dstui.jobs.supervisor.supervised_job import SupervisedJob
 
 REASONS = {"TimeLimit": "TIMEOUT", "Preempted": "PREEMPTED", "NodeDown": "NODE_FAIL"}
-"""Reasons of a job that is completing, whose state says no more than that."""
+"""Reasons of a completing job, whose state alone does not say why it ends."""
 MARKS = {b"DUE TO PREEMPTION": "PREEMPTED", b"DUE TO NODE FAILURE": "NODE_FAIL", b"DUE TO TIME LIMIT": "TIMEOUT"}
-"""What slurmstepd writes into the job's output before it signals."""
+"""Messages that slurmstepd writes into the job's output before it signals."""
 TAIL = 4096
 
 
@@ -28,11 +29,11 @@ class Allocation:
     def __init__(self, job: SupervisedJob, number: str) -> None:
         self.job, self.number = job, number
         self._state: SlurmState | None = None
-        """What SLURM made of the job; None as long as it made nothing of it."""
+        """The state that SLURM gave to the job; None while there is none."""
         self._requeue = False
-        """Whether we are to queue it again."""
+        """Whether the supervisor must requeue the job."""
         self._waits = False
-        """Whether it is in the queue again when it has ended here."""
+        """Whether the job is in the queue again after it has ended here."""
 
     @property
     def end(self) -> JobState:
@@ -40,7 +41,7 @@ class Allocation:
         return "failed" if self._state and self._state.means == "failed" else "stopped"
 
     def signalled(self, number: int) -> int:
-        """Return the exit status that the job ends with after a signal of SLURM's, and say what it means."""
+        """Return the exit status for the job after a signal from SLURM, and report its meaning."""
         if number == signal.SIGUSR1:
             self._state = STATES["TIMEOUT"]
             self._requeue = self._waits = self.job.ranks.attempt <= self.job.record.restarts.max
@@ -60,7 +61,7 @@ class Allocation:
         return self._state.exit_code or 128 + number
 
     def waits_again(self) -> bool:
-        """Return whether the job is in the queue again; status.json then says so, and no end is told."""
+        """Return whether the job is in the queue again. Then status.json says so, and no end is announced."""
         if not self._waits:
             return False
         self.job.note_in_status(state="queued", supervisor=None, launcher=None)
@@ -71,7 +72,7 @@ class Allocation:
         return True
 
     def _marked(self) -> str:
-        """Return the state that slurmstepd's last words tell; "" where they tell none."""
+        """Return the state in slurmstepd's last messages; "" if there is none."""
         data = b""
         with suppress(OSError), self.job.folder.launcher_log.open("rb") as log:
             log.seek(max(os.fstat(log.fileno()).st_size - TAIL, 0))

@@ -1,4 +1,4 @@
-"""Ending the processes of a job: ask, then SIGTERM, then SIGKILL, until nothing is left."""
+"""End the processes of a job: ask, then SIGTERM, then SIGKILL, until none is left."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dstui.jobs.store.processes import Process, find
 from dstui.jobs.store.ranks import Ranks
 
 STEP = 5.0
-"""Seconds on each step of the escalation before the next."""
+"""Seconds for each step of the escalation."""
 GRACE = 0.5
-"""Seconds for launchers and helpers once the ranks that were asked are gone; a launcher takes three to go by itself."""
+"""Seconds for launchers and helpers after the asked ranks are gone. A launcher takes three to end by itself."""
 LAUNCHER = "deepspeed.launcher."
 POLL = 0.1
 
@@ -20,14 +20,14 @@ Members = Callable[[], set[Process]]
 
 
 def nothing() -> None:
-    """Between two looks there is nothing else to do."""
+    """Do nothing between two looks."""
 
 
 def escalate(members: Members, ask: Iterable[Process] = (), tick: Callable[[], object] = nothing) -> set[Process]:
-    """End all members: those in `ask` get a SIGTERM and time, then everyone gets it, then SIGKILL. Returns who is left.
+    """End all members: first SIGTERM and some time for those in `ask`, then SIGTERM for all, then SIGKILL. Return the remaining ones.
 
-    Asking goes to all ranks at once and to nobody else: a script that saves a checkpoint on SIGTERM needs its peers for it. DeepSpeed's
-    launcher gets no SIGTERM, but its end: it has nothing to save, and would only leave a traceback of its own.
+    All ranks and no other processes are asked at once: a script that saves a checkpoint on SIGTERM needs its peers. DeepSpeed's launcher
+    gets no SIGTERM but is killed: it has nothing to save, and would only print a traceback.
     """
     asked = set(ask)
     for process in asked:
@@ -42,9 +42,9 @@ def escalate(members: Members, ask: Iterable[Process] = (), tick: Callable[[], o
 
 
 def until_gone(members: Members, seconds: float, tick: Callable[[], object] = nothing, number: int = 0) -> set[Process]:
-    """Wait until nobody is left, at most so long, signalling whom each look finds; who is left at the end.
+    """Wait at most `seconds` until no process is left, signalling all that each look finds. Return the remaining ones.
 
-    Two empty looks count: one may fall between a fork and what the child becomes.
+    Two empty looks are needed: one may fall between a fork and an exec.
     """
     deadline = time.monotonic() + seconds
     empty = 0
@@ -61,6 +61,6 @@ def until_gone(members: Members, seconds: float, tick: Callable[[], object] = no
 
 
 def rank_processes(ranks: Ranks, members: set[Process]) -> list[Process]:
-    """Return the living ranks themselves (not their shims): whom to ask first. Only `members` of the job, whomever their records name."""
+    """Return the living ranks (not their shims), which are asked first. Only `members` of the job count, whatever the records name."""
     living = (ranks.ranks[number].pid for number in ranks.living if not ranks.unseen)
     return [process for pid in living if pid and (process := find(pid)) in members and process]

@@ -1,7 +1,7 @@
-"""The hosts of a job that runs on several: an agent on each of them observes and acts for the supervisor (dstui/hosts/agent.py).
+"""The hosts of a job that runs on several: an agent on each observes and acts for the supervisor (dstui/hosts/agent.py).
 
-All hosts are connected before anything is started, so that what one of them lacks is said first. A host that cannot be reached is no
-failure of the job. The end is proven on each host, or said to be not confirmed there.
+All hosts are connected before anything starts, so that missing requirements are reported first. An unreachable host is not a failure of the
+job. The end is confirmed by each host, or reported as unconfirmed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from dstui.jobs.supervisor.supervised_job import SupervisedJob
 from dstui.jobs.supervisor.this_host import STUCK, ThisHost
 
 REACHING = 60.0
-"""Seconds that hosts get to be reached before anything is started."""
+"""Seconds for reaching the hosts before anything is started."""
 ANSWERING = 3.0
-"""Seconds that hosts which are being reached when the job is given up get to answer: the folder may have been made there just then."""
+"""Seconds for hosts that are being connected when the job is given up: their folder may just have been created."""
 ALONE = 8.0
-"""Seconds after a failure in which the ranks of other hosts may fail or end by themselves: no launcher ends them."""
+"""Seconds after a failure in which ranks of other hosts may fail or end by themselves, since no launcher ends them."""
 FAR_LINGER, FAR_LINGER_FAILED = 6.0, 1.0
-"""Seconds that launchers get to end by themselves after the last rank: three of DeepSpeed's own, and their way home; after a
-failure somebody waits."""
+"""Seconds for launchers to end by themselves after the last rank: three for DeepSpeed's own, plus network delays. Less after a failure,
+when the user waits."""
 SETTLE = 3.0
-"""Seconds after the end of the launchers in which the ranks' last words come."""
+"""Seconds after the end of the launchers in which the last output of the ranks arrives."""
 
 
 class FarHosts(ThisHost):
-    """Where the ranks run, as the supervisor uses it."""
+    """The ranks' hosts, with the interface that the supervisor uses."""
 
     def __init__(self, job: SupervisedJob, cluster: ClusterRecord) -> None:
         super().__init__(job)
@@ -49,18 +49,18 @@ class FarHosts(ThisHost):
 
     @property
     def fresh(self) -> bool:
-        """An agent starts its host's launcher once, however often it is asked to; one that we start ourselves is not like that."""
+        """Return whether a start is safe. It always is if agents start the launchers, because each agent does it only once per attempt."""
         return self.plan.each_host_starts or super().fresh
 
     def launch(self, more: Sequence[str] = ()) -> None:
-        """Begin an attempt: it starts when every host is there."""
+        """Begin an attempt. It starts when every host is connected."""
         self._more, self._started, self._to_launch, self._cut = more, False, True, False
         self.mirror.attempt = self.job.ranks.attempt
         for host in self.cluster.hosts.values():
             host.code, host.left, host.stopped = None, None, False
 
     def poll(self) -> None:
-        """Hear the hosts, and start the ranks once every host is there."""
+        """Process messages of the hosts, and start the ranks once every host is connected."""
         self.cluster.pump(0.0)
         self._hear_hosts()
         self.lost.remind()
@@ -68,12 +68,12 @@ class FarHosts(ThisHost):
             self._go()
 
     def wait(self, pause: float) -> float:
-        """Wait until something comes from a host, or the pause is over."""
+        """Wait until a host sends something, or the pause is over."""
         self.cluster.pump(pause)
         return 0.0
 
     def _hear_hosts(self) -> None:
-        """Write an event for each host whose state has changed, and note it in the status."""
+        """Write an event for each host whose state has changed, and update the status."""
         for host, state, text in self.cluster.take_news():
             self.job.event("host", host=host.name, state=state, text=text)
             self._cut = self._cut or state == "unreachable"
@@ -84,13 +84,13 @@ class FarHosts(ThisHost):
             self.job.unwritten = True
 
     def _vanished(self, host: JobHost) -> None:
-        """Give up the ranks of a host that has lost the job's folder, as after a reboot."""
+        """Mark the ranks of a host as lost if the host has lost the job's folder, as after a reboot."""
         lost = self.mirror.lose(host.name, time.time())
         host.code = host.code if host.code is not None else 1
         self.job.note(f"{host.name} has nothing of the job any more ({ranks_in_words(lost)}): was it started anew?")
 
     def _go(self) -> None:
-        """Start the ranks, once every host is there and has what the job needs."""
+        """Start the ranks once every host is connected and has what the job needs."""
         begun = self.job.status.state != "starting" or not self._to_launch
         if not begun and (self.cluster.lacking or self.job.lasting("reaching", bool(self.cluster.unreached)) > REACHING):
             self._refuse()
@@ -104,7 +104,7 @@ class FarHosts(ThisHost):
             self._to_launch = False
 
     def _refuse(self) -> None:
-        """Start nothing, and say which host cannot take part."""
+        """Start nothing, and report which host cannot take part."""
         self._refused = True
         for host in self.cluster.lacking or self.cluster.unreached:
             for problem in host.lacks or (host.why,):
@@ -112,13 +112,13 @@ class FarHosts(ThisHost):
 
     @property
     def launcher_gone(self) -> bool:
-        """Whether no launcher is left that could start ranks, on any host."""
+        """Return whether no launcher is left on any host that could start ranks."""
         if not self._started:
             return False
         return all(host.code is not None for host in self.cluster.hosts.values()) if self.plan.each_host_starts else self.job.launcher_gone
 
     def over(self) -> bool:
-        """Return whether the job cannot go on: a host lacks something or is lost, no launcher is left, or it is stuck after a failure."""
+        """Return whether the job cannot continue: a host lacks something or is lost, no launcher is left, or a failure left it stuck."""
         if self._refused:
             return True
         if self._started and (lost := self.lost.beyond_limit(self.job.ranks)):
@@ -137,9 +137,9 @@ class FarHosts(ThisHost):
         )
 
     def _orphans(self) -> bool:
-        """Return whether the one launcher of all hosts ended before the ranks: that ends the job, even where it leaves them behind.
+        """Return whether the single launcher of all hosts ended before the ranks, which ends the job even if it leaves them running.
 
-        One whose hosts cannot be reached ends too; the ranks go on there, and may.
+        A launcher whose hosts are unreachable ends too; its ranks go on there and are left alone.
         """
         return self.launcher_gone and bool(self.job.ranks.living) and not self.plan.each_host_starts and not self._cut
 
@@ -149,9 +149,9 @@ class FarHosts(ThisHost):
         return [number for number in self.job.ranks.waiting if self.job.ranks.ranks[number].host in ended]
 
     def stop(self, by_itself: bool, turn: Callable[[], None]) -> None:
-        """End what is left of this attempt on the hosts; what runs here, a launcher of all hosts, ends last."""
+        """End what is left of this attempt on the hosts. A launcher of all hosts, which runs here, ends last."""
         _until(lambda: self.job.lasting("answering", bool(self.cluster.starting)) > ANSWERING or not self.cluster.starting, turn)
-        for host in self.cluster.starting:  # nothing can be there
+        for host in self.cluster.starting:  # nothing can be running there
             host.enter("ended", host.status.problem)
             host.close()
         linger = (FAR_LINGER_FAILED if self.job.ranks.exit_code() else FAR_LINGER) if by_itself else 0.0
@@ -162,11 +162,11 @@ class FarHosts(ThisHost):
 
     @property
     def may_restart(self) -> bool:
-        """Whether a further attempt can be started: it needs every host."""
+        """Return whether a further attempt can be started, which requires every host."""
         return not self._refused and all(host.left == () for host in self.cluster.hosts.values())
 
     def close(self, turn: Callable[[], None]) -> None:
-        """Take the job's folders away from the hosts, and note what became of them."""
+        """Remove the job's folders from the hosts, and record the result."""
         self.cluster.clean()
         _until(lambda: not self.cluster.cleaning, turn)
         self.poll()
@@ -178,7 +178,7 @@ class FarHosts(ThisHost):
             self.job.note(problem)
 
     def members(self) -> set[Process]:
-        """Return what of the job runs here, without what reaches the hosts."""
+        """Return the job's processes on this host, without the connections to the other hosts."""
         launcher = self.job.launcher
         return tagged(self.job.tag) | (descendants(launcher.pid) if launcher else set())
 

@@ -1,8 +1,7 @@
-"""Read the stacks of a job whose ranks have fallen silent, and write them as one event: who waits for whom, and in which line.
+"""Read the stacks of a job whose ranks are silent, and write one event: which ranks wait for which, and in which line.
 
     python -m dstui.jobs.supervisor.hang_stacks FOLDER
-
-The supervisor starts it once for each silence. It is a process of its own: it has a minute, and what befalls it touches no supervision.
+The supervisor starts it once per silence, as a separate process: it has a minute, and its failures do not affect the supervision.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from dstui.jobs.store.processes import HANG_STACKS
 DEADLINE = 60
 """Seconds for all ranks."""
 OF_A_RANK = 8.0
-"""Seconds for each of them."""
+"""Seconds for each rank."""
 MOST_RANKS = 64
-"""Ranks that are read: four side by side."""
+"""Ranks that are read, four in parallel."""
 MOST_LINES, LONGEST = 24, 400
 """Sentences that are kept, and characters of each."""
 MOST_TIMES = 3
-"""Silences of one attempt of which stacks are taken."""
+"""Silences of one attempt for which stacks are read."""
 
 
 class HangStacks:
@@ -37,7 +36,7 @@ class HangStacks:
         self._reader: subprocess.Popen[bytes] | None = None
 
     def take(self) -> None:
-        """Begin to read, unless that was done often enough; the reader writes the event."""
+        """Start the reader, unless it ran often enough. The reader writes the event."""
         if self._times >= MOST_TIMES:
             return
         self.close()
@@ -48,7 +47,7 @@ class HangStacks:
             self._reader = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
 
     def close(self) -> None:
-        """End a reader that is still at work."""
+        """End a running reader."""
         if self._reader is not None:
             if self._reader.poll() is None:
                 self._reader.kill()
@@ -56,7 +55,7 @@ class HangStacks:
 
 
 def main(argv: list[str]) -> int:
-    """Read, and append the event; nothing where no stack could be read, or the job has gone on meanwhile."""
+    """Read the stacks and append the event; nothing if no stack could be read, or the job has continued meanwhile."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.alarm(DEADLINE)
     from dstui.jobs.store.status import ranks_of

@@ -1,4 +1,4 @@
-"""What the agents of a job are told: the files that a host needs, what must be there, and the command that it starts."""
+"""The orders for the agents of a job: the files that a host needs, its requirements, and the command that it starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.regular_files import read_regular
-from dstui.hosts.address import means_itself
+from dstui.hosts.address import is_local_name
 from dstui.hosts.agent import GAUGE
 from dstui.hosts.connection import agent_by_ssh, agent_here
 from dstui.hosts.srun import agent_by_srun
@@ -27,19 +27,19 @@ from dstui.jobs.supervisor.launch_command import HOOK, RANK_ENV, SHIM, far_folde
 
 NVML = Path(__file__).parents[2] / "machine/nvml.py"
 FILES = ("hostfile", "bind.sh", "accelerate.yaml")
-"""Files of the job folder that are sent along where they are there."""
+"""Files of the job folder that are sent along if they exist."""
 TRAVELS = ("NCCL", "PYTHON", "MLFLOW", "UCX", "MV2")
-"""Variables whose names begin so reach the ranks from where dstui was started, as with DeepSpeed's own launchers."""
+"""Prefixes of variables that ranks inherit from dstui's environment, as with DeepSpeed's own launchers."""
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "COMET_API_KEY", "NEPTUNE_API_TOKEN", "CLEARML_API_SECRET_KEY")
-"""Variables that reach them too, and stand on no command line, in no file that others may read and in no log."""
+"""Variables that ranks also inherit, but that never appear on a command line, in a file that others can read, or in a log."""
 
 
 LONGEST_NAME = 200
-"""Characters of a host's name that stand in the name of its folder: a file's name has 255 bytes at most."""
+"""Characters of a host's name in the name of its folder: a file name has at most 255 bytes."""
 
 
 def folder_name(tag: str, host: str) -> str:
-    """Return what that folder is called on a host: hosts may share a disk."""
+    """Return the name of the job's folder on a host. It includes the host, since hosts may share a disk."""
     return f"dstui-{tag}-{re.sub(r'[^A-Za-z0-9._-]', '-', host)[:LONGEST_NAME]}"
 
 
@@ -55,7 +55,7 @@ def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHo
 
 
 def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
-    """Return the hosts of a job as reached from another host than the supervisor's; its own too, where something may run there."""
+    """Return the hosts of a job as reached from another host than the supervisor's, including that one if ranks may run there."""
     cluster, home = record.cluster, (status.supervisor.host if status.supervisor else None) or "localhost"
     names = list(cluster.hosts) if cluster else []
     if not cluster or not cluster.each_host_starts:
@@ -64,7 +64,7 @@ def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -
     def host(name: str) -> JobHost:
         known = status.hosts.get(name, HostStatus())
         at_first = replace(known, state="unreachable") if known.state == "starting" else known
-        by_ssh = agent_by_ssh(home if means_itself(name) else name, record.python or "python3")
+        by_ssh = agent_by_ssh(home if is_local_name(name) else name, record.python or "python3")
         if cluster and cluster.reach == "srun" and name in cluster.hosts:
             by_ssh = agent_by_srun(name, record.python, tag=mirror.tag, allocation=cluster.allocation)
         return JobHost(name, by_ssh, mirror, at_first)
@@ -85,7 +85,7 @@ def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -
 
 
 def opening(record: LaunchRecord, mirror: Mirror, job_host: JobHost, makes: bool) -> dict[str, Any]:
-    """Return what the agent of a host is told first. `makes`: something is about to be started there."""
+    """Return the first order for the agent of a host. `makes`: a start on the host will follow."""
     cluster, host = record.cluster, job_host.name
     assert cluster is not None
     first = host == next(iter(cluster.hosts), None)
@@ -112,7 +112,7 @@ def opening(record: LaunchRecord, mirror: Mirror, job_host: JobHost, makes: bool
 
 @cache
 def gauge() -> dict[str, str]:
-    """Return the program that tells what the GPUs of a host do, with the one file of pynvml, so that nothing has to be installed there."""
+    """Return the program that reports the GPUs of a host, with pynvml's single file, so that nothing must be installed there."""
     pynvml = find_spec("pynvml")
     files = {GAUGE: NVML, **({"pynvml.py": Path(pynvml.origin)} if pynvml and pynvml.origin else {})}
     return {name: path.read_text() for name, path in files.items()}
@@ -128,7 +128,7 @@ def _files(folder: JobFolder, host: HostLaunch) -> dict[str, str]:
 
 
 def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[str] = ()) -> dict[str, Any]:
-    """Return how a host begins the attempt: with its own launcher, where it has one. `more`: what the script's arguments get then."""
+    """Return the order to start a host's part of the attempt, with its own launcher if any. `more`: further arguments of the script."""
     assert record.cluster is not None
     launch = record.cluster.hosts[host]
     ranks = [*rank_command(record, mirror.folder, mirror.tag, mirror.attempt), *more]
@@ -137,6 +137,6 @@ def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[
 
 
 def far_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what is added to a host's own environment, beside what the Plan says."""
+    """Return what is added to a host's own environment besides the Plan's variables."""
     own = {name: value for name, value in os.environ.items() if name.startswith(TRAVELS) or name in SECRETS}
     return {**own, "PYTHONUNBUFFERED": "1", **env}

@@ -1,4 +1,4 @@
-"""The command of a launcher as a job starts it: the plain command with the shim, a free port, the job folder and the tag."""
+"""The launcher's command as a job starts it: the plain command plus the shim, a free port, the job folder and the tag."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from dstui.jobs.store.records import LaunchRecord
 
 SHIM = Path(__file__).parents[1] / "rank/shim.py"
 HOOK = Path(__file__).parents[1] / "rank/hook/sitecustomize.py"
-"""Imported by the interpreter of each rank; its folder holds nothing else that could be imported."""
+"""Imported by the interpreter of each rank. Its folder has no other modules."""
 PORT_OPTION = "--master_port"
 LAUNCHER_ENV = ".launcher_env"
-"""The file that DeepSpeed's launcher gives to the processes of other hosts, on their command lines: the tag alone."""
+"""The file that DeepSpeed's launcher passes to processes on other hosts through their command lines: it contains only the tag."""
 RANK_ENV = "rank_env.json"
-"""The file on each host that holds the environment of its ranks."""
+"""The file on each host with the environment of its ranks."""
 PORTS = range(20000, 32768)
-"""Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
+"""Below the kernel's range for outgoing connections, since seconds pass between this check and rank 0's listen()."""
 
 
 def far_folder(tag: str) -> str:
-    """Return the name that commands use for the folder of a job's files on a host; the agent there replaces it by the real one."""
+    """Return the placeholder for the job's folder in commands for a host; the agent replaces it by the real path."""
     return f"/tmp/dstui-{tag}"
 
 
 def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
-    """Return the launcher with the shim as its script; `more`: what a further attempt appends to the script's arguments."""
+    """Return the launcher's command with the shim as its script. `more`: what a further attempt appends to the script's arguments."""
     options = list(record.options)
     if not any(option.split("=")[0] == PORT_OPTION for option in options):
         options += [PORT_OPTION, str(free_port())]
@@ -38,9 +38,9 @@ def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1,
 
 
 def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int) -> list[str]:
-    """Return what a launcher takes for the script: the shim, with the script and its arguments behind it.
+    """Return what the launcher gets as the script: the shim, followed by the script and its arguments.
 
-    Paths are those where the ranks run.
+    Paths are those on the ranks' hosts.
     """
     shim, hook, there, env = str(SHIM), str(HOOK.parent), str(folder.attempt(attempt)), list[str]()
     if record.cluster:
@@ -53,13 +53,14 @@ def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int
 
 
 def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, str]:
-    """Return the launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter.
+    """Return the launcher's environment: dstui's own, the Plan's, the job's tag, and the interpreter's folder first on the PATH.
 
-    A launcher of several hosts hands on what it likes: the tag goes by its file, and to the ranks everything else by one of ours.
+    A launcher of several hosts passes on only some variables: the tag goes through its file, everything else to the ranks through a file of
+    dstui.
     """
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **record.env, TAG: tag}
     if record.cluster:
-        from dstui.hosts.ssh import SSH_OPTIONS  # which a job of one host does without
+        from dstui.hosts.ssh import SSH_OPTIONS  # not needed for a job of one host
 
         env |= {name: " ".join(filter(None, (os.environ.get(name), *words))) for name, words in SSH_OPTIONS.items()}
         env["DS_ENV_FILE"] = str(folder.path / LAUNCHER_ENV)
@@ -71,7 +72,7 @@ def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, 
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return a port without a listener."""
     for _ in range(100):
         port = PORTS[int.from_bytes(os.urandom(4), "big") % len(PORTS)]
         with suppress(OSError), socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Hosts that cannot be reached: told once a minute, and given up after `run.host_lost` where nobody else is at work."""
+"""Unreachable hosts of a job: reported once a minute, and given up after `run.host_lost` if no other host makes progress."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from dstui.jobs.store.records import HostStatus
 
 REMINDER = 60.0
-"""Seconds between two lines that say that a host is still unreachable."""
+"""Seconds between two reminders of an unreachable host."""
 
 
 class LostHosts:
-    """Watches the hosts of a job that do not answer."""
+    """Watches for unreachable hosts of a job."""
 
     def __init__(self, limit: float, cluster: JobHosts, mirror: Mirror, tell: Callable[..., None]) -> None:
-        """`limit`: seconds until a host is given up; 0 never does. `tell` writes an event of the job."""
+        """Prepare to watch. `limit`: seconds until a host is given up, 0 for never; `tell` writes an event of the job."""
         self.limit, self.cluster, self.mirror, self.tell = limit, cluster, mirror, tell
         self.given_up: dict[str, str] = {}
-        """Host -> why it was given up, where that has ended the job."""
+        """Host -> why it was given up, if that has ended the job."""
 
     def remind(self) -> None:
-        """Tell once a minute which hosts are still unreachable."""
+        """Report once a minute which hosts are still unreachable."""
         now = time.monotonic()
         for host in self.cluster.living:
             seconds = host.unreachable_for(now)
@@ -42,9 +42,9 @@ class LostHosts:
             self.tell("host", host=host.name, state="unreachable", seconds=round(seconds, 1), text=text)
 
     def beyond_limit(self, ranks: Ranks) -> list[JobHost]:
-        """Return the hosts that are unreachable for too long, where no rank of another host has written a line in that time either.
+        """Return the hosts that are unreachable for too long, unless a rank of another host has written a line in that time.
 
-        A cut connection under a healthy training is no such case: some rank that can be heard goes on.
+        If only the connection to a healthy training is cut, some reachable rank makes progress.
         """
         if not self.limit:
             return []
@@ -55,7 +55,7 @@ class LostHosts:
         return [] if heard else lost
 
     def give_up(self, hosts: list[JobHost]) -> None:
-        """Fail the job for hosts that are lost: their ranks count as lost since the hosts were last heard."""
+        """Fail the job because of lost hosts: their ranks count as lost since the last message of their hosts."""
         for host in hosts:
             seconds = host.unreachable_for(time.monotonic())
             self.given_up[host.name] = f"given up after {_duration(seconds)} (run.host_lost)"
@@ -65,7 +65,7 @@ class LostHosts:
             self.tell("host", host=host.name, state="lost", seconds=round(seconds, 1), text=f"{text}: the job has failed ({host.why})")
 
     def statuses(self) -> dict[str, HostStatus]:
-        """Return the status of each host; of one that was given up and is still unreachable, with the reason."""
+        """Return the status of each host, with the reason for one that was given up and is still unreachable."""
         hosts = dict(self.cluster.statuses)
         for name, why in self.given_up.items():
             if hosts[name].state == "unreachable":
@@ -74,7 +74,7 @@ class LostHosts:
 
 
 def _duration(seconds: float) -> str:
-    """`12 min 5 s`."""
-    from dstui.jobs.watch.summary import duration_text  # only a job with a host that is lost needs what it imports
+    """Format a duration: `12 min 5 s`."""
+    from dstui.jobs.watch.summary import duration_text  # only a job with a lost host needs these imports
 
     return duration_text(seconds)

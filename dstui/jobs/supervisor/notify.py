@@ -1,10 +1,10 @@
-"""Telling somebody that a job has ended: a shell command of theirs, or a webhook.
+"""Notify the user of a job's end by a shell command or a webhook.
 
-It comes after the last word on the job, has ten seconds, and nothing that it does or fails to do changes that word. A URL is told to
-nobody but its host: the address of a webhook is its password.
+The notification comes after the final status, has ten seconds, and cannot change the status. A URL is sent only to its own host, because
+the address of a webhook is a secret.
 
-The supervisor does it. Where that was killed, who writes the last word in its place has it done:
-`python -m dstui.jobs.supervisor.notify FOLDER`.
+The supervisor sends it. If the supervisor was killed, the process that writes the final status starts `python -m
+dstui.jobs.supervisor.notify FOLDER`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from dstui.logs.decode import LONGEST
 from dstui.logs.log_file import LogFile
 
 DEADLINE = 10.0
-"""Seconds that a command or a server gets."""
+"""Seconds for a command or a server."""
 LAST_LINES = 200
-"""Lines of a log in which the last loss is looked for."""
+"""Lines of a log that are searched for the last loss."""
 URL = re.compile(r"https?://\S+", re.IGNORECASE)
 PREFIX = "DSTUI_"
-"""What the facts are called in a command's environment: DSTUI_NAME, DSTUI_STATE, …"""
+"""Prefix of the facts in a command's environment: DSTUI_NAME, DSTUI_STATE, …"""
 
 
 def facts_of(folder: JobFolder, status: JobStatus, ranks: Ranks) -> dict[str, Any]:
-    """Return what there is to tell of a job that has ended; null where nobody knows."""
+    """Return the facts about an ended job; null for unknown ones."""
     began, ended = status.started, status.ended
     state, code = status.state, status.exit_code
-    first = ranks.first_failure if state == "failed" else None  # what a stop has ended did not fail
+    first = ranks.first_failure if state == "failed" else None  # ranks that a stop has ended did not fail
     duration = round(ended - began, 3) if began and ended else None
     text = f"{folder.name} {state} with exit status {code}"
     text += f" after {duration_text(duration)}" if duration is not None else ""
@@ -63,13 +63,13 @@ def facts_of(folder: JobFolder, status: JobStatus, ranks: Ranks) -> dict[str, An
         "folder": str(folder.path),
         "first_failing_rank": first,
         "last_loss": last_loss(ranks),
-        "text": text,  # what Slack and Mattermost show
-        "content": text,  # what Discord shows
+        "text": text,  # shown by Slack and Mattermost
+        "content": text,  # shown by Discord
     }
 
 
 def last_loss(ranks: Ranks) -> float | None:
-    """Return the last loss that the first rank with one has printed; None where that is no number (any more)."""
+    """Return the last loss printed by the first rank that has one; None if it is not a number."""
     for number in sorted(ranks.ranks):
         log = LogFile(ranks.folder.log(number, ranks.attempt))
         losses = [found["loss"] for line in log.tail(LAST_LINES) if "loss" in (found := scan(line))]
@@ -80,14 +80,14 @@ def last_loss(ranks: Ranks) -> float | None:
 
 
 def announce(launch: LaunchRecord | None, folder: JobFolder, status: JobStatus, ranks: Ranks) -> str | None:
-    """Return what the supervisor does last: notify whom launch.json names, if anybody. A sentence where that failed, for events.jsonl."""
+    """Send the notification that launch.json asks for, if any. Return a sentence for events.jsonl if that failed."""
     if launch is None or not launch.on_end:
         return None
     return notify(launch.on_end, facts_of(folder, status, ranks), launch.workdir or str(folder.path))
 
 
 def main(argv: list[str]) -> int:
-    """Notify of the end of the job in a folder; what went wrong becomes a line of its events."""
+    """Notify of the end of the job in a folder. A failure becomes a line of its events."""
     folder = JobFolder(argv[0])
     status = folder.read_status()
     try:
@@ -101,23 +101,23 @@ def main(argv: list[str]) -> int:
 
 
 def notify(target: str, facts: Mapping[str, Any], workdir: str, deadline: float = DEADLINE) -> str | None:
-    """Run the command in `workdir`, or POST the facts as JSON to the URL; a sentence where that failed.
+    """Run the command in `workdir`, or POST the facts as JSON to the URL. Return a sentence if that failed.
 
-    Never raises, never takes longer than `deadline` seconds.
+    Never raises, and never takes longer than `deadline` seconds.
     """
     target = target.strip()
     try:
         problem = _post(target, facts, deadline) if URL.fullmatch(target) else _execute(target, facts, workdir, deadline)
-    except Exception as error:  # whatever a user's URL or command provokes, the job has ended as it has
+    except Exception as error:  # whatever a user's URL or command raises, the job's end is unchanged
         problem = f"nobody could be notified: {error}"
     return f"run.on_end: {sanitise(problem)}" if problem else None
 
 
 def _execute(command: str, facts: Mapping[str, Any], workdir: str, deadline: float) -> str | None:
-    """Return a command for the shell, in a session of its own, with the facts in its environment."""
+    """Run a shell command in a session of its own, with the facts in its environment."""
     reported = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()}
     env = {name: value for name, value in os.environ.items() if name != SUPERVISES}
-    with TemporaryFile() as output:  # not a pipe: what the command leaves in the background would hold it open
+    with TemporaryFile() as output:  # not a pipe, which a background process of the command would keep open
         child = subprocess.Popen(
             command,
             shell=True,
@@ -144,12 +144,12 @@ def _execute(command: str, facts: Mapping[str, Any], workdir: str, deadline: flo
 
 
 def _unblocked() -> None:
-    """In the command: no signal blocked, as the supervisor has them."""
+    """Unblock all signals in the command, since the supervisor blocks them."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def _post(url: str, facts: Mapping[str, Any], deadline: float) -> str | None:
-    """Return a POST of the facts. The thread is left behind at the deadline: names that do not resolve know no other end."""
+    """POST the facts. The thread is abandoned at the deadline: resolving a name has no time-out."""
     result: list[str | None] = []
     thread = threading.Thread(target=lambda: result.append(_answer(url, facts, deadline)), daemon=True)
     thread.start()
@@ -158,7 +158,7 @@ def _post(url: str, facts: Mapping[str, Any], deadline: float) -> str | None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would arrive as a GET without its facts."""
+    """Refuses redirects: a redirected POST would arrive as a GET without the facts."""
 
     def redirect_request(self, *_args: Any) -> None:
         return None

@@ -1,7 +1,7 @@
-"""What no log tells of an end: the kernel's count of out-of-memory kills, memory, /dev/shm and disks, at the launch and at a rank's end.
+"""Facts about an end that no log contains: the kernel's count of out-of-memory kills, memory, /dev/shm and disks.
 
-A SIGKILL is for want of memory only where the kernel's count rose, a SIGBUS is shared memory only where /dev/shm was full. The
-supervisor looks once a second (0.5 ms) and writes what it saw to events.jsonl at the launch and whenever ranks have ended.
+A SIGKILL is an out-of-memory kill only if the kernel's count rose; a SIGBUS is shared memory only if /dev/shm was full. The supervisor
+samples once a second (0.5 ms) and writes the facts to events.jsonl at the launch and whenever ranks have ended.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any
 
 PROC, CGROUPS, SHM = Path("/proc"), Path("/sys/fs/cgroup"), Path("/dev/shm")
 NO_LIMIT = 1 << 60
-"""The first version of cgroups writes a little more than this for "no limit"."""
+"""cgroup v1 writes a slightly larger number for "no limit"."""
 FILES = {
     "memory_limit": ("memory.max", "memory.limit_in_bytes"),
     "memory_used": ("memory.current", "memory.usage_in_bytes"),
     "memory_peak": ("memory.peak", "memory.max_usage_in_bytes"),
 }
-"""What is asked of a cgroup, and the file that has it in the second and in the first version."""
+"""Facts of a cgroup -> their files in version 2 and in version 1."""
 KILLS = ("memory.events", "memory.oom_control")
 FULL_BELOW = 16 << 10
-"""Bytes that are too few for a line of a log and the record of its rank."""
+"""With fewer bytes there is no room for a line of a log and the record of its rank."""
 LEAST = ("memory_available", "shm_free", "disk_free")
-"""What may be free again when a rank's end is noticed: its least is kept."""
+"""Values that may have recovered when a rank's end is noticed: their minimum is kept."""
 
 
 def cgroup_of(pid: int | str, proc: Path = PROC, root: Path = CGROUPS) -> Path | None:
-    """Return the folder of the cgroup that counts the memory of a process, or the nearest one above it that can be seen here."""
+    """Return the folder of the cgroup that counts the memory of a process, or its nearest visible ancestor."""
     for line in _text(proc / str(pid) / "cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         base = root if number == "0" and not controllers else root / "memory" if "memory" in controllers.split(",") else None
@@ -46,12 +46,12 @@ def cgroup_of(pid: int | str, proc: Path = PROC, root: Path = CGROUPS) -> Path |
 
 
 def kills_in(cgroup: Path) -> int | None:
-    """Return how many processes of a cgroup the kernel has killed for want of memory."""
+    """Return how many processes of a cgroup the kernel has killed for lack of memory."""
     return next((found for name in KILLS if (found := _count(_text(cgroup / name), "oom_kill")) is not None), None)
 
 
 def resources(cgroup: Path | None, places: Iterable[Path], proc: Path = PROC, shm: Path = SHM) -> dict[str, Any]:
-    """Return the bytes and counts of this moment; what cannot be read here is left out."""
+    """Return the current bytes and counts. Unreadable ones are left out."""
     found: dict[str, Any] = {"host_oom_kill": _count(_text(proc / "vmstat"), "oom_kill")}
     if cgroup is not None:
         found |= {"cgroup": str(cgroup), "oom_kill": kills_in(cgroup)}
@@ -64,7 +64,7 @@ def resources(cgroup: Path | None, places: Iterable[Path], proc: Path = PROC, sh
 
 
 class ResourceFacts:
-    """The supervisor's looks at one attempt: the first, and the least that was free since."""
+    """The supervisor's samples during one attempt: the first one, and the minimum since then."""
 
     def __init__(self, places: Iterable[Path]) -> None:
         self.places = tuple(dict.fromkeys(places))
@@ -73,13 +73,13 @@ class ResourceFacts:
         self._least: dict[str, Any] = {}
 
     def now(self) -> dict[str, Any]:
-        """Memory, kills and disks as they are now; the least that was free is kept up to date with it."""
+        """Return the current memory, kills and disks, and update the minimum."""
         found = resources(self._own, self.places)
         self._least = least(self._least, found)
         return found
 
     def full_disk(self) -> Path | None:
-        """Return the first of the places on whose disk nothing more can be written; one that is read-only has no room by nature."""
+        """Return the first of the places whose disk is full. A read-only disk does not count."""
         for place in self.places:
             with suppress(OSError):
                 found = os.statvfs(place)
@@ -88,13 +88,13 @@ class ResourceFacts:
         return None
 
     def began(self, rank: int, pid: int) -> None:
-        """Note the cgroup of a rank that has started: a scheduler may have given it one of its own."""
+        """Record the cgroup of a started rank: a scheduler may have given it one of its own."""
         group = cgroup_of(pid)
         if group is not None and group != self._own:
             self._groups[rank] = (group, kills_in(group))
 
     def ended(self, ranks: Iterable[int]) -> dict[str, Any]:
-        """Return the moment at which the end of ranks was noticed."""
+        """Return the facts at the time when the end of ranks was noticed."""
         found = {"ranks": sorted(ranks), **self.now(), "least": self._least}
         groups = {rank: self._groups[rank] for rank in found["ranks"] if rank in self._groups}
         killed = {str(rank): (kills_in(group) or 0) - (before or 0) for rank, (group, before) in groups.items()}
@@ -102,7 +102,7 @@ class ResourceFacts:
 
 
 def least(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smaller of two looks at what runs out."""
+    """Return the smaller values of two samples."""
     found = {what: min(before.get(what, now[what]), now[what]) for what in LEAST[:2] if what in now}
     disks = now.get("disk_free", {})
     return {**found, "disk_free": {place: min(before.get("disk_free", {}).get(place, free), free) for place, free in disks.items()}}
@@ -125,7 +125,7 @@ def _count(text: str, name: str) -> int | None:
 
 
 def _space(place: Path) -> tuple[int | None, int | None]:
-    """Return bytes in all, and free for this user."""
+    """Return total bytes, and bytes available to this user."""
     try:
         found = os.statvfs(place)
     except OSError:

@@ -11,17 +11,17 @@ from dstui.jobs.store.records import LaunchRecord
 
 CHECKPOINT = "{checkpoint}"
 MARKS = ("latest", "trainer_state.json")
-"""What DeepSpeed and the Trainer write last into the folder from which they resume."""
+"""Files that DeepSpeed and the Trainer write last into a folder from which they can resume."""
 DEPTH = 4
-"""Folders below the working directory, or below one that an argument names, in which a checkpoint is looked for."""
+"""Levels below the working directory, or below a folder that an argument names, that are searched for a checkpoint."""
 PASSED_OVER = ("dstui_runs", "node_modules", "__pycache__", "wandb", "site-packages")
 
 
 def restart_arguments(launch: LaunchRecord, since: float) -> tuple[list[str], str]:
-    """Return the arguments that a new attempt appends, and a word on what it starts from.
+    """Return the arguments that a new attempt appends, and a word about its starting point.
 
-    Only a checkpoint that this job has written, since `since` (seconds since the epoch), is one to go on from; without any, arguments that
-    name it are left out, all of them.
+    Only a checkpoint that this job has written since `since` (seconds since the epoch) counts. Without one, arguments that refer to it are
+    all left out.
     """
     words = list(launch.restarts.args)
     if not any(CHECKPOINT in word for word in words):
@@ -33,20 +33,20 @@ def restart_arguments(launch: LaunchRecord, since: float) -> tuple[list[str], st
 
 
 def places(launch: LaunchRecord) -> list[Path]:
-    """Return where a job's checkpoints may lie: its working directory, and the folders that its arguments name."""
+    """Return folders that may contain a job's checkpoints: its working directory, and those that its arguments name."""
     workdir = Path(launch.workdir)
     values = [word.rpartition("=")[2] for word in launch.args]
     return [workdir, *(path for value in values if value and (path := workdir / value).is_dir())]
 
 
 def latest_checkpoint(roots: Iterable[Path], since: float) -> Path | None:
-    """Return the folder that was completed last, at or after `since`; None where there is none."""
+    """Return the folder that was completed last, at or after `since`; None if there is none."""
     found = [(mark.stat().st_mtime, mark.parent) for root in roots for mark in _marks(root, DEPTH)]
     return max(((time, path) for time, path in found if time >= since), default=(0.0, None))[1]
 
 
 def _marks(folder: Path, depth: int) -> Iterator[Path]:
-    """Yield the files that say that a folder is a checkpoint."""
+    """Yield the files that mark a folder as a checkpoint."""
     entries: list[os.DirEntry[str]] = []
     with suppress(OSError):
         entries = list(os.scandir(folder))

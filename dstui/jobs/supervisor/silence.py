@@ -1,4 +1,4 @@
-"""When the ranks of a job fall silent, for whom they wait, and when they go on: facts for events.jsonl and the diagnosis."""
+"""Detect when the ranks of a job fall silent, which ranks they wait for, and when they continue: facts for events and diagnosis."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from dstui.jobs.metrics.measurements import RankView
 
 ALLOWED = 300.0
-"""Seconds of silence that are allowed where the launch does not say."""
+"""Allowed seconds of silence if the launch sets none."""
 TAIL = 1 << 16
-"""Bytes at the end of a log in which the step of its rank is looked for."""
+"""Bytes at the end of a log that are searched for the step of its rank."""
 
 
 class SilenceWatch:
-    """Tells once that all living ranks have been silent for too long, and once that they go on."""
+    """Reports once that all living ranks have been silent for too long, and once that they continue."""
 
     def __init__(self, folder: JobFolder, allowed: float | None) -> None:
-        """Take the seconds without a line of any rank that are allowed."""
+        """Prepare to watch. `allowed`: seconds without a line of any rank."""
         self.folder = folder
         self.allowed = allowed or ALLOWED
         self._since: float | None = None
-        """The last line before a silence that was told; None where there is none."""
+        """The time of the last line before a reported silence; None if there is none."""
 
     @property
     def pace(self) -> float:
@@ -36,7 +36,7 @@ class SilenceWatch:
         return min(self.allowed / 4, 5.0)
 
     def news(self, ranks: Ranks, now: float) -> tuple[str, dict[str, Any]] | None:
-        """Return the name and the facts of an event, where there is one now."""
+        """Return the name and the facts of an event if there is one now."""
         last = self._last_line(ranks)
         if self._since is not None and last is not None and last > self._since:
             silent, self._since = last - self._since, None
@@ -47,19 +47,19 @@ class SilenceWatch:
         return "silence", {"since": round(last, 3), **self._hang(ranks, now)}
 
     def _last_line(self, ranks: Ranks) -> float | None:
-        """Return when any living rank last wrote something; None where none lives or has written."""
+        """Return when any living rank last wrote something; None if no rank lives or has written."""
         times = []
         for number in ranks.living:
             with suppress(OSError):
                 found = self.folder.log(number, ranks.attempt).stat()
                 times += [found.st_mtime] if found.st_size else []
-            with suppress(OSError):  # a rank that steps and writes no line is not silent
+            with suppress(OSError):  # a rank that steps without writing lines is not silent
                 times.append(self.folder.engine(number, ranks.attempt).stat().st_mtime)
         return max(times, default=None)
 
     def _hang(self, ranks: Ranks, now: float) -> dict[str, Any]:
-        """Return who waits for whom, by the steps at the ends of the logs."""
-        from dstui.jobs.metrics.measurements import Measure  # a job that never falls silent needs neither
+        """Return which ranks wait for which, by the steps at the ends of the logs."""
+        from dstui.jobs.metrics.measurements import Measure  # not needed for a job that never falls silent
         from dstui.jobs.watch.hangs import verdict
 
         measure = Measure.of(self.folder)
@@ -86,5 +86,5 @@ class SilenceWatch:
 
 
 def _lines(data: bytes) -> Iterable[str]:
-    """Return the lines of the end of a log; each state of a progress bar is one too."""
+    """Return the lines of the end of a log. Each state of a progress bar is a line too."""
     return data.decode("utf-8", "replace").replace("\r", "\n").split("\n")

@@ -1,4 +1,4 @@
-"""A job as its supervisor holds it: its records, the launcher that it started, and what is written down about it."""
+"""The state of a job inside its supervisor: its records, the launcher process, and what is written about it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class SupervisedJob:
-    """One job, from whatever point its folder says that it is at."""
+    """One job, continued from the state that its folder records."""
 
     def __init__(self, folder: JobFolder, tag: str) -> None:
-        """`tag`: of the job, by the user's own index."""
+        """Load the job. `tag`: its tag from the user's own index."""
         self.folder, self.tag = folder, tag
         self.status = replace(folder.read_status() or JobStatus("running"), tag=tag)
         self.record = folder.read_launch() or LaunchRecord(missing="keys")
@@ -37,18 +37,18 @@ class SupervisedJob:
         self.ranks = ranks_of(folder, self.status)
         self.facts = ResourceFacts((folder.path, Path(self.record.workdir or folder.path)))
         self.asked: int | None = None
-        """The exit status that somebody who asked for the end of the job wants it to have."""
+        """The exit status that was requested together with the end of the job."""
         self.unwritten = False
         """Whether status.json is older than `status`."""
         self._since: dict[str, float] = {}
 
     @property
     def launcher_gone(self) -> bool:
-        """Whether no launcher of ours is left that could start ranks."""
+        """Return whether no launcher is left that could start ranks."""
         return self.launcher is None or not self.launcher.alive
 
     def start_launcher(self, more: Sequence[str] = ()) -> None:
-        """Start the launcher; an interpreter that cannot be started is a job without ranks."""
+        """Start the launcher. If its interpreter cannot be started, the job has no ranks."""
         self.launcher = None
         self.note_in_status(launcher=None, launcher_exit=None)
         self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
@@ -59,7 +59,7 @@ class SupervisedJob:
                 self.note_in_status(launcher=ProcessRecord.of(self.launcher) if self.launcher else None)
 
     def _popen(self, more: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes] | None:
-        """Return the launcher; None where it cannot be started, which its log says."""
+        """Return the launcher process; None if it cannot be started, with the reason in its log."""
         if self.record.missing:
             log.write(f"dstui: cannot start the job: {self.folder.launch_file} does not say its {self.record.missing}\n".encode())
             return None
@@ -81,18 +81,18 @@ class SupervisedJob:
         return None
 
     def note_reaped(self, reaped: Sequence[tuple[int, int]]) -> None:
-        """Note the exit status of the launcher where it is among processes that were collected: (pid, wait status) of each."""
+        """Record the launcher's exit status if it is among the collected processes: (pid, wait status) of each."""
         for pid, status in reaped:
             if self.launcher is not None and pid == self.launcher.pid and os.WIFEXITED(status):
                 self.note_in_status(launcher_exit=os.WEXITSTATUS(status))
                 self.unwritten = True
 
     def forget_timers(self) -> None:
-        """Begin to count anew, for a further attempt."""
+        """Reset the timers for a further attempt."""
         self._since.clear()
 
     def every(self, what: str, seconds: float) -> bool:
-        """Return True at most once in so many seconds."""
+        """Return True at most once in `seconds`."""
         now = time.monotonic()
         if now - self._since.get(what, 0.0) < seconds:
             return False
@@ -100,39 +100,39 @@ class SupervisedJob:
         return True
 
     def lasting(self, what: str, holds: bool) -> float:
-        """Return for how many seconds something has held without a break."""
+        """Return for how many seconds a condition has held without interruption."""
         if not holds:
             self._since.pop(what, None)
             return 0.0
         return time.monotonic() - self._since.setdefault(what, time.monotonic())
 
     def rank_event(self, number: int, rank: Rank) -> None:
-        """Write an event for a rank that has started, ended or got lost."""
+        """Write an event for a rank that has started, ended or is lost."""
         self.event("rank", rank=number, host=rank.host, state=rank.state, exit_code=rank.exit_code)
 
     def note_full_disk(self, place: Path | None) -> None:
-        """Put into the status on which disk of the job there is no room: ranks that cannot write may end without a word."""
+        """Record in the status which disk of the job is full: ranks that cannot write may end without a message."""
         if place is not None and not self.status.disk_full:
             self.note_in_status(disk_full=str(place))
             self.unwritten = True
 
     def note(self, text: str, *, stops: bool = False) -> None:
-        """Write a notice for a person; `stops`: it says why the job is stopped."""
+        """Write a notice for the user. `stops`: it is the reason why the job is stopped."""
         self.event("notice", text=text, **({"stops": True} if stops else {}))
 
     def event(self, event: str, **facts: Any) -> None:
-        """Append a line to events.jsonl; a full disk must not end the supervision."""
+        """Append a line to events.jsonl. A full disk must not end the supervision."""
         try:
             self.folder.append_event(time.time(), event, **facts)
         except OSError as error:
             self._meet(error)
 
     def note_in_status(self, **changes: Any) -> None:
-        """Change fields of the status; `write` writes it."""
+        """Change fields of the status in memory; `write` writes it."""
         self.status = replace(self.status, **changes)
 
     def write(self) -> None:
-        """Write status.json; where that fails, `unwritten` has it tried again."""
+        """Write status.json. If that fails, `unwritten` causes a retry."""
         self.note_in_status(ranks=self.ranks.statuses())
         try:
             self.folder.write_status(self.status)
@@ -142,13 +142,13 @@ class SupervisedJob:
             self.unwritten = True
 
     def _meet(self, error: OSError) -> None:
-        """Note a full disk where a record could not be written; it must not end the supervision."""
+        """Handle a failed write of a record: a full disk is noted and must not end the supervision."""
         if error.errno in FULL:
             self.note_full_disk(self.folder.path)
 
 
 def default_signals() -> None:
-    """Reset all signals in the launcher, whatever the shell that dstui came from had set (nohup, `&`)."""
+    """Reset all signals in the launcher, whatever the shell of dstui had set (nohup, `&`)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

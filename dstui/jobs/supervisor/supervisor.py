@@ -1,9 +1,8 @@
-"""The supervisor of one job: a small process of its own that starts the launcher, watches the ranks and tells the truth about them.
+"""The supervisor of one job: a small process that starts the launcher, watches the ranks and records their state.
 
     python -m dstui.jobs.supervisor FOLDER [LOCK_FD]
-
-It goes on when the terminal is gone, and the job goes on without it: whoever looks next starts another one, which takes over where this
-one was. It sleeps in sigtimedwait, looks a few times a second, and costs under 0.1 % of a core.
+It survives the terminal, and the job survives it: the next command that acts for the job starts another supervisor, which continues from
+the job folder. It sleeps in sigtimedwait, polls a few times a second, and takes less than 0.1 % of a core.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dstui.jobs.store.ownership import NotOwn, own_tag
 from dstui.jobs.store.processes import SUPERVISES, Process, find, reap
 from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.records import ProcessRecord
-from dstui.jobs.store.status import HEARTBEAT, asked_for, finish
+from dstui.jobs.store.status import HEARTBEAT, finish, requested_exit_code
 from dstui.jobs.supervisor.allocation import Allocation
 from dstui.jobs.supervisor.escalation import escalate, rank_processes, until_gone
 from dstui.jobs.supervisor.hang_stacks import HangStacks
@@ -38,20 +37,20 @@ if TYPE_CHECKING:
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL, LONGEST_POLL, FEW = 0.2, 1.0, 100
-"""Seconds between two looks; the death of the launcher and a request to stop wake it at once. Looking at a rank takes 20 µs: for more than
-a few the pause grows with their number, so that 100 and 500 ranks cost 1 % of a core alike."""
+"""Seconds between two polls; the launcher's death and a request to stop wake the supervisor at once. Polling a rank takes 20 µs. With more
+than a few ranks the pause grows with their number, so that 100 and 500 ranks both take 1 % of a core."""
 LINGER, LINGER_FAILED = 3.0, 1.0
-"""Seconds that the launcher and helpers of the ranks get to end by themselves after the last rank; after a failure somebody waits."""
+"""Seconds for the launcher and helpers of the ranks to end by themselves after the last rank. Less after a failure, when the user waits."""
 LATE = 60.0
-"""Seconds after which ranks that have not started are named."""
+"""Seconds after which ranks that have not started are reported."""
 USAGE_AFTER = 3.0
-"""Seconds that a job runs until the use of its GPUs is kept."""
+"""Seconds after the start from which GPU use is recorded."""
 STOPPED_BY = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: 128 + signal.SIGINT}
 OWNER_GONE = 128 + signal.SIGTERM
 
 
 class Supervisor:
-    """Looks after the job in one folder, from whatever point it is at to its end."""
+    """Supervises the job in one folder, from its present state to its end."""
 
     def __init__(self, job: SupervisedJob, hosts: ThisHost) -> None:
         self.job, self.hosts, self.folder = job, hosts, job.folder
@@ -59,7 +58,7 @@ class Supervisor:
         self.builds = OpBuilds(build_root({**os.environ, **job.record.env}))
         self.arrivals = ArrivalWriter(job.folder)
         self.locks: list[int | None] = []
-        """Held until the end, beside the one that we were born with: of folders that were deleted."""
+        """Locks of deleted job folders, held until the end in addition to the inherited one."""
         self.silence = SilenceWatch(job.folder, job.record.silence)
         self.stacks = HangStacks(job.folder)
         self._named_late = False
@@ -67,15 +66,15 @@ class Supervisor:
         self._usage: Sampler | None = None
 
     def run(self) -> None:
-        """Supervise the job until it has ended and nothing of it is left."""
-        prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the launcher orphans becomes our child: it is seen, and reaped
+        """Supervise the job until it has ended and no process of it is left."""
+        prctl(PR_SET_CHILD_SUBREAPER, 1)  # processes that the launcher orphans become our children, so that they are seen and reaped
         me = find(os.getpid())
         self.job.note_in_status(supervisor=ProcessRecord.of(me) if me else None)
         if self.hosts.fresh:
             with suppress(OSError):
                 self.folder.keep_reserve(self.job.status)
             self.hosts.launch()
-        for number, rank in self.job.ranks.ranks.items():  # what happened while nobody looked
+        for number, rank in self.job.ranks.ranks.items():  # what happened while no supervisor ran
             if rank.state != (known.state if (known := self.job.status.ranks.get(number)) else "waiting"):
                 self.job.rank_event(number, rank)
         self.job.write()
@@ -89,17 +88,23 @@ class Supervisor:
 
     @property
     def pause(self) -> float:
-        """Seconds until the next look."""
+        """The seconds until the next poll."""
         return min(POLL * max(len(self.job.ranks.ranks) / FEW, 1.0), LONGEST_POLL)
 
     def sleep(self) -> None:
-        """Sleep until the next look, a dead child or a signal."""
+        """Sleep until the next poll, a child's death or a signal."""
         self.hear_signals(self.hosts.wait(self.pause))
 
     def hear_signals(self, pause: float) -> None:
-        """Wait so long for a signal; one that asks for the job's end is such a request."""
+        """Wait `pause` seconds for a signal. One that asks for the job's end is recorded as a request."""
         news = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY), pause)
-        if news and self.allocation and self.job.asked is None and asked_for(self.folder) is None and news.si_signo != signal.SIGCHLD:
+        if (
+            news
+            and self.allocation
+            and self.job.asked is None
+            and requested_exit_code(self.folder) is None
+            and news.si_signo != signal.SIGCHLD
+        ):
             self.job.asked = self.allocation.signalled(news.si_signo)
         elif news and news.si_signo in STOPPED_BY and self.job.asked is None:
             self.job.asked = STOPPED_BY[signal.Signals(news.si_signo)]
@@ -107,7 +112,7 @@ class Supervisor:
             self.job.note(f"{signal.Signals(news.si_signo).name} from process {sender}: the job is stopped", stops=True)
 
     def poll(self) -> None:
-        """Bring everything up to date: requests to stop, the ranks, what is noted of them, and status.json where anything has changed."""
+        """Update everything: requests to stop, the ranks, the facts about them, and status.json if anything changed."""
         self.hosts.poll()
         self.job.note_reaped(reap())
         self.hear_requests()
@@ -124,7 +129,7 @@ class Supervisor:
         if self.job.every("heartbeat", HEARTBEAT):
             with suppress(OSError):
                 self.folder.beat()
-        if self.job.asked is not None or self.job.every("builds", 1.0):  # a lock is known by its holder, who ends soon
+        if self.job.asked is not None or self.job.every("builds", 1.0):  # a lock is recognised by its holder, which soon ends
             self.note_builds()
         self.name_the_late()
         self.note_silence()
@@ -133,22 +138,22 @@ class Supervisor:
             self.job.write()
 
     def hear_requests(self) -> None:
-        """Note that somebody asks for the job's end: a stop.json, or the end of the process that the job belongs to."""
+        """Check for requests to end the job: a stop.json, or the end of the process that owns the job."""
         if self.job.asked is None:
-            self.job.asked = asked_for(self.folder)
+            self.job.asked = requested_exit_code(self.folder)
         if self.job.asked is None and self.owner and not self.owner.alive:
             self.job.note("the terminal or command that this job belongs to is gone: the job is stopped", stops=True)
             self.job.asked = OWNER_GONE
 
     def note_builds(self) -> None:
-        """Write which ranks compile an op of DeepSpeed, or wait for one that does."""
+        """Report which ranks compile an op of DeepSpeed or wait for one."""
         if self.job.ranks.unseen:
-            return  # they build on hosts of their own
+            return  # they build on other hosts
         for news in self.builds.poll({number: self.job.ranks.ranks[number].pid or 0 for number in self.job.ranks.living}):
             self.job.event("notice", text=news.text, about=news.folder, lasts=news.lasts)
 
     def keep_folder(self) -> None:
-        """Bring back a folder that was deleted under the job: without it nobody could find the job, or stop it."""
+        """Restore a folder that was deleted while the job runs: without it nobody could find or stop the job."""
         folder = self.folder
         if folder.lock_file.exists():
             return
@@ -163,7 +168,7 @@ class Supervisor:
             self.job.note("the job folder was deleted while the job runs: what the ranks have written, and will write, is lost")
 
     def note_facts(self, changed: Sequence[int]) -> None:
-        """Write what may explain an end when a rank has ended; the least of it is looked for all the time."""
+        """Write facts that may explain an end when a rank has ended. Their minimum is sampled all the time."""
         ranks = self.job.ranks.ranks
         for number in changed:
             here = ranks[number].host == os.uname().nodename and not self.job.ranks.unseen
@@ -176,16 +181,16 @@ class Supervisor:
             self.job.note_full_disk(self.job.facts.full_disk())
 
     def through(self) -> bool:
-        """Return whether the job is over: asked to stop, all ranks ended, or it cannot go on."""
+        """Return whether the attempt is over: stop requested, all ranks ended, or it cannot continue."""
         return self.job.asked is not None or self.job.ranks.over or self.hosts.over()
 
     def turn(self) -> None:
-        """Wait for the next look, and look."""
+        """Wait for the next poll, and poll."""
         self.sleep()
         self.poll()
 
     def clear(self) -> None:
-        """Leave nothing of this attempt behind, on any host."""
+        """End everything of this attempt, on all hosts."""
         self.stacks.close()
         by_itself = self.job.ranks.over and self.job.asked is None
         self.hosts.stop(by_itself, self.turn)
@@ -198,12 +203,12 @@ class Supervisor:
             self.job.note(f"process {process.describe()} could not be ended")
         self.builds.remove_locks()
         if by_itself:
-            self.job.asked = None  # who asks while the last processes end comes too late
+            self.job.asked = None  # a request that arrives while the last processes end is too late
 
     def again(self) -> bool:
-        """Start a further attempt after a failure, where the Plan wants that; False where the job is over.
+        """Start a further attempt after a failure if the Plan wants one. Return False if the job is over.
 
-        A job of which no rank ever started would fail in the same way again.
+        A job in which no rank ever started would fail again in the same way.
         """
         if not self.hosts.may_restart:
             return False
@@ -230,7 +235,7 @@ class Supervisor:
         return True
 
     def begin(self, attempt: int, more: Sequence[str]) -> None:
-        """Start the ranks anew, in a folder of their own."""
+        """Start the ranks of an attempt, which has a folder of its own."""
         self.folder.prepare(attempt)
         hosts = {number: rank.host for number, rank in self.job.ranks.ranks.items()}
         self.job.ranks = Ranks.expected(self.folder, hosts, attempt, self.job.tag)
@@ -244,7 +249,7 @@ class Supervisor:
         self.job.write()
 
     def end(self) -> None:
-        """Write how the job ended, and tell it."""
+        """Write how the job ended, and send the notification."""
         if self._usage is not None:
             self._usage.close()
         self.hosts.close(self.turn)
@@ -257,17 +262,17 @@ class Supervisor:
         with suppress(OSError):
             self.folder.reserve.unlink(missing_ok=True)
         if self.job.record.on_end:
-            from dstui.jobs.supervisor.notify import announce  # urllib would cost every job 20 ms
+            from dstui.jobs.supervisor.notify import announce  # importing urllib would cost every job 20 ms
 
             if problem := announce(self.job.record, self.folder, self.job.status, self.job.ranks):
                 self.job.note(problem)
         if self.folder.names_model:
-            from dstui.jobs.watch.taken import keep  # the forecast would cost every job a tenth of a second
+            from dstui.jobs.watch.taken import keep  # importing the forecast would cost every job a tenth of a second
 
             keep(self.folder)
 
     def name_the_late(self) -> None:
-        """Say once which ranks have not started."""
+        """Report once which ranks have not started."""
         waiting = self.job.ranks.waiting
         if self.job.lasting("late", bool(waiting)) > LATE and not self._named_late:
             self._named_late = True
@@ -275,15 +280,16 @@ class Supervisor:
             self.job.note(f"after {LATE:.0f} s not yet started: {named}")
 
     def note_usage(self) -> None:
-        """Begin to keep what the ranks use. A job that is over before has no history, and pays for none."""
+        """Start to record resource use. A job that ends earlier has no history."""
         if self._usage is None and self.job.status.state == "running" and self.job.lasting("usage", True) > USAGE_AFTER:
-            from dstui.jobs.watch.usage import Sampler  # psutil and NVML's child would cost every job a tenth of a second
+            # importing psutil and starting NVML's child would cost every job a tenth of a second
+            from dstui.jobs.watch.usage import Sampler
             from dstui.jobs.watch.usage_history import EVERY, UsageHistory
 
             self._usage = Sampler(self.folder, EVERY, UsageHistory(self.folder.path).add)
 
     def note_silence(self) -> None:
-        """Write down when no rank says anything any more, and when they go on; nothing while a host is out of sight."""
+        """Record when all ranks are silent and when they continue; nothing while a host is unreachable."""
         if any(host.state == "unreachable" for host in self.job.status.hosts.values()) or not self.job.every("silence", self.silence.pace):
             return
         if news := self.silence.news(self.job.ranks, time.time()):
@@ -294,13 +300,13 @@ class Supervisor:
 
 
 def main(argv: list[str]) -> int:
-    """Become the supervisor of a job folder, unless it has one."""
+    """Supervise the job in a folder, unless it has a supervisor."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY))
     folder = JobFolder(argv[0])
     try:
-        # Who starts us with the lock in our hands has looked whose job it is.
+        # A parent that passes the lock has checked the ownership of the job.
         tag = os.environ[SUPERVISES] if len(argv) > 1 else own_tag(folder, folder.read_status())
     except NotOwn as why:
         print(f"{folder.path} {why}", file=sys.stderr)
@@ -316,9 +322,9 @@ def main(argv: list[str]) -> int:
 
 
 def _hosts_of(job: SupervisedJob) -> ThisHost:
-    """Return this host alone, or the several of a job."""
+    """Return this host alone, or the several hosts of a job."""
     if job.record.cluster is None:
         return ThisHost(job)
-    from dstui.jobs.supervisor.far_hosts import FarHosts  # a job of one host needs none of it
+    from dstui.jobs.supervisor.far_hosts import FarHosts  # not needed for a job of one host
 
     return FarHosts(job, job.record.cluster)

@@ -1,4 +1,4 @@
-"""The host of a job that runs on this machine alone: its launcher and its processes are started, seen and ended directly."""
+"""The host of a job that runs only on this machine: processes are started, observed and ended directly."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from dstui.jobs.store.processes import Process, descendants, tagged
 from dstui.jobs.supervisor.supervised_job import SupervisedJob
 
 STUCK = 30.0
-"""Seconds after a failure, or after the death of the launcher, in which the rest must have ended or started."""
+"""Seconds after a failure, or after the launcher's death, in which the other ranks must have ended or started."""
 
 
 class ThisHost:
-    """Where the ranks run, as the supervisor uses it; `far_hosts.FarHosts` is the same for several hosts."""
+    """The ranks' host, with the interface that the supervisor uses; `far_hosts.FarHosts` is the same for several hosts."""
 
     def __init__(self, job: SupervisedJob) -> None:
         self.job = job
 
     @property
     def may_restart(self) -> bool:
-        """Whether a further attempt can be started."""
+        """Return whether a further attempt can be started."""
         return True
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing has been started yet."""
+        """Return whether nothing has been started yet."""
         return self.job.status.state == "starting" and not self.job.launcher and not tagged(self.job.tag)
 
     def launch(self, more: Sequence[str] = ()) -> None:
-        """Begin an attempt; `more` is appended to the arguments of the script."""
+        """Begin an attempt. `more` is appended to the arguments of the script."""
         self.job.start_launcher(more)
 
     def poll(self) -> None:
-        """Bring what is known of the hosts up to date: of this one nothing is remembered."""
+        """Update the state of the hosts; this one has none."""
 
     def wait(self, pause: float) -> float:
-        """Wait for news of the hosts; return the seconds that are left of the pause."""
+        """Wait for messages of the hosts. Return the remaining seconds of the pause."""
         return pause
 
     def over(self) -> bool:
-        """Return whether the job cannot go on: nothing of it is left, or it is stuck after a failure."""
+        """Return whether the job cannot continue: no process of it is left, or it is stuck after a failure."""
         job = self.job
         gone = job.launcher_gone
         if gone and job.every("members", 1.0) and not self.members():
@@ -49,11 +49,11 @@ class ThisHost:
         return job.lasting("stuck", failed or (gone and bool(job.ranks.waiting))) > STUCK
 
     def stop(self, by_itself: bool, turn: Callable[[], None]) -> None:
-        """End what runs elsewhere: nothing."""
+        """End processes on other hosts: there are none."""
 
     def close(self, turn: Callable[[], None]) -> None:
-        """Let go of the hosts at the end of the job."""
+        """Release the hosts at the end of the job."""
 
     def members(self) -> set[Process]:
-        """Return every process of the job: by its tag, and by descent where one has thrown its environment away."""
+        """Return every process of the job: by its tag, and by descent for one that has cleared its environment."""
         return tagged(self.job.tag) | descendants(os.getpid())

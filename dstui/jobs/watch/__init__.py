@@ -1,1 +1,1 @@
-"""What is to be seen of a job from outside: events, usage, hangs, stacks."""
+"""Observing a job from outside: events, usage, hangs, stacks."""

@@ -1,4 +1,4 @@
-"""What a person must know of what the engines of a job report: ranks that train without DeepSpeed, or by another configuration."""
+"""Notices about the engines of a job: ranks that train without DeepSpeed, or with another configuration."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from dstui.jobs.store.ranks import ranks_in_words
 ALONE, OTHER, OVERRIDDEN, UNOBSERVED, STRAGGLER = "alone", "other-configuration", "overridden", "not-observed", "straggler"
 """Values of `Notice.code`."""
 STRICT = (ALONE, OTHER, OVERRIDDEN)
-"""Codes of a run that does not train as its Plan says: what a strict launch ends."""
+"""Codes of a run that does not train as its Plan says: --strict ends it."""
 SLOWER, LEAST = 2.0, 0.05
-"""A straggler's own part of a step takes so many times that of the others, and so many seconds at least."""
+"""A straggler's own part of a step takes this many times that of the others, and at least this many seconds."""
 PATIENCE, IMPORTED = 3.0, 7.0
-"""Seconds that the other ranks get to step, once one has without an engine; and all, to make one where deepspeed is imported."""
+"""Seconds for the other ranks to step after one has stepped without an engine; and for all, to make an engine once deepspeed is imported.
+"""
 
 
 class EngineNotices:
-    """Decides from the reports of all ranks what to say, each sentence once."""
+    """Turns the reports of all ranks into notices, each once."""
 
     def __init__(self, folder: JobFolder) -> None:
         self._folder = folder
@@ -36,7 +37,7 @@ class EngineNotices:
         self._stragglers: set[int] = set()
 
     def take(self, rank: int, report: Report) -> list[Notice]:
-        """Return what a report of a rank gives to say at once."""
+        """Return the notices that follow directly from a rank's report."""
         if isinstance(report, LoneOptimizer):
             self._alone[rank] = report
             self._since = self._since or time.monotonic()
@@ -49,7 +50,7 @@ class EngineNotices:
         return []
 
     def due(self, living: Collection[int]) -> list[Notice]:
-        """Return what there is to say of the ranks that step without an engine, once it is clear how many they are."""
+        """Return notices about ranks that step without an engine, once their number is known."""
         alone = {rank: report for rank, report in self._alone.items() if rank not in self._made}
         if not alone or self._since is None or self._made:
             return []
@@ -59,7 +60,7 @@ class EngineNotices:
         return self._once(Notice(lone_sentence(list(alone.values())), code=ALONE))
 
     def unobserved(self, ranks: Collection[int]) -> list[Notice]:
-        """Return that the hook is not in some ranks, though the launch wanted it there."""
+        """Return a notice if the hook is missing in some ranks though the launch asked for it."""
         if not ranks:
             return []
         who = ranks_in_words(sorted(ranks))
@@ -68,7 +69,7 @@ class EngineNotices:
         return self._once(Notice(text, code=UNOBSERVED))
 
     def straggler(self, own: Mapping[int, float]) -> list[Notice]:
-        """Return a notice of the rank that all others wait for, by the seconds of a step that each spends by itself."""
+        """Return a notice about the rank that all others wait for, by the seconds of a step that each spends by itself."""
         if len(own) < 2:
             return []
         slowest = max(own, key=lambda rank: own[rank])
@@ -80,7 +81,7 @@ class EngineNotices:
         return self._once(Notice(f"{text}that of the others {usual:.2g} s; they wait for it", code=STRAGGLER))
 
     def compare(self, made: EngineMade) -> Notice | None:
-        """Return how the configuration of an engine differs from the Plan's."""
+        """Return a notice about the differences between an engine's configuration and the Plan's."""
         if self._planned is None:
             self._planned = read_planned(self._folder)
         resolved = resolve(self._planned, made)
@@ -94,7 +95,7 @@ class EngineNotices:
 
 
 def lone_sentence(alone: list[LoneOptimizer]) -> str:
-    """Return that optimizers step without DeepSpeed."""
+    """Return the sentence about optimizers that step without DeepSpeed."""
     first, count = alone[0], len(alone)
     where = first.own or first.caller
     who = f"{count} ranks" if count > 1 else "1 rank"

@@ -1,8 +1,8 @@
-"""Python stacks by a rank's own faulthandler: where py-spy is missing, or may not look into other processes.
+"""Python stacks from a rank's own faulthandler, if py-spy is missing or may not inspect other processes.
 
-The hook of a rank registers it on a real-time signal, and names that in its record (engine/rank_N.json); the stacks go to a file of their
-own. Where no hook runs, a script may say `faulthandler.register(signal.SIGUSR2)` itself, and the Plan `cluster.env: {DSTUI_STACKS:
-SIGUSR2}`: then they go to the rank's log. A signal is sent only to a process that handles it, for any other would end by it.
+The hook of a rank registers it on a real-time signal named in its record (engine/rank_N.json); the stacks go to a file of their own.
+Without the hook, a script may call `faulthandler.register(signal.SIGUSR2)` itself, with `cluster.env: {DSTUI_STACKS: SIGUSR2}` in the Plan:
+then they go to the rank's log. A signal is sent only to a process that handles it, since it would end any other.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
 
 
 def dump_by_hook(rank: Process, now: RankNow | None, stacks: Path, deadline: float) -> list[dict[str, Any]]:
-    """Return the threads of a rank of one's own job, by the hook in it, in py-spy's form; none where there is no hook."""
+    """Return the threads of a rank of the user's own job by its hook, in py-spy's form; none without a hook."""
     if now is None or now.signal is None or now.pid != rank.pid or not _handles(rank.pid, now.signal):
         return []
     return _dump(rank, now.signal, stacks, deadline)
 
 
 def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, Any]]:
-    """Return the same, where the Plan allowed it; none where it did not, or nothing came in `deadline` seconds."""
+    """Return the threads by a signal that the Plan allows; none without it, or if nothing arrives in `deadline` seconds."""
     number = _allowed(rank.pid)
     return _dump(rank, number, log, deadline) if number is not None and _handles(rank.pid, number) else []
 
@@ -55,7 +55,7 @@ def _dump(rank: Process, number: int, path: Path, deadline: float) -> list[dict[
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """Return what faulthandler writes, in py-spy's form."""
+    """Parse the output of faulthandler to py-spy's form."""
     threads: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = []
     for line in text.splitlines():
@@ -73,7 +73,7 @@ def parse(text: str) -> list[dict[str, Any]]:
 
 
 def _allowed(pid: int) -> signal.Signals | None:
-    """Return the signal that the environment of a rank names."""
+    """Return the signal named in the environment of a rank."""
     with suppress(OSError, KeyError, StopIteration):
         variables = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
         return signal.Signals[next(v.partition("=")[2] for v in variables if v.startswith(f"{ALLOWED}="))]
@@ -81,7 +81,7 @@ def _allowed(pid: int) -> signal.Signals | None:
 
 
 def _handles(pid: int, number: int) -> bool:
-    """Return whether a process has a handler for a signal, by the kernel."""
+    """Return whether a process handles a signal, from /proc."""
     with suppress(OSError, ValueError, StopIteration):
         caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
         return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

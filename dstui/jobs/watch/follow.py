@@ -1,7 +1,7 @@
-"""Following a job from its folder alone: events for whoever shows them, and a summary that is always up to date.
+"""Follow a job by reading its folder: events for a display, and an up-to-date summary.
 
-Nothing here blocks: `poll` reads at most so many bytes and returns. The folder may be anybody's, on any disk, of a job that still runs or
-ended long ago; the supervisor and its follower share nothing but files.
+Nothing here blocks: `poll` reads a bounded number of bytes and returns. The folder may be anybody's, on any disk, of a running or ended
+job. The supervisor and its followers share only files.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from dstui.logs.log_folder import FINAL
 from dstui.logs.tail import Tail, allow_files
 
 BUDGET = 1 << 20
-"""Bytes of logs that one poll reads, in all."""
+"""Bytes of logs that one poll reads in total."""
 CHUNK = 1 << 16
-"""Bytes of one log that are read before it is another's turn."""
+"""Bytes of one log that are read before the next log's turn."""
 SPELL = 0.015
-"""Seconds that one poll works, a piece more or less, so that a screen that polls stays alive under any flood."""
+"""Approximate seconds of work per poll, so that a screen stays responsive under any amount of output."""
 REFRESH = 1.0
-"""Seconds between two looks whether the supervisor is still there."""
+"""Seconds between two checks of the supervisor."""
 FILES_ASIDE, FILES_OF_A_RANK = 256, 2
-"""Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
+"""Open files that a follower's process needs: its own, and two per rank, here and in a view of the log."""
 STEADY = 20
-"""Steps of every rank after which one may be called a straggler."""
+"""Steps of every rank after which a rank may be reported as a straggler."""
 QUIET = 3.0
-"""Seconds without a sign of life after which a rank's phase is looked for, and between two such looks."""
+"""Seconds without output after which a rank's phase is read, and between two such reads."""
 HOOKED = 15.0
-"""Seconds after the start in which each rank's hook has written its first line: it does so before the script is read."""
+"""Seconds after the start within which each rank's hook writes its first line, since it does so before the script is read."""
 MOST_PLACES = 24
-"""Sentences of the stacks of silent ranks that are told."""
+"""Sentences about the stacks of silent ranks that are shown."""
 HANG = "hang"
-"""`Notice.code` of them."""
+"""The `Notice.code` of hangs."""
 PACE = 60
-"""How many moments, a second apart or more, tell the pace of the steps."""
+"""Number of samples, at least a second apart, from which the pace of the steps is computed."""
 BAR_GLANCE = 1.0
-"""Seconds between two looks at the step that a progress bar tells."""
+"""Seconds between two reads of the step in a progress bar."""
 BAR_EVERY = 10.0
-"""Seconds after which a progress bar is told as a line: a sign of life where only lines are shown."""
+"""Seconds after which a progress bar is printed as a line: a sign of life for displays that show only lines."""
 
 
 class Follower:
-    """Events of one job in the order in which they can be told: a rank's lines before its end, everything before the job's end."""
+    """Yields the events of one job in order: a rank's lines before its end, and everything before the job's end."""
 
     def __init__(
         self,
@@ -64,11 +64,10 @@ class Follower:
         lines: bool = True,
         status_of: Callable[[JobFolder], JobStatus | None] = current_status,
     ) -> None:
-        """`backlog`: how many bytes of each log to tell that are there already; None is all of them.
+        """Prepare to follow. `backlog`: bytes of each existing log to report; None means all.
 
-        `lines`: whether lines are told, or only what is measured in them: that costs a tenth.
-
-        `status_of`: where the status comes from, once a second. `control.take_over` here makes the follower look after the job too.
+        `lines`: report lines, not only the metrics in them; that costs a tenth. `status_of`: the source of the status, called once a
+        second. With `control.take_over` the follower also supervises the job.
         """
         self.folder = folder
         self._status_of = status_of
@@ -92,25 +91,25 @@ class Follower:
         self._hooks_looked_for = False
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
-        """What the engines report that a person must know: said when it is found, and again at the end."""
+        """Warnings from the engines, shown when they are found and again at the end."""
         self.places: tuple[str, ...] = ()
-        """Who waits for whom and in which line, as the supervisor found in the ranks' stacks; empty where they are not silent."""
+        """Which ranks wait for which and where, from the supervisor's reading of their stacks; empty unless they are silent."""
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
         self._start_reported = self._end_reported = self._foreign_reported = False
         self._unheard_reported = self._full_disk_reported = False
         self.foreign = ""
-        """Why the job is not this user's own, as the end of a sentence."""
+        """Why the job is not the user's own, as the end of a sentence."""
         self.waits = ""
-        """What SLURM says of a job that was queued; a sentence."""
+        """SLURM's state of a queued job, as a sentence."""
         self._waits_reported = ""
         self.unheard = ""
-        """That nobody may look after the job any more, on another host; a sentence."""
+        """That the supervisor on another host gives no sign of life, as a sentence."""
         self._read_status()
 
     @property
     def started(self) -> float | None:
-        """When the job was started, seconds since the epoch."""
+        """The start of the job, seconds since the epoch."""
         return self._status.started if self._status else None
 
     @property
@@ -121,12 +120,12 @@ class Follower:
 
     @property
     def hosts(self) -> dict[str, HostStatus]:
-        """What is known of each host by its name, safe to show; empty for a job of this machine alone."""
+        """The status of each host by name, safe to show; empty for a job that runs only on this machine."""
         return self._hosts
 
     @property
     def latest(self) -> dict[str, float]:
-        """The newest value of each metric, of the first rank that tells it."""
+        """The newest value of each metric, of the first rank that has it."""
         found: dict[str, float] = {}
         for _, view in sorted(self.ranks.items()):
             for name, value in view.metrics.items():
@@ -140,22 +139,22 @@ class Follower:
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """Steps done and steps in all, of the first rank that tells both."""
+        """Steps done and total steps, of the first rank that has both."""
         counts = ((view.step, view.steps and view.steps // view.unit) for _, view in sorted(self.ranks.items()))
         return next(((done, total) for done, total in counts if done is not None and total and done <= total), None)
 
     @property
     def remaining(self) -> float | None:
-        """Seconds until the last step, at the pace of the last minute; None where that is not known."""
+        """Seconds until the last step, at the pace of the last minute; None if unknown."""
         if self.state in FINAL or not self.progress or len(self._pace) < 2:
             return None
         (then, before), (now, done) = self._pace[0], self._pace[-1]
         return max(self.progress[1] - done, 0) * (now - then) / (done - before) if done > before else None
 
     def poll(self, budget: int = BUDGET) -> list[Event]:
-        """Return what is new. An `Exited` is the last event ever."""
+        """Return new events. An `Exited` is always the last one."""
         if self._end_reported:
-            self._read_status()  # a host that could not be asked at the end may have been since
+            self._read_status()  # a host that was unreachable at the end may have answered since
             return []
         events: list[Event] = []
         if not self._start_reported and self._status:
@@ -175,14 +174,14 @@ class Follower:
         return events
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for tail in (*self._tails.values(), self._notices):
             tail.close()
         for engine in self._engines.values():
             engine.close()
 
     def _refresh(self) -> None:
-        """Bring the status up to date, once in a while."""
+        """Update the status from time to time."""
         now = time.monotonic()
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
             self._refreshed = now
@@ -191,17 +190,17 @@ class Follower:
             self.waits = status.waits if status else ""
             self.unheard = (no_sign_of_life(self.folder, status) or orphan_hint(self.folder, status)) if status else ""
             if status and status.final and not self.folder.has_ended:
-                self._unwritten = status  # the disk is full, or the folder is somebody else's
+                self._unwritten = status  # the disk is full, or the folder belongs to somebody else
 
     def _read_status(self) -> list[int]:
-        """Read status.json if it is another one; the ranks that have started since."""
+        """Read status.json if it has changed. Return the ranks that have started since."""
         try:
             found = self.folder.status_file.stat()
         except OSError:
             return []
         if self._unwritten:
             return self._take_status(self._unwritten)
-        stamp = (found.st_ino, found.st_mtime_ns)  # a file system's clock may tick slower than we write
+        stamp = (found.st_ino, found.st_mtime_ns)  # the file system's clock may be coarser than the rate of writes
         if stamp == self._status_stamp:
             return []
         status = self.folder.read_status()
@@ -211,7 +210,7 @@ class Follower:
         return self._take_status(status)
 
     def _take_status(self, status: JobStatus) -> list[int]:
-        """Note what a status says; the ranks that have started since."""
+        """Apply a status. Return the ranks that have started since."""
         self._status = status
         self._hosts = {
             sanitise(name): replace(host, problem=host.problem and sanitise(host.problem)) for name, host in status.hosts.items()
@@ -224,9 +223,9 @@ class Follower:
         return began
 
     def _change_attempt(self, attempt: int) -> bool:
-        """Go on to a further attempt, once everything of the last has been told; False until then."""
+        """Move on to a further attempt after everything of the last one was reported. Return False until then."""
         if attempt != self.attempt and self._status:
-            ended = ranks_of(self.folder, self._status)  # which the new status does not say any more
+            ended = ranks_of(self.folder, self._status)  # the new status does not contain these any more
             self._status = replace(self._status, ranks=ended.statuses())
             if any(view.state == "started" for view in self.ranks.values()):
                 return False
@@ -240,7 +239,7 @@ class Follower:
         return True
 
     def _take(self, number: int, rank: RankStatus) -> bool:
-        """Note what the status says of a rank; True where it has started since. Its end is told after its lines."""
+        """Apply the status of a rank. Return whether it has started since. Its end is reported after its lines."""
         host = sanitise(rank.host)
         view = self.ranks.setdefault(number, RankView(host))
         view.host = host
@@ -280,13 +279,13 @@ class Follower:
         return events
 
     def _take_places(self, lines: object, attempt: object) -> list[Event]:
-        """Note where silent ranks stand, or that they go on."""
+        """Record where silent ranks are, or that they continue."""
         texts = [sanitise(line) for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
         self.places = tuple(texts[:MOST_PLACES]) if attempt == self.attempt else ()
         return [Notice("; ".join(line.rstrip(".") for line in self.places), code=HANG)] if self.places else []
 
     def _read_engines(self) -> list[Event]:
-        """Return what the engines of the ranks report: before their lines, which are left out where they tell the same."""
+        """Return the events from the engines' reports. They come before log lines, in which the same metrics are then skipped."""
         events: list[Event] = []
         deadline, ranks = time.monotonic() + SPELL / 2, sorted(self._engines)
         for _ in ranks:
@@ -303,7 +302,7 @@ class Follower:
         return [*events, *notices]
 
     def _without_hook(self) -> list[int]:
-        """Return ranks that run for a while, and whose hook has not said a word although the launch wanted one; looked for once."""
+        """Return ranks that run for a while without any output of their hook, though the launch asked for one. Checked once."""
         if self._hooks_looked_for or self.state != "running" or time.time() - (self.started or time.time()) < HOOKED:
             return []
         living = [rank for rank, view in self.ranks.items() if view.state == "started"]
@@ -330,7 +329,7 @@ class Follower:
         return events
 
     def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:
-        """Lines and metrics of the logs, a piece of each in turn. Returns those in which nothing is left to read."""
+        """Read lines and metrics of the logs, a piece of each in turn. Return the logs that are read completely."""
         deadline = time.monotonic() + SPELL
         logs = list(self._tails.items())
         chunk = min(CHUNK, budget)
@@ -369,7 +368,7 @@ class Follower:
         return [*self._emit(rank, view.live), *self.measure(view, rank, view.live)]
 
     def _note_pace(self) -> None:
-        """Note when which step was done, once a second at most; a step that goes back is another count."""
+        """Record when which step was done, at most once a second. If the step goes back, start again."""
         if not self.progress:
             return
         now, done = time.monotonic(), self.progress[0]
@@ -379,7 +378,7 @@ class Follower:
             self._pace.append((now, done))
 
     def _ended_ranks(self, read_out: set[int | None]) -> list[Event]:
-        """Return the ends of ranks whose last line has been told."""
+        """Return the end events of ranks whose last line was reported."""
         events: list[Event] = []
         for number, rank in self._status.ranks.items() if self._status else ():
             view = self.ranks[number]

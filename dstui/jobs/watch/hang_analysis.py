@@ -1,6 +1,6 @@
-"""Who waits for whom: the stacks of the ranks, those at the same place together, and who has not come to where the others wait. Pure.
+"""Analyse stacks of silent ranks: group ranks at the same place, and find those that have not reached the others' collective. Pure.
 
-A collective is a meeting of all ranks: a job in which some ranks stand in one and others do not hangs because of the others.
+A collective needs all ranks: if some ranks are in one and others are not, the job hangs because of the others.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ MEETING = re.compile(
     r"^(?:\w+\.)?(?P<name>\w*(?:all_?reduce|broadcast|all_?gather|reduce_scatter|all_to_all|barrier|gather|scatter|reduce|recv|send|rendezvous)\w*)"
     r" \((?:torch/distributed|deepspeed/comm|deepspeed/runtime/comm)/"
 )
-"""A frame in which a rank meets others."""
+"""A frame of a collective."""
 ENGINE = re.compile(r"^(?:\w+\.)?(?P<phase>forward|backward|step|train_batch|eval_batch) \(deepspeed/runtime/(?:pipe/)?engine\.py:")
-"""A frame of DeepSpeed's engine: the phase in which a rank is."""
+"""A frame of DeepSpeed's engine, with its phase."""
 SHARED_PHASES = ("backward", "step", "train_batch")
-"""Phases in which a device waits for the other ranks: its rank then stands in no collective of Python's."""
+"""Phases in which the device waits for other ranks while the rank is in no collective of Python's."""
 JOINING = ("rendezvous", "_store_based_barrier", "init_process_group")
 
 
 @dataclass(frozen=True, slots=True)
 class StackPlace:
-    """Where a rank stands."""
+    """Where a rank is."""
 
     meeting: str
-    """The collective that it waits in; "" where it is in none."""
+    """The collective in which it waits; "" if none."""
     at: str
-    """The line of the user's program; the innermost frame where none is known."""
+    """The line of the user's program; if unknown, the innermost frame."""
     phase: str = ""
     """The phase of DeepSpeed's engine."""
 
@@ -48,18 +48,18 @@ class StackPlace:
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """What the stacks of all ranks say together."""
+    """The combined result of all stacks."""
 
     late: tuple[int, ...]
-    """Ranks that have not come to where the others wait; none where that is open."""
+    """Ranks that have not reached the others' collective; empty if undecided."""
     at: str
-    """Where the first of them is; empty where that is unknown."""
+    """The place of the first of them; empty if unknown."""
     lines: tuple[str, ...]
-    """Sentences: who is late for which meeting, then each place with the ranks that stand there, the odd ones first."""
+    """Sentences: which ranks are late for which collective, then each place with its ranks, the smallest groups first."""
 
 
 def place_of(stack: Stack) -> StackPlace | None:
-    """Return where a rank's main thread stands; None where its stack is unknown."""
+    """Return the place of a rank's main thread; None if its stack is unknown."""
     frames = stack.threads[0].frames if stack.threads else ()
     if not frames:
         return None
@@ -69,7 +69,7 @@ def place_of(stack: Stack) -> StackPlace | None:
 
 
 def analyse(stacks: Iterable[Stack]) -> Standstill:
-    """Return who is late for what, and where everybody stands."""
+    """Return which ranks are late for what, and the place of every rank."""
     places: dict[StackPlace, list[int]] = {}
     unknown: dict[str, list[int]] = {}
     halted: list[int] = []
@@ -100,7 +100,7 @@ def grouped(stacks: Iterable[Stack]) -> tuple[str, ...]:
 
 
 def _late(places: Sequence[tuple[StackPlace, list[int]]], halted: list[int]) -> tuple[list[int], list[int], str]:
-    """Return who is late, who waits, and in what; nobody where the places leave that open."""
+    """Return the late ranks, the waiting ranks and their collective; empty if the places do not decide that."""
     in_meetings = [(place.meeting, ranks) for place, ranks in places]
     in_phases = [(place.phase if place.phase in SHARED_PHASES else "", ranks) for place, ranks in places]
     for named in (in_meetings, in_phases):

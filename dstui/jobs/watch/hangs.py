@@ -1,7 +1,7 @@
-"""When the silence of the ranks is a hang, and for whom the others wait: a pure function of what is known of the ranks, and a clock.
+"""Decide when the silence of the ranks is a hang, and which ranks the others wait for: a pure function of the ranks' state and the time.
 
-In data-parallel training no rank gets further than one step ahead of another: each step is a meeting of all. So one silent rank among
-talking ones only has nothing to say (most scripts print on rank 0), and when all are silent, one of them has not come to the meeting.
+In data-parallel training no rank gets more than one step ahead of another, since each step synchronises all. One silent rank among talking
+ones simply prints nothing (most scripts print on rank 0). If all are silent, one of them has not reached the collective.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from dstui.jobs.metrics.measurements import RankView
 from dstui.jobs.watch.summary import duration_text
 
 SILENCE = 300.0
-"""Seconds of silence that are allowed where the Plan (`run.silence`) cannot be asked."""
+"""Allowed seconds of silence if the Plan (`run.silence`) is not available."""
 MEETINGS = ("backward", "step", "train_batch")
 """Phases of the engine in which ranks wait for each other."""
 NAMED = 6
-"""Ranks that are named one by one; of more, their number is said."""
+"""Ranks that a sentence lists. More ranks are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """All living ranks have been silent for longer than they may be."""
+    """All living ranks have been silent for longer than allowed."""
 
     seconds: float
     """Since the last line of any of them."""
     step: int | None
-    """The furthest step that any of them has told; None where none tells steps."""
+    """The furthest step that any of them has printed; None if none prints steps."""
     waiting: tuple[int, ...]
-    """Ranks that are at that step; all living ones, where none tells steps."""
+    """Ranks at that step; all living ones if none prints steps."""
     missing: tuple[int, ...]
-    """Living ranks that have told steps, but not that one: whom the others wait for."""
+    """Living ranks that have printed steps, but not that one: the others wait for these."""
     absent: tuple[int, ...]
-    """Ranks that never started, or have ended while these live."""
+    """Ranks that never started, or have ended while others live."""
     living: int
     phases: Mapping[int, str] = field(default_factory=dict)
     """What ranks do now, by their hooks: `in backward after step 41`."""
@@ -53,7 +53,7 @@ class Hang:
 
 
 def verdict(views: Mapping[int, RankView], now: float, silence: float) -> Hang | None:
-    """Return a hang where every living rank has been silent for more than `silence` seconds; None otherwise, or if unknown."""
+    """Return a hang if every living rank has been silent for more than `silence` seconds; None otherwise, or if unknown."""
     living = _living(views)
     times = [view.last_sign for view in living.values() if view.last_sign is not None]
     if not times or now - max(times) <= silence:
@@ -71,14 +71,14 @@ def verdict(views: Mapping[int, RankView], now: float, silence: float) -> Hang |
 
 
 class Watch:
-    """Says a hang once when it begins, and once when it ends."""
+    """Reports a hang once when it begins and once when it ends."""
 
     def __init__(self, silence: float) -> None:
         self.silence = silence
         self.hang: Hang | None = None
 
     def news(self, views: Mapping[int, RankView], now: float) -> str | None:
-        """Return the sentence that there is to say now, if any."""
+        """Return the sentence to report now, if any."""
         before, self.hang = self.hang, verdict(views, now, self.silence)
         if self.hang and not before:
             return f"{self.hang}. `dstui stacks` shows where each of them is"
@@ -92,7 +92,7 @@ def _living(views: Mapping[int, RankView]) -> dict[int, RankView]:
 
 
 def _named(ranks: Iterable[int]) -> str:
-    """rank 3; ranks 3, 4 and 7; 40 ranks (3, 4, 5, …)."""
+    """Format `rank 3`; `ranks 3, 4 and 7`; `40 ranks (3, 4, 5, …)`."""
     words = [str(rank) for rank in ranks]
     if len(words) > NAMED:
         return f"{len(words)} ranks ({', '.join(words[:NAMED])}, …)"

@@ -1,8 +1,7 @@
 """The Python stacks of the living ranks of a job.
 
-py-spy reads them from outside, and stops each rank for milliseconds; or their own faulthandler writes them.
-
-Nothing is killed and nothing is injected. Where a stack cannot be had, the reason and the remedy stand in its place.
+py-spy reads them from outside and stops each rank for milliseconds, or the ranks' own faulthandler writes them. Nothing is killed or
+injected. If a stack is unavailable, the reason and the remedy are returned instead.
 """
 
 from __future__ import annotations
@@ -31,42 +30,42 @@ from dstui.jobs.watch.faulthandler_stacks import HOW, dump_by_hook, dump_by_sign
 DEADLINE = 10.0
 """Seconds for one rank: reading the symbols of torch takes two on a busy machine."""
 AT_ONCE = 4
-"""Ranks that are looked at side by side."""
+"""Ranks that are read in parallel."""
 INSTALL = "py-spy is not installed: python -m pip install py-spy (or dstui[debug])"
 YAMA = "kernel.yama.ptrace_scope"
 PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/(?:jobs|run)/(?:(?:supervise|rank)/)?shim\.py$")
-"""Files that are not the user's program."""
+"""Files that are not part of the user's program."""
 STDLIB_THREAD = re.compile(r"/threading\.py$")
-"""What every thread begins in."""
+"""The outermost frame of every thread."""
 HOOK = re.compile(r"/hook/sitecustomize\.py$")
-"""The hook that wraps DeepSpeed's engine (dstui/jobs/rank/hook): frames and a thread that nobody wants to read."""
+"""The hook that wraps DeepSpeed's engine (dstui/jobs/rank/hook): its frames and its thread are hidden."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One thread of a rank, its frames from the innermost outwards: `wait (torch/distributed/store.py:12)`."""
+    """One thread of a rank, with its frames from innermost to outermost: `wait (torch/distributed/store.py:12)`."""
 
     name: str
     active: bool
     """Whether it was running, not waiting."""
     frames: tuple[str, ...]
     own: str = ""
-    """The innermost frame that is not in a package: the line of the user's program from which it came there."""
+    """The innermost frame outside of packages: a line of the user's program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A rank's threads, the main one first; or the reason why they are unknown."""
+    """A rank's threads, the main one first, or the reason why they are unknown."""
 
     rank: int
     host: str
     threads: tuple[Thread, ...] = ()
     reason: str = ""
     halted: bool = False
-    """Whether a signal stopped its process, so that it cannot come to any meeting."""
+    """Whether a signal stopped its process, so that it cannot reach any collective."""
 
     def as_json(self) -> dict[str, Any]:
-        """As `dstui stacks --json` has it."""
+        """Return the object that `dstui stacks --json` documents."""
         threads = [
             {"name": thread.name, "active": thread.active, "frames": list(thread.frames), "own": thread.own or None}
             for thread in self.threads
@@ -75,7 +74,7 @@ class Stack:
 
 
 def find_program() -> str | None:
-    """py-spy beside the interpreter, else on the PATH."""
+    """Return the path of py-spy beside the interpreter, else from the PATH."""
     beside = Path(sys.executable).with_name("py-spy")
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
 
@@ -83,16 +82,15 @@ def find_program() -> str | None:
 def stacks(
     folder: JobFolder, only: Collection[int] = (), *, program: str | None = None, deadline: float = DEADLINE, hook_first: bool = False
 ) -> list[Stack]:
-    """Return the stacks of a job's living ranks, by rank; of those in `only`, where any are given. An empty list where none of them lives.
+    """Return the stacks of a job's living ranks by rank, restricted to `only` if given. Empty if no rank lives.
 
-    `program`: another py-spy than that of `find_program`. It has `deadline` seconds for each rank.
-
-    `hook_first`: ask the ranks themselves where they have a hook: it takes no py-spy, which reads for seconds on a busy machine.
+    `program`: another py-spy than that of `find_program`. It has `deadline` seconds per rank. `hook_first`: prefer the ranks' hooks to
+    py-spy, which takes seconds on a busy machine.
     """
     status = folder.read_status()
     ranks = ranks_of(folder, status)
     wanted = [number for number in sorted(ranks.living) if not only or number in only]
-    owner = whose(folder)  # a folder of somebody else's must not lead to processes of ours
+    owner = whose(folder)  # a folder of another user must not lead to processes of this user
     members = {process.pid: process for process in tagged(str(status.tag if status else None)) if user_of(process.pid) == owner}
     own = is_own(folder, status)
     using = program or find_program()
@@ -109,7 +107,7 @@ def stacks(
             now = read_now(folder.engine(number, ranks.attempt, "json"))
             return tuple(_threads(dump_by_hook(member, now, folder.engine(number, ranks.attempt, "stacks"), deadline)))
 
-        answers = own and not halted  # a stopped process hears no signal
+        answers = own and not halted  # a stopped process receives no signal
         threads = ask_hook() if answers and hook_first else ()
         if not threads:
             threads, reason = dump(using, member.pid, deadline, folder) if using else ((), INSTALL)
@@ -161,12 +159,12 @@ def _threads(found: Iterable[dict[str, Any]]) -> list[Thread]:
 
 
 def _short(frame: dict[str, Any]) -> str:
-    """Return a file as py-spy shortens it: from its package on."""
+    """Shorten a file name as py-spy does: from its package on."""
     return str(frame.get("short_filename") or frame["filename"])
 
 
 def ptrace_scope() -> int:
-    """Return how far the kernel restricts looking into other processes: 0 not beyond their user, 1 to children, 2 to root, 3 to nobody."""
+    """Return how far the kernel restricts inspecting processes: 0 to the same user, 1 to children, 2 to root, 3 to nobody."""
     try:
         return int(Path("/proc/sys", *YAMA.split(".")).read_text())
     except (OSError, ValueError):
@@ -174,7 +172,7 @@ def ptrace_scope() -> int:
 
 
 def why_not(reported: str, scope: int, folder: str = "") -> str:
-    """In words why py-spy has read nothing, and what to do. `folder`: of the job, which another user's index does not know."""
+    """Return why py-spy could not read, and what to do. `folder`: of the job, which another user's index does not know."""
     if "ermission" not in reported:
         return f"py-spy: {sanitise(reported.strip().rpartition(chr(10))[2]) or 'it said nothing'}"
     if scope == 3:
@@ -186,7 +184,7 @@ def why_not(reported: str, scope: int, folder: str = "") -> str:
 
 
 def report(found: Iterable[Stack], *, every_thread: bool = False) -> str:
-    """In words: ranks whose main threads stand at the same place are told together; the odd ones first."""
+    """Format stacks: ranks with the same place are grouped, the smallest groups first."""
     groups: dict[tuple[tuple[Thread, ...], str], list[int]] = {}
     for stack in found:
         shown = stack.threads if every_thread else tuple(Thread("", False, thread.frames) for thread in stack.threads[:1])

@@ -1,4 +1,4 @@
-"""What is left to say when a job has ended, in a few lines."""
+"""Summarise an ended job in a few lines."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dstui.jobs.watch.follow import Follower
 from dstui.plan.patterns import METRICS
 
 LEFT_OUT = ("loss", "epoch")
-"""Of the last values, those that the summary does not repeat; speeds have their own words."""
+"""Metrics that the summary does not repeat among the last values; speeds have a line of their own."""
 
 
 def summary(follower: Follower) -> str:
-    """State, duration, last step and loss, speed, the last values of all other metrics, exit status, job folder."""
+    """Return state, duration, last step and loss, speed, the last values of other metrics, exit status and job folder."""
     words = [f"{follower.state} after {duration_text(follower.duration)}"]
     leader = next((view for _, view in sorted(follower.ranks.items()) if view.loss is not None), None)
     if leader is not None and leader.loss is not None:
@@ -35,7 +35,7 @@ def _code_text(view: RankView) -> str:
 
 
 def last_values(follower: Follower) -> dict[str, float]:
-    """Return the newest value of each metric but loss and speed: dstui's own in their order, then those of the Plan."""
+    """Return the newest value of each metric except loss and speed: dstui's own in their order, then those of the Plan."""
     latest = {
         name: value for name, value in follower.latest.items() if name not in LEFT_OUT and not (name in METRICS and name.endswith("/s"))
     }
@@ -44,7 +44,7 @@ def last_values(follower: Follower) -> dict[str, float]:
 
 
 def value_text(name: str, value: float) -> str:
-    """Return a metric's value as a person says it: seconds, bytes, counts, else four digits."""
+    """Format a metric's value with its unit: seconds, bytes, counts, else four digits."""
     if name == "step_time":
         return f"{value:.3g} s" if not value < 1 else f"{1000 * value:.3g} ms"
     if "memory" in name:
@@ -54,7 +54,7 @@ def value_text(name: str, value: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """12.3 s, 4 min 05 s, 2 h 03 min."""
+    """Format a duration: 12.3 s, 4 min 05 s, 2 h 03 min."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -63,5 +63,5 @@ def duration_text(seconds: float) -> str:
 
 
 def rate_text(value: float) -> str:
-    """41.2k, 12.1."""
+    """Format a rate: 41.2k, 12.1."""
     return f"{value / 1000:.1f}k" if value >= 10_000 else f"{value:.1f}"

@@ -1,6 +1,7 @@
-"""What a run took: the most memory of a GPU and of the ranks, and the time of a step, beside what was forecast of it.
+"""Measure what a run took, compared to its forecast: the highest memory of a GPU and of the ranks, and the time of a step.
 
-From the job folder alone: the shims' records (the kernel's word on each rank), what NVML showed while somebody looked, and the logs.
+Everything comes from the job folder: the shims' records (the kernel's figures for each rank), what NVML showed to watching sessions, and
+the logs.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 NAME = "measured.json"
 SECONDS = 20.0
-"""For reading the logs of a long run: of more, what was read so far counts."""
+"""Seconds for reading the logs of a long run. Only what was read by then counts."""
 
 
 def keep(folder: JobFolder) -> Taken | None:
-    """Measure a run that has ended, and keep that with the job and for the next forecast; None where nothing could be measured."""
+    """Measure a run that has ended, and store the result with the job and for later forecasts; None if nothing could be measured."""
     with suppress(FileProblem, PlanError, OSError, ValueError, TypeError, KeyError, AttributeError):
         plan = plan_of(folder)
         recorded = read_json(folder.path / "machine.json")
@@ -46,20 +47,21 @@ def keep(folder: JobFolder) -> Taken | None:
 
 
 def kept(folder: JobFolder) -> Taken | None:
-    """Return what is kept with a job."""
+    """Return the stored result of a job."""
     found = read_json(folder.path / NAME)
     return taken_of(found) if found else None
 
 
 def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
-    """Return what a run took."""
+    """Measure a run."""
     from dstui.facts.model_files import read_models
     from dstui.forecast.forecast import forecast
 
     status = folder.read_status()
     if status is None:
         return None
-    estimate = forecast(plan, read_models(plan), machine, read_pool(plan), measured=read_measured("").of(machine))  # without what runs took
+    # without corrections from earlier runs
+    estimate = forecast(plan, read_models(plan), machine, read_pool(plan), measured=read_measured("").of(machine))
     memory, step = _of_logs(folder, estimate)
     gpu = _of_gpus(folder, machine)
     node = node_memory(folder, status.attempt)
@@ -88,7 +90,7 @@ def _ratio(real: float | None, forecast: float | None) -> float | None:
 
 
 def node_memory(folder: JobFolder, attempt: int = 1) -> int | None:
-    """Return what the ranks of one host held at most, each at its own worst moment; None where no shim could tell."""
+    """Return the highest RAM use of one host's ranks, adding the peak of each; None if no shim could tell."""
     hosts: dict[str, int] = {}
     for path in folder.record(0, attempt).parent.glob("rank_*.json"):
         record: dict[str, Any] = read_record(path)
@@ -99,7 +101,7 @@ def node_memory(folder: JobFolder, attempt: int = 1) -> int | None:
 
 
 def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:
-    """Return the most of a GPU that NVML showed, less what others used of it at the launch."""
+    """Return the highest memory of a GPU by NVML, less what other processes used at the launch."""
     shown = read_json(folder.path / USAGE)
     before = {str(gpu.index): known(gpu.memory_used, 0) for gpu in machine.gpus}
     amounts = [most - before.get(gpu, 0) for gpu, most in shown.items() if type(most) is int]
@@ -107,7 +109,7 @@ def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:
 
 
 def _of_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float | None]:
-    """Return the peak of what torch gave out, and the time of a step, as far as the lines say them."""
+    """Return the peak of torch's allocations and the time of a step, as far as the log lines contain them."""
     series, deadline = MetricSeries(folder), time.monotonic() + SECONDS
     try:
         while series.advance(0.5) and time.monotonic() < deadline:
@@ -119,7 +121,7 @@ def _of_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float |
 
 
 def _step(series: MetricSeries, estimate: Forecast) -> float | None:
-    """Return seconds of a step: the median after the first steps, from the time itself or from how much is done in a second."""
+    """Return the seconds of a step: the median after the first steps, from times or from speeds."""
     setup = estimate.setup
     done = {"step_time": 1.0, "steps/s": 1.0}
     if setup is not None:

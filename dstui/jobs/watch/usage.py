@@ -1,7 +1,7 @@
-"""What each rank of a job uses now: its GPU's load, memory and power from NVML; of a rank on the CPU its processor time and memory.
+"""What each rank of a job uses now: its GPU's load, memory and power from NVML; for a CPU rank processor time and memory.
 
-Sampled in a thread, every few seconds, for the ranks of this host: whoever draws reads `latest`, which is replaced as a whole. Which GPU
-is a rank's follows from its record: the place of its local rank in the CUDA_VISIBLE_DEVICES that it was started with.
+A thread samples the ranks of this host every few seconds. Screens read `latest`, which is replaced as a whole. A rank's GPU follows from
+its record: the entry for its local rank in the CUDA_VISIBLE_DEVICES that it was started with.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 EVERY = 2.0
 """Seconds between two samples."""
 STALE = 20.0
-"""Seconds after which what another host has told of its GPUs is not known any more."""
+"""Seconds after which the GPU report of another host is outdated."""
 MIB, GIB = 1 << 20, 1 << 30
 USAGE = "usage.json"
-"""In the job folder, the most that NVML showed of each GPU: `{"0": bytes}`, by whoever looked at the run."""
+"""A file in the job folder with the highest memory use of each GPU by NVML, `{"0": bytes}`, written by any session that watches the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one rank uses. What is None is not known; `why` says it where nothing is."""
+    """What one rank uses. None means unknown; `why` gives the reason if everything is unknown."""
 
     kind: Literal["GPU", "CPU"]
     load: float | None = None
-    """Percent: of the GPU's time, or of one core's (two busy cores are 200)."""
+    """Percent of the GPU's time, or of one core's time (two busy cores are 200)."""
     memory: int | None = None
-    """Bytes: of the GPU by whomever, or of the rank's process."""
+    """Bytes of the GPU used by all processes, or of the rank's process."""
     power: float | None = None
     """Watts."""
     device: int | None = None
-    """The GPU, as nvidia-smi counts them."""
+    """The GPU's index in nvidia-smi."""
     why: str = ""
     host: str = ""
-    """Where the GPU is, if not here."""
+    """The host of the GPU, if it is not this one."""
     capacity: int | None = None
-    """Bytes that the GPU, or this host, has."""
+    """The total bytes of the GPU or of this host."""
     temperature: float | None = None
     """Degrees Celsius."""
     throttle: tuple[str, ...] = ()
@@ -63,15 +63,15 @@ class Usage:
 
 
 def usage_text(kind: str, load: float | None, memory: float | None, power: float | None) -> str:
-    """`GPU 97 %  71.2 GB  612 W`; what is not known is left out."""
+    """Format `GPU 97 %  71.2 GB  612 W` without unknown values."""
     facts = [f"{kind} {load:.0f} %" if load is not None else kind]
     facts += [f"{memory / GIB:.1f} GB" if memory >= GIB / 10 else f"{memory / MIB:.0f} MB"] if memory is not None else []
     facts += [f"{power:.0f} W" if power < 10_000 else f"{power / 1000:.1f} kW"] if power is not None else []
     return "  ".join(facts)
 
 
-def together(usages: Iterable[Usage]) -> str:
-    """Return all ranks in a few words: mean load, most memory and total power of GPUs, sums of CPUs; "" where none is known."""
+def summarise_usage(usages: Iterable[Usage]) -> str:
+    """Summarise all ranks: mean load, highest memory and total power of GPUs, sums of CPUs; "" if nothing is known."""
     known = [usage for usage in usages if not usage.why]
     if not known:
         return ""
@@ -87,7 +87,7 @@ def together(usages: Iterable[Usage]) -> str:
 
 
 def _reported(path: Path) -> dict[int, GpuState]:
-    """Return the GPUs of another host as its agent has told them; none where it has not, or not for a while."""
+    """Return the GPUs of another host as reported by its agent; none if there is no recent report."""
     from dstui.machine.codec import decode
     from dstui.machine.live import GpuState
 
@@ -99,20 +99,20 @@ def _reported(path: Path) -> dict[int, GpuState]:
 
 
 def _far_in_words(hosts: Sequence[str], kind: str) -> str:
-    """Return which hosts nobody samples; "" for none."""
+    """Describe the hosts that are not sampled; "" if there are none."""
     more = f" and {len(hosts) - 2} more" if len(hosts) > 2 else ""
     return f"{kind} use not known on {', '.join(hosts[:2])}{more}" if hosts else ""
 
 
 class Sampler:
-    """Samples a job until it is closed, or the job has ended."""
+    """Samples a job until it is closed or the job has ended."""
 
     def __init__(
         self, folder: JobFolder, every: float = EVERY, tell: Callable[[float, Mapping[int, Usage], str], None] | None = None
     ) -> None:
-        """`tell`: is told of every sample, in the thread."""
+        """Start sampling. `tell` is called with every sample, in the sampling thread."""
         self.latest: Mapping[int, Usage] = {}
-        """By rank; of ranks that do not run here there is nothing."""
+        """By rank, for the ranks that run here."""
         self.note = ""
         """What is not sampled, and why, in a few words."""
         self._folder, self._every, self._tell = folder, every, tell
@@ -123,14 +123,14 @@ class Sampler:
         self._states: dict[int, GpuState] = {}
         self._processes: dict[int, psutil.Process] = {}
         self._records: dict[tuple[int, int], dict[str, Any]] = {}
-        shown = read_json(folder.path / USAGE)  # by somebody who looked before
+        shown = read_json(folder.path / USAGE)  # written by an earlier session
         self._peaks: dict[str, int] = {device: most for device, most in shown.items() if type(most) is int}
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Sample no more; does not wait for a driver that hangs."""
+        """Stop sampling, without waiting for a hanging driver."""
         self._closed.set()
 
     def _run(self) -> None:
@@ -164,7 +164,7 @@ class Sampler:
         return usages
 
     def _note_peaks(self) -> None:
-        """Keep the most of each GPU with the job, where it has become notably more."""
+        """Store the highest use of each GPU in the job folder if it has grown noticeably."""
         now = {str(usage.device): usage.memory for usage in self._own if usage.device is not None and usage.memory}
         peaks = {device: max(memory, self._peaks.get(device, 0)) for device, memory in now.items()}
         if any(peak > 1.01 * self._peaks.get(device, 0) for device, peak in peaks.items()):
@@ -174,11 +174,11 @@ class Sampler:
 
     @property
     def _own(self) -> list[Usage]:
-        """What the ranks of this host use."""
+        """The use of the ranks on this host."""
         return [usage for usage in self.latest.values() if not usage.host]
 
     def _record(self, rank: int, attempt: int) -> dict[str, Any]:
-        """Return what the rank's shim says about it; the same until its end."""
+        """Return the record of the rank's shim, cached because it does not change until the rank ends."""
         if not self._records.get((attempt, rank)):
             self._records[attempt, rank] = read_record(self._folder.record(rank, attempt))
         return self._records[attempt, rank]
@@ -188,7 +188,7 @@ class Sampler:
         return self._env.get("DS_ACCELERATOR") == "cpu"
 
     def _of_cpu(self, record: Mapping[str, Any]) -> Usage:
-        """Return the rank's process. Its load is that since the last sample: of the first there is none."""
+        """Return the use of the rank's process. Its load is that since the last sample, so the first sample has none."""
         import psutil
 
         pid = record.get("pid")
@@ -217,7 +217,7 @@ class Sampler:
         return self._of_device(record, self._gpus, self._states)
 
     def _of_far(self, status: JobStatus, records: Mapping[int, Mapping[str, Any]]) -> dict[int, Usage]:
-        """Return the GPUs of ranks elsewhere, of those hosts that have told theirs lately."""
+        """Return the use of ranks on other hosts with a recent report."""
         from dstui.machine.snapshot import Gpu
 
         found = {}
@@ -230,7 +230,7 @@ class Sampler:
         return found
 
     def _of_device(self, record: Mapping[str, Any], gpus: Sequence[Gpu], states: Mapping[int, GpuState]) -> Usage:
-        """Return what the GPU of a rank does."""
+        """Return the use of a rank's GPU."""
         from dstui.machine.codec import Unknown, known
 
         device = self._device(record, gpus)
@@ -251,7 +251,7 @@ class Sampler:
         )
 
     def _recorded_gpus(self) -> Sequence[Gpu]:
-        """Return the GPUs as they were at the launch: their UUIDs and bus ids are what CUDA_VISIBLE_DEVICES may speak of."""
+        """Return the GPUs at the time of the launch: CUDA_VISIBLE_DEVICES may name their UUIDs and bus ids."""
         from dstui.machine.snapshot import Machine
 
         with suppress(ValueError, TypeError, KeyError, AttributeError):
@@ -259,7 +259,7 @@ class Sampler:
         return ()
 
     def _device(self, record: Mapping[str, Any], gpus: Sequence[Gpu]) -> int | str:
-        """Return the rank's GPU by NVML's index, or why nobody can tell."""
+        """Return the rank's GPU by NVML's index, or why it is unknown."""
         from dstui.machine.visible import visible_gpus
 
         local, value = record.get("local_rank"), record.get("gpus")

@@ -1,6 +1,6 @@
-"""What each rank of a job has used in the last minutes, kept in the job folder by its supervisor for whoever attaches later.
+"""What each rank of a job used in the last minutes, stored in the job folder by its supervisor for sessions that attach later.
 
-One line per sample in a file of bounded size: when it is full, its older half goes. What is read may be anybody's, so every value is
+One line per sample in a file of bounded size: when it is full, its older half is dropped. The file is not trusted, so every value is
 checked before it is shown.
 """
 
@@ -21,17 +21,17 @@ USAGE_HISTORY = "usage.jsonl"
 EVERY = 5.0
 """Seconds between two samples of the supervisor."""
 SHOWN = 300.0
-"""Seconds of history that are shown."""
+"""Seconds of history that are displayed."""
 LARGEST = 1 << 20
 """Bytes of the file: an hour of 8 ranks, eight minutes of 64."""
 OFTEN_ENOUGH = 128 << 10
-"""Bytes from the end that hold the last minutes of a few ranks."""
+"""Bytes at the end that usually hold the last minutes of a few ranks."""
 LONGEST_WORD, MOST_WORDS, LONGEST_NOTE, MOST_DEVICES = 40, 8, 200, 1 << 16
-"""Bounds of what is taken from a file that may be anybody's."""
+"""Limits on values from the file, which is not trusted."""
 
 
 class Sample(NamedTuple):
-    """What a rank used at a time. What is None was not told."""
+    """What a rank used at one time. None means unknown."""
 
     t: float
     kind: str
@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
 
 class History(NamedTuple):
-    """The samples of the last minutes by rank, in their order, and why there are none of some."""
+    """The samples of the last minutes by rank and in order, and why some are missing."""
 
     samples: Mapping[int, list[Sample]] = {}
     note: str = ""
@@ -56,13 +56,13 @@ NUMBERS = ("load", "memory", "capacity", "temperature", "power")
 
 
 class UsageHistory:
-    """The file, for the supervisor that writes it."""
+    """Writes the file, for the supervisor."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / USAGE_HISTORY
 
     def add(self, t: float, usages: Mapping[int, Usage], note: str) -> None:
-        """Append a sample of every rank that was seen. A disk that is full loses it, and the job goes on."""
+        """Append a sample of every rank. On a full disk it is lost, and the job continues."""
         if not usages and not note:
             return
         ranks = {str(rank): _packed(usage) for rank, usage in usages.items() if not usage.why}
@@ -78,7 +78,7 @@ def _packed(usage: Usage) -> list[Any]:
 
 
 def read_history(folder: Path) -> History:
-    """Return the last minutes of the file; nothing where there is none, and without what is not right in it."""
+    """Read the last minutes of the file; empty if there is none. Invalid values are left out."""
     with suppress(OSError):
         for most in (OFTEN_ENOUGH, LARGEST):
             looks = [found for line in _tail(folder / USAGE_HISTORY, most) if is_number((found := _look(line)).get("t"))]
@@ -89,7 +89,7 @@ def read_history(folder: Path) -> History:
 
 
 def _tail(path: Path, most: int) -> list[bytes]:
-    """Return the whole lines among the last bytes."""
+    """Return the complete lines among the last bytes."""
     start = max(path.stat().st_size - most, 0)
     lines = read_regular(path, start, most).split(b"\n")
     return lines[start > 0 : -1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,24 +20,28 @@ if TYPE_CHECKING:
 
 NAME = 12
 """Cells for what a line is about."""
-FP32, UNIVERSAL, OTHER = "fp32", "universal", "tag"
+FP32, UNIVERSAL, OTHER, GO_ON = "fp32", "universal", "tag", "go on"
 BAR = 30
 
 
 class CheckpointDialog(Ask):
     """The contents of a checkpoint. Result: what to convert it to (fp32 or universal), or another tag to show."""
 
-    def __init__(self, found: Checkpoint, resume: Sequence[Finding]) -> None:
+    def __init__(self, found: Checkpoint, resume: Sequence[Finding], arguments: Sequence[str], line: str) -> None:
+        """`arguments` with which the script goes on from it; `line`: what it would say where it takes none."""
         answers = []
+        if arguments and not resume:
+            answers.append(Answer("g", "go on from it: the script gets these arguments", GO_ON))
         if not (why := conversion_problem(found)):
-            answers = [
+            answers += [
                 Answer("f", "write whole 32-bit weights (safetensors)", FP32),
                 Answer("u", "convert it for any number of ranks (universal)", UNIVERSAL),
             ]
         if len(found.tags) > 1:
             answers.append(Answer("t", f"look at another of its {len(found.tags)}", OTHER))
         super().__init__(f"Checkpoint {sanitise(found.tag or found.folder.name)}", sanitise(str(found.path)), answers)
-        self.details = tuple(checkpoint_rows(found, resume, why, WIDTH - 2))
+        how = how_rows(arguments, line, WIDTH - 2) if not resume else []
+        self.details = (*checkpoint_rows(found, resume, why, WIDTH - 2), *how)
 
 
 def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, width: int) -> list[Row]:
@@ -55,6 +60,15 @@ def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, 
     if why_not and not found.problems:
         rows += [BLANK, *paragraph(f"Nothing can be made of it: {sanitise(why_not)}.", width, "dim")]
     return [*rows, BLANK]
+
+
+def how_rows(arguments: Sequence[str], line: str, width: int) -> list[Row]:
+    """Return how a run goes on from a checkpoint: the arguments of its script, or the line that it needs."""
+    arrow = (Span("  → ", "accent"),)
+    if arguments:
+        return [*paragraph(sanitise(shlex.join(arguments)), width - 3, "value", first=arrow), BLANK]
+    text = "The script has no option for it, as far as can be seen. It needs:"
+    return [*paragraph(text, width, "dim"), *paragraph(sanitise(line), width - 3, "value", first=arrow), BLANK]
 
 
 def cost_text(cost: ConversionCost, target: str) -> str:

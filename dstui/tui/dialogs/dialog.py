@@ -1,6 +1,6 @@
 """Base classes of dialogs: a text to read, a question with a few answers, a line to type.
 
-Two answers may come in one write of a slow line, and an answer may still be on its way when the dialog has gone.
+Two answers may arrive in one read of a slow line, and an answer may still arrive after the dialog was closed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ T = TypeVar("T")
 class Over(Screen[T]):
     """A dialog or a screen on top of another one. Its widgets are created with it and kept as attributes, so they can be drawn at any time.
 
-    Textual looks for CSS along the first base only: a class that has another base names this one last.
+    Textual searches for CSS only along the first base: a class with another base must list this one last.
     """
 
     PANE: ClassVar[str] = ""
-    """What the table of keys calls it."""
+    """Its pane in the table of keys."""
 
     def __init__(self, **names: Any) -> None:
         super().__init__(**names)
@@ -58,7 +58,7 @@ class Over(Screen[T]):
 
 
 WIDTH = 62
-"""Cells for text, beside the frame, the padding and a scroll bar."""
+"""Cells for text, without the frame, the padding and a scroll bar."""
 
 
 class Answer(NamedTuple):
@@ -132,7 +132,7 @@ class Lines(Dialog):
     def on_mount(self) -> None:
         """Draw the rows and give them the focus."""
         self.redraw()
-        for widget in (*self.query(Input), *self.query(RowList)):  # none is left where a key has closed it before it was seen
+        for widget in (*self.query(Input), *self.query(RowList)):  # a key may have closed it before it was drawn
             if widget.can_focus:
                 widget.focus()
                 break

@@ -1,11 +1,12 @@
-"""The forecast in detail: what fills the memory (`M`), and the plans that fit this machine (`r`)."""
+"""The forecast in detail: what fills the memory (`M`), and the Plans that fit this machine (`r`)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.binding import Binding, BindingType
 
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
@@ -30,7 +31,7 @@ PART, AMOUNT = 26, 9
 """Cells for the name of a part and for its bytes."""
 WHOSE = {"gpu": "each GPU", "host": "the RAM of a node", "nvme": "the NVMe of a node"}
 LEAST = 1e-3
-"""Share of a place from which a part is named."""
+"""The smallest share of a place with which a part is listed."""
 
 
 def breakdown(outlook: Outlook, screen: int) -> TextViewer:
@@ -41,7 +42,7 @@ def breakdown(outlook: Outlook, screen: int) -> TextViewer:
 
 
 def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
-    """Yield each place with its parts and moments, then the checkpoint, measured runs of the model, and what is not reckoned with."""
+    """Yield each place with its parts and moments, then the checkpoint, measured runs of the model, and keys beyond the forecast."""
     for name, need in needed(estimate).items():
         yield row((f"{NAMES[name]}: {WHOSE[name]}", "title"))
         yield from place_rows({name: need}, width)
@@ -78,17 +79,22 @@ def _moments(need: Need, width: int) -> Iterator[Row]:
 
 
 MOST_CHANGES = 8
-"""Lines that show what a plan changes."""
+"""Lines that show the changes of a Plan."""
 INDENT = "    "
 SCRIPTS = "model.activation_checkpointing"
-"""What a Plan only says of the script."""
+"""A key that only describes what the script does."""
+
+
+MEASURE = "measure"
+"""The result that asks for a measurement, and the key of its row."""
 
 
 class Recommended(Lines):
-    """The ranked plans. Result: the Fix that makes the chosen plan, or None."""
+    """The ranked plans. Result: the Fix that makes the chosen plan, MEASURE, or None."""
 
     DEFAULT_CSS = "Recommended > Vertical { width: 114; }"
     ROWS = "recommended"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("T", "dismiss('measure')", "measure", show=False)]
 
     def __init__(self, outlook: Outlook) -> None:
         super().__init__("Which plan is best here")
@@ -110,7 +116,7 @@ class Recommended(Lines):
 
     def _show(self, found: RankedPlans) -> None:
         self.found = found
-        self.redraw()  # twice: what a plan changes stands under the cursor, which has no row before the first
+        self.redraw()  # twice: the changes are below the cursor, which has no row before the first draw
         self.redraw()
 
     def lines(self) -> Sequence[Row]:
@@ -128,6 +134,8 @@ class Recommended(Lines):
     @on(RowList.Chosen, "#recommended")
     def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
+        if event.key == MEASURE:
+            self.dismiss(MEASURE)
         if self.found is not None and isinstance(event.key, int) and event.key < len(self.found.rows):
             plan = self.found.rows[event.key]
             self.dismiss(Fix(plan.why.partition(";")[0], plan.patch))
@@ -153,7 +161,7 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
         if number == cursor:
             rows += _changes(outlook, plan, width)
     rows += paragraph(f"Cheaper: {found.cheapest}", width, "dim") if found.cheapest else []
-    return rows
+    return [*rows, row(("T", "accent"), "  measure the best of them here, by short jobs", key=MEASURE)]
 
 
 def _line(figures: str, words: str, verdict: Verdict, width: int, key: int | None = None) -> Row:

@@ -18,7 +18,7 @@ from dstui.tui.kit.text_row import BLANK, Row, fit, row
 from dstui.tui.session.state import State
 
 SHOWN = 14
-"""Lines of the list at least, so that the box keeps its size while one types."""
+"""The minimum number of lines, so that the box keeps its size during typing."""
 
 
 class Matches(RowList):
@@ -54,7 +54,7 @@ class Pick(Lines):
 
     def matching(self, text: str) -> list[Row]:
         """Return the rows that match the typed text. Each subclass has its own."""
-        raise NotImplementedError  # no ABC: Textual's screens have a metaclass of their own
+        raise NotImplementedError  # not an ABC, because Textual's screens have a metaclass of their own
 
     def lines(self) -> list[Row]:
         """Return the matching rows; all rows until something is typed."""
@@ -117,7 +117,7 @@ def matching(entries: list[tuple[str, str]], text: str, limit: int = 200) -> lis
 
 
 AGAIN = 1.0
-"""Seconds between two looks at the hosts: one may be lost meanwhile."""
+"""Seconds between two updates of the hosts, whose states change."""
 
 
 class Hosts(Pick):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STATE_OF = {"warn": "warning", "fail": "error"}
 """Verdict of the doctor -> state of a row."""
 WAITED_FOR = 8
-"""Hosts that are named while they are waited for."""
+"""Hosts without an answer that are listed."""
 
 
 class Preflight(Lines):

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import on
 
+from dstui.base.limits import parse_json
+from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Lines, ToRead
 from dstui.tui.forms.fields import Field, help_for
-from dstui.tui.kit.keys import KEYS
+from dstui.tui.kit.keys import table
 from dstui.tui.kit.row_list import RowList
-from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
+from dstui.tui.kit.text_row import BLANK, STYLE_OF, Row, fit, paragraph, row
 
 if TYPE_CHECKING:
-    from dstui.logs.log_rows import LogLine, LogRows
+    from dstui.logs.log_blocks import LogLine
+    from dstui.logs.log_rows import LogRows
+    from dstui.plan.finding import Finding
 
+READERS = {"trainer": "the Trainer", "accelerate": "accelerate"}
+"""Who fills "auto", as people call them."""
 WIDTH = 108
-"""Cells of text at most."""
+"""The largest width of the text in cells."""
 
 
 class TextViewer(ToRead):
@@ -51,26 +58,60 @@ class Help(Lines, ToRead):
 
     ROWS = "help"
 
-    def __init__(self, pane: str, field: Field | None) -> None:
+    def __init__(self, pane: str, about: Field | Finding | None, origin: str = "") -> None:
+        """`origin`: where the value of the field comes from."""
         super().__init__("Help")
-        self.pane, self.field = pane, field
+        self.pane, self.about, self.origin = pane, about, origin
 
     def lines(self) -> list[Row]:
-        """Return the help for the pane in which it was opened."""
-        return help_rows(self.pane, self.field, self.room)
+        """Return the help for the place where it was called."""
+        if self.about is None or isinstance(self.about, Field):
+            return help_rows(self.pane, self.about, self.room, self.origin)
+        return [*finding_rows(self.about, self.room), BLANK, *help_rows(self.pane, None, self.room)]
 
 
-def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:
-    """Return the help as rows of `width` cells."""
+class FindingPage(Lines, ToRead):
+    """A finding whole, with the page of its rule; read with the arrows, any other key closes it."""
+
+    ROWS = "help"
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.code)
+        self.finding = finding
+
+    def lines(self) -> list[Row]:
+        """Return what was found, what to do, and what is known of the rule."""
+        return finding_rows(self.finding, self.room)
+
+
+def finding_rows(finding: Finding, width: int) -> list[Row]:
+    """Return a finding with the page of its rule as rows, `width` cells wide."""
+    from dstui.check.pages import rule_page
+
+    rows = [row((finding.path.removeprefix("deepspeed."), "name"), ("  ", ""), (finding.severity, STYLE_OF[finding.severity]))]
+    rows += paragraph(finding.message, width)
+    if finding.why:
+        rows += [BLANK, *paragraph(finding.why, width, "dim")]
+    if finding.fix is not None:
+        rows += [BLANK, *paragraph(finding.fix.text, width - 5, "value", first=row(("fix  ", "accent")).left)]
+    page = rule_page(finding.code).splitlines()[1:]
+    about = [line for text in page for line in paragraph(text.strip(), width, "dim")]
+    more = paragraph(f"dstui docs {finding.code} prints this page.", width, "faint") if page else []
+    return [*rows, BLANK, *about, BLANK, *more]
+
+
+def help_rows(pane: str, field: Field | None, width: int, origin: str = "") -> list[Row]:
+    """Return the help as rows, `width` cells wide."""
     rows: list[Row] = []
     if field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
-        rows += [*_catalogue_rows(field.path, width), BLANK]
-    shown = [k for k in KEYS if pane in k.where]
+        rows += [*_catalogue_rows(field.path, width), *_fact("in force", origin, width), BLANK]
+    shown = [k for k in table() if pane in k.where]
     return rows + [line for k in shown for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
 
 
 def _catalogue_rows(path: str, width: int) -> list[Row]:
+    from dstui.check.auto_values import FILLED
     from dstui.plan.catalogue import lookup
 
     key = lookup(path.removeprefix("deepspeed.")) if path.startswith("deepspeed.") else None
@@ -78,7 +119,10 @@ def _catalogue_rows(path: str, width: int) -> list[Row]:
         return []
     facts = {
         "type": key.type,
-        "default": "" if key.default is None else str(key.default),
+        "default": "" if key.default is None else f"{key.default}: what DeepSpeed takes where the Plan says nothing",
+        "auto": "; ".join(
+            f"{who} fills it from {FILLED[reader][key.path]}" for reader, who in READERS.items() if key.path in FILLED[reader]
+        ),
         "values": ", ".join(map(str, key.choices)),
         "ZeRO stages": ", ".join(map(str, key.stages)),
         "since": key.since or "",
@@ -86,13 +130,32 @@ def _catalogue_rows(path: str, width: int) -> list[Row]:
         "source": key.source,
     }
     named = [*facts.items(), *(("explained", page) for page in key.pages)]
-    return [line for name, text in named if text for line in paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left)]
+    return [line for name, text in named for line in _fact(name, text, width)]
+
+
+def _fact(name: str, text: str, width: int) -> list[Row]:
+    return paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left) if text else []
+
+
+def json_lines(line: str) -> list[str]:
+    """Return a line that ends in a JSON object with that object spread over lines; any other line as it is."""
+    head, brace, _ = line.partition("{")
+    if not brace or not line.rstrip().endswith("}"):
+        return [line]
+    try:
+        found = parse_json(line[len(head) :])
+    except (ValueError, RecursionError):
+        return [line]
+    if not isinstance(found, dict) or not found:
+        return [line]
+    spread = json.dumps(found, indent=2, ensure_ascii=False).split("\n")
+    return [*([head] if head.strip() else []), *map(sanitise, spread)]
 
 
 BEFORE, AFTER = 8, 40
-"""Lines of the rank around it."""
+"""Lines of the same rank before and after it."""
 REACH = 2000
-"""Rows in which they are looked for."""
+"""Rows that are searched for them."""
 
 
 class WholeLine(ToRead):
@@ -112,7 +175,7 @@ class WholeLine(ToRead):
         host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
         super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", format_clock(line.time)))))
         members = [(number, each._replace(text=f"r{each.rank}  {each.text}")) for each in lines.members(number)]
-        self.number, self.near = number, members or around(lines, number)
+        self.number, self.near = number, members or rank_context(lines, number)
 
     def on_mount(self) -> None:
         """Draw it when the width is known, and scroll to the line."""
@@ -124,12 +187,13 @@ class WholeLine(ToRead):
         at, view = -1, self.rows
         for number, line in self.near:
             at = len(rows) if number == self.number and at < 0 else at
-            rows += paragraph(line.text, view.size.width - 4, "title" if number == self.number else "dim")
+            texts, style = (json_lines(line.text), "title") if number == self.number else ([line.text], "dim")
+            rows += [piece for text in texts for piece in paragraph(text, view.size.width - 4, style)]
         view.show_rows(rows)
         view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)
 
 
-def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
+def rank_context(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
     """Return a row of the log and the rows around it of the same rank."""
     rank = lines.line(number).rank
 

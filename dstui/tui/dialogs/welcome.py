@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.adopt.recipes import Recipe, billions, recipes
+from dstui.base.text import one_line, sanitise
+from dstui.documents.templates import Template
 from dstui.machine.descriptions import summarise
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
+from dstui.tui.kit.tools import in_thread
 from dstui.tui.session.folder_scan import FolderContents
 
 if TYPE_CHECKING:
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Weighed(NamedTuple):
-    """The last recipes with their forecasts: the screen is drawn often, while machine and folder stay the same."""
+    """The last recipes with their forecasts, cached because the screen is drawn often while machine and folder stay the same."""
 
     recipes: Sequence[Recipe] = ()
     machine: Machine | None = None
@@ -72,20 +78,20 @@ def _of_any(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:
 
 
 QUICKSTART, BLANK_PLAN = "quickstart", ""
-"""Beside a Recipe, a Draft, the name of a file or Both: what an answer may be."""
+"""Further answers besides a Recipe, a Draft, the name of a file or Both."""
 
 
 class Both(NamedTuple):
-    """A ds_config.json or an accelerate YAML together with the script beside it: one choice."""
+    """A ds_config.json or an accelerate YAML together with the script beside it, as one choice."""
 
     config: str
     script: str
 
 
 NOTHING = "no training script, no Plan, no ds_config.json, no accelerate YAML"
-LABEL = 25
+LABEL, PATH = 25, 52
 CONFIGS = 3
-"""So many configurations are offered with the script; the others can be opened by themselves."""
+"""Configurations that are offered together with the script. Others can be opened alone."""
 
 
 class Start(Ask):
@@ -94,18 +100,46 @@ class Start(Ask):
     def __init__(self, found: FolderContents, machine: Machine | None) -> None:
         super().__init__("Start from what?", "", ())
         self.found, self.machine = found, machine
+        self.judged: dict[str, str] = {}
+        """What is known of the site's templates: whether each fits here."""
+
+    def on_mount(self) -> None:
+        """Draw it, and judge the site's templates beside the screen."""
+        super().on_mount()
+        self._judge_soon()
+
+    def _judge_soon(self) -> None:
+        if self.machine is not None and self.found.templates:
+            in_thread(self, partial(self._judge, self.machine))
+
+    def _judge(self, machine: Machine) -> None:
+        from dstui.surroundings import judge_template
+
+        for template in self.found.templates:
+            self.app.call_later(self._take, template.name, judge_template(template, machine))
+
+    def _take(self, name: str, judgement: str) -> None:
+        self.judged[name] = judgement
+        if not self.is_attached:
+            return
+        at = next((number for number, answer in enumerate(self.answers) if answer.label == self.rows.cursor), None)
+        self.redraw()
+        if at is not None:  # the label that the cursor was on may say more now
+            self.rows.cursor = self.answers[at].label
 
     def show(self, machine: Machine | None) -> None:
         """Show what is now known of the machine. A cursor that was not moved stays on the first answer, which may have changed."""
         untouched = self.rows.cursor in (None, *(answer.label for answer in self.answers[:1]))
-        self.machine = machine
+        if self.machine != machine:
+            self.machine = machine
+            self._judge_soon()
         self.redraw()
         if untouched and self.answers:
             self.rows.cursor = self.answers[0].label
 
     def lines(self) -> list[Row]:
         """Return what was found, and the answers grouped under titles."""
-        sections = start_sections(self.found, self.machine)
+        sections = start_sections(self.found, self.machine, self.judged, self.room)
         self.answers = tuple(answer for _, answers in sections for answer in answers)
         rows = found_rows(self.found, self.machine, self.room)
         for title, answers in sections:
@@ -121,8 +155,10 @@ def found_rows(found: FolderContents, machine: Machine | None, width: int) -> li
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 
 
-def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple[str, list[Answer]]]:
-    """Return the groups of answers with their titles; the value of an answer is what to open."""
+def start_sections(
+    found: FolderContents, machine: Machine | None, judged: Mapping[str, str] = MappingProxyType({}), width: int = 60
+) -> list[tuple[str, list[Answer]]]:
+    """Return the groups of answers with their titles; the value of an answer is what to open. `judged`: which templates fit, by name."""
     unsaved = [Answer("u", f"of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", draft) for draft in found.drafts]
     script = next(iter(found.scripts), None)
     offered = weighed(recipes(script, machine), machine) if script and machine else ()
@@ -130,6 +166,7 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
     pairs = [Both(name, script.name) for name in found.configurations] if script else []
     both = [Answer("" if n else "s", f"{pair.script} with {pair.config}", pair) for n, pair in enumerate(pairs[:CONFIGS])]
     there = [Answer(str(number), name, name) for number, name in enumerate(found.documents, 1)]
+    of_site = [Answer("t"[n:], _of_template(one, judged.get(one.name, ""), width), one) for n, one in enumerate(found.templates)]
     anyway = [
         Answer("q", fit("quickstart", LABEL) + "a tiny GPT, half a minute", QUICKSTART),
         Answer("b", fit("blank", LABEL) + "nothing but a script", BLANK_PLAN),
@@ -140,9 +177,23 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
         ("The script and its configuration", both),
         (f"A Plan for {script.name if script else ''} on this machine (estimates)", made),
         ("Open what is here", there),
+        ("Templates of this site", of_site),
+        ("Open what was open last, elsewhere", [Answer("", _near_end(name), name) for name in found.recent]),
         ("Or begin with", anyway),
     ]
     return [(title, answers) for title, answers in sections if answers]
+
+
+def _of_template(template: Template, judgement: str, width: int) -> str:
+    """Return a template in one line: its name, whether it fits here, what it is for."""
+    return fit(f"{fit(sanitise(template.name), 15)} {fit(judgement, 12)}{sanitise(template.purpose)}", width - 4).rstrip()
+
+
+def _near_end(path: str) -> str:
+    """Return a path as it fits: of a long one the end, where its name is."""
+    home = f"{Path.home()}/"
+    short = f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+    return one_line(short if len(short) <= PATH else f"…{short[1 - PATH :]}")
 
 
 def _labelled(recipe: Recipe, number: int) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -12,6 +13,7 @@ from textual.app import App
 from dstui.base.files import FileProblem, is_folder, is_there, typed_path
 from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
+from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.session import Session
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 ELSEWHERE = ""
 WHAT = {"fp32": "Whole 32-bit weights", "universal": "A universal checkpoint"}
 PATIENCE = 5.0
-"""Seconds for a conversion to end once it is cancelled; its child is killed, and what it wrote is removed."""
+"""Seconds for a cancelled conversion to end. Its child is then killed, and its output is removed."""
 
 
 class CancelledByUser(Exception):
@@ -34,8 +36,8 @@ class CancelledByUser(Exception):
 class Checkpoints:
     """Ask for a checkpoint, show its contents, convert it. Disk access and DeepSpeed's tools run in threads."""
 
-    def __init__(self, app: App[int], session: Session) -> None:
-        self._app, self._session = app, session
+    def __init__(self, app: App[int], session: Session, show_review: Callable[[], object]) -> None:
+        self._app, self._session, self._show_review = app, session, show_review
         self._cancelled = Event()
         self._work: Thread | None = None
 
@@ -75,7 +77,8 @@ class Checkpoints:
 
     def _read(self, path: Path, tag: str | None) -> None:
         from dstui.checkpoints.checkpoint import read_checkpoint
-        from dstui.checkpoints.resume import resume_findings
+        from dstui.checkpoints.resume import resume_arguments, resume_findings
+        from dstui.documents.open import script_facts_of
 
         state = self._session.state
         try:
@@ -83,15 +86,33 @@ class Checkpoints:
         except FileProblem as problem:
             self._app.call_later(say, self._app, sanitise(str(problem)), "error")
             return
-        self._app.call_later(self._show, found, list(resume_findings(found, state.plan, state.ranks)))
+        arguments = resume_arguments(state.plan, script_facts_of(state.plan), str(found.folder.absolute()))
+        self._app.call_later(self._show, found, list(resume_findings(found, state.plan, state.ranks)), arguments)
 
-    def _show(self, found: Checkpoint, resume: list[Finding]) -> None:
+    def _show(self, found: Checkpoint, resume: list[Finding], arguments: Sequence[str]) -> None:
+        from dstui.checkpoints.resume import resume_line
         from dstui.tui.dialogs.checkpoint import CheckpointDialog
 
-        self._app.push_screen(CheckpointDialog(found, resume), partial(self._wanted, found))
+        dialog = CheckpointDialog(found, resume, arguments, resume_line(self._session.state.plan, str(found.folder.absolute())))
+        self._app.push_screen(dialog, partial(self._wanted, found, arguments))
 
-    def _wanted(self, found: Checkpoint, what: Kind | Literal["tag"] | None) -> None:
-        if what == "tag":
+    def _go_on(self, found: Checkpoint, arguments: Sequence[str]) -> None:
+        """Write the arguments into the Plan, and show what would be launched."""
+        from dstui.checkpoints.resume import with_arguments
+
+        if self._session.edit(("job.args", with_arguments(self._session.state.plan.job.args, arguments))):
+            self._show_review()
+            say(
+                self._app,
+                f"The next launch goes on from step {found.step}. {key_of('launch')} launches it, {key_of('undo')} takes it back.",
+            )
+        else:
+            say(self._app, self._session.state.refusal[1], "error")
+
+    def _wanted(self, found: Checkpoint, arguments: Sequence[str], what: Kind | Literal["tag", "go on"] | None) -> None:
+        if what == "go on":
+            self._go_on(found, arguments)
+        elif what == "tag":
             answers = [Answer(str(number) if number < 10 else "", tag, tag) for number, tag in enumerate(reversed(found.tags[-40:]), 1)]
             self._app.push_screen(
                 Ask("Which one?", str(found.folder), answers), lambda tag: self._inspect(found.folder, tag) if tag else None
@@ -157,7 +178,7 @@ class Checkpoints:
 
 
 def _short(path: Path) -> str:
-    """Return a path relative to the current or home folder, where it lies there."""
+    """Return a path relative to the current or home folder, if it is in one of these."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import App
@@ -24,41 +23,13 @@ if TYPE_CHECKING:
 
 
 LINES = 3
-"""Lines of one fact at most."""
-
-
-def reasons(plan: Plan) -> list[str]:
-    """Return why launching this Plan needs a question, in sentences; empty if it needs none."""
-    from dstui.documents.trusted_python import about, answer, own
-
-    found = []
-    if foreign := foreign_folder(plan):
-        found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
-    if not own(plan) and answer(plan) is not True:
-        found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
-    return found
-
-
-def foreign_folder(plan: Plan) -> str:
-    """Return why the job folder of a Plan is not the user's own; "" if it is, or if the Plan is not from a job folder."""
-    from dstui.jobs.store.folder import JobFolder
-    from dstui.jobs.store.index import is_job
-    from dstui.jobs.store.ownership import NotOwn, own_tag
-
-    folder = JobFolder(Path(plan.source).parent)
-    if not is_job(folder):
-        return ""
-    try:
-        own_tag(folder, folder.read_status())
-    except NotOwn as why:
-        return f"{folder.name} {why}"
-    return ""
+"""The most lines of one fact."""
 
 
 def question(why: list[str], target: Target) -> Ask:
     """Return the question with what would be started and where. The first answer, which Enter gives, is no."""
     answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
-    return Ask("Start these programs?", " ".join(why), answers, [*_details(target), BLANK])
+    return Ask("Start these programs?", "\n".join(why), answers, [*_details(target), BLANK])
 
 
 def _details(target: Target) -> list[Row]:
@@ -68,7 +39,7 @@ def _details(target: Target) -> list[Row]:
     plan = target.plan
     try:
         hosts = ", ".join(target.launch.hosts)
-    except RenderError:  # the launch says it
+    except RenderError:  # the launch reports it
         hosts = "unknown"
     workdir = plan.place(plan.job.workdir)
     script = plan.job.script or f"-m {plan.job.module}"
@@ -84,20 +55,20 @@ def _fact(name: str, value: str) -> list[Row]:
 
 
 AGAIN = 1.0
-"""Seconds after which it is tried again to ask, where something else is asked or typed."""
+"""Seconds between two attempts to ask, while another question is open or text is typed."""
 
 
 class Trusting:
-    """Ask once per session about each interpreter."""
+    """Asks once per session about each interpreter."""
 
     def __init__(self, app: App[int], reference: ReferenceCheck | None, session: Session) -> None:
-        """Create it. `reference` is asked for its verdict again when the user has said yes."""
+        """Create it. After a yes, `reference` is asked for its verdict again."""
         self._app, self._reference, self._session = app, reference, session
         self._asked_about: frozenset[str] = frozenset()
 
     def ask(self, plan: Plan) -> None:
         """Ask about the interpreter of this Plan, if no other question is open and nothing is being typed."""
-        from dstui.documents.trusted_python import about
+        from dstui.documents.trusted_python import describe_interpreter
         from dstui.render.launch import interpreter
 
         python = interpreter(plan)
@@ -107,7 +78,7 @@ class Trusting:
             self._app.set_timer(AGAIN, partial(self.ask, plan))
             return
         self._asked_about |= {python}
-        known = f" {about(plan)}".rstrip()
+        known = f" {describe_interpreter(plan)}".rstrip()
         text = f"The Plan names an interpreter of its own for the ranks:\n{python}\n"
         text += "May dstui run it also while you only look, so that its DeepSpeed judges the Plan? Else dstui's own does."
         text += f"{known} A launch runs it too, and asks where you have not agreed."

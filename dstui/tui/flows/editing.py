@@ -11,7 +11,7 @@ from dstui.plan import PlanError
 from dstui.plan.another_model import add_model, name_problem
 from dstui.plan.load import MOST_MODELS
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
-from dstui.tui.forms.fields import help_for, shown, typed
+from dstui.tui.forms.fields import editable_text, format_value, help_for
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FilesChanged
 from dstui.tui.session.session import Session
@@ -51,13 +51,13 @@ class TypingKeys:
         """Ask for the value at this dotted path."""
         value = self._session.state.plan.get(path, UNSET)
         text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty takes the key out:"
-        self._app.push_screen(Prompt("Set a key", text, typed(value), no_yaml), partial(self._write, path))
+        self._app.push_screen(Prompt("Set a key", text, editable_text(value), no_yaml), partial(self._write, path))
 
     def _write(self, path: str, text: str | None) -> None:
         if text is None:
             return
         if self._session.edit((path, yaml_value(text) if text.strip() else UNSET)):
-            say(self._app, f"{path.removeprefix('deepspeed.')}: {shown(self._session.state.plan.get(path, UNSET))}")
+            say(self._app, f"{path.removeprefix('deepspeed.')}: {format_value(self._session.state.plan.get(path, UNSET))}")
         else:
             say(self._app, self._session.state.refusal[1], "error")
 
@@ -89,7 +89,7 @@ class FillingHoles:
 
 
 PLACES = 3
-"""So many places of a hole are named."""
+"""Places of a hole that are named."""
 TITLE = "Add a model"
 ROLES = [
     Answer("t", "train it: it has an optimizer of its own", "train"),
@@ -180,14 +180,14 @@ def _no_machine(text: str) -> str:
 
 
 class Forecasting:
-    """Shows it in dialogs; where there is no forecast, says why."""
+    """Shows the forecast in dialogs, or why there is none."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
         self._here: Machine | None = None
-        """This machine, while another one is planned for."""
+        """This machine, while the Plan is made for another one."""
         self._elsewhere: set[str] = set()
-        """The sources of machines that were named."""
+        """The sources of machines that were given by name."""
 
     def recommend(self) -> None:
         """Show the plans that fit, the best first. The chosen one becomes the Plan in one undo step."""
@@ -196,8 +196,12 @@ class Forecasting:
 
             self._app.push_screen(Recommended(outlook), self._take)
 
-    def _take(self, fix: Fix | None) -> None:
-        if fix is not None and self._session.apply(fix):
+    def _take(self, fix: Fix | str | None) -> None:
+        if isinstance(fix, str):
+            from dstui.tui.flows.measuring import Measuring
+
+            Measuring(self._app, self._session).ask()
+        elif fix is not None and self._session.apply(fix):
             say(self._app, f"{fix.text} (z takes it back)")
 
     def break_down(self) -> None:
@@ -208,7 +212,7 @@ class Forecasting:
             self._app.push_screen(breakdown(outlook, self._app.size.width))
 
     def plan_elsewhere(self) -> None:
-        """Ask for hardware by name, and plan for it as if it were here; it is never launched on. An empty line returns to this machine."""
+        """Ask for hardware by name and plan for it as if it were here. Nothing is launched on it. An empty line returns to this machine."""
         text = "How many GPUs of a node and which, with the network: 8xH100-80 ib-400. Nothing: this machine."
         self._app.push_screen(Prompt("Plan for another machine", text, "", _no_machine), self._plan_on)
 

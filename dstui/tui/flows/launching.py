@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
-from dstui.tui.flows.consent import question, reasons
+from dstui.tui.flows.consent import question
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
+from dstui.tui.session.settings import setting
+from dstui.tui.session.trust import reasons
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 
 FRESH = 0.7
-"""Seconds after which a key is another press: one that is held repeats after 0.66 s at the latest, and then all the time."""
+"""Seconds after which a key counts as another press: a held key repeats after 0.66 s at the latest, and then continuously."""
 
 
 class Launching:
@@ -38,7 +40,7 @@ class Launching:
         self._app, self._session, self._once_known, self._show_review = app, session, once_known, show_review
         self._pressed = 0.0
         self._agreed: set[tuple[str, str]] = set()
-        """Source and text of each Plan from another's job folder that the user agreed to launch in this session."""
+        """Source and text of Plans from other users' job folders that the user agreed to launch in this session."""
 
     def led_to_review(self) -> None:
         """Note that the launch key has just led to Review: while it is held down, nothing is launched."""
@@ -74,19 +76,21 @@ class Launching:
             then()
 
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
-        """Remember a yes: permanently for an interpreter, for another user's Plan until it or the session changes."""
-        from dstui.documents.trusted_python import own, remember
+        """Remember a yes: to an interpreter permanently, to a Plan of another user's folder while neither it nor the session changes."""
+        from dstui.documents.trusted_lines import agree
+        from dstui.documents.trusted_python import is_own_interpreter, remember
 
         if not yes:
             say(self._app, "Nothing was started.")
             return
-        if not own(plan):
+        if not is_own_interpreter(plan):
             remember(plan, True)
+        agree(plan)
         self._agreed.add((plan.source, plan.text))
         then()
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
-        if beside is not None and beside.alive:
+        if beside is not None and beside.alive and setting("confirm_beside"):
             answers = [Answer("n", "no", False), Answer("y", "launch another one beside it", True)]
             self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
         else:
@@ -133,7 +137,7 @@ class Launching:
             rows = [Row((Span(line),)) for text in lines for line in text.splitlines()]
             self._app.call_later(self._app.push_screen, TextViewer("What DeepSpeed makes of this Plan", rows))
 
-    # The job that is looked at
+    # The job in view
 
     def again(self, job: WatchedJob) -> None:
         """Relaunch a job with its Plan as it is now. If `reasons` has some, Review is shown first and asks."""
@@ -182,8 +186,14 @@ class Launching:
         if not job.stoppable:
             say(self._app, "No job is running here.")
             return
+        if not setting("confirm_stop"):
+            self._stop(job, True)
+            return
         text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
         text += "and after 5 s more SIGKILL ends what is left."
+        if (status := job.folder.read_status()) and status.slurm_job:
+            cancelled = f"SLURM job {status.slurm_job} is cancelled (scancel), and not queued again."
+            text = cancelled if status.state == "queued" else f"{cancelled} {text}"
         answers = [Answer("n", "let it run", False), Answer("y", "stop it", True)]
         self._app.push_screen(Ask(f"Stop {job.name}?", text, answers), partial(self._stop, job))
 
@@ -213,14 +223,14 @@ def job_lines(folder: JobFolder) -> list[str]:
 
 
 def far_hosts(target: Target) -> tuple[str, ...]:
-    """Return the other hosts of a launch; empty if it is local or has no command (the launch says why)."""
-    from dstui.render.launch import RenderError, submits
+    """Return the hosts of a launch on other hosts; empty if it stays here or has no command (the launch reports why)."""
+    from dstui.render.launch import RenderError
 
     try:
         spec = target.launch
     except RenderError:
         return ()
-    return () if spec.only_here or submits(target.plan) or not spec.named or spec.launcher == "nossh" else spec.hosts
+    return () if spec.only_here or target.plan.cluster.submits or not spec.named or spec.launcher == "nossh" else spec.hosts
 
 
 def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:
@@ -244,7 +254,7 @@ def _examine(app: App[int], target: Target, dialog: Preflight) -> None:
     try:
         check(target.launch)
     except LaunchError:
-        app.call_later(dialog.show, ())  # the launch says it
+        app.call_later(dialog.show, ())  # the launch reports it
         return
     results = run_preflight(target, lambda case: app.call_later(dialog.host_answered, case.host))
     app.call_later(dialog.show, results)

@@ -1,4 +1,4 @@
-"""Questions about the log of a job: a host, a rank, a time or step, a text. Input is checked by functions."""
+"""Questions about the log of a job: a host, a rank, a time or step, a text. Functions check the input."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
 
 STEP = r"\bstep\D{{0,3}}{}\b"
-"""How lines name a step."""
+"""How log lines name a step."""
 FEW_HOSTS = 5
-"""Up to so many choices a key goes round; of more hosts there is a list."""
+"""Up to this many hosts a key cycles through them; for more there is a list."""
 
 
 class LogPrompts:
@@ -57,23 +57,6 @@ class LogPrompts:
         """Ask for the number of a rank."""
         prompt = Prompt("Rank", "Its number:", "", lambda text: no_rank(job.follower.ranks, text))
         self._view.app.push_screen(prompt, lambda text: self._view.show_rank(int(text)) if text else None)
-
-    def text(self, _job: WatchedJob) -> None:
-        """Ask for the text to search for."""
-        from dstui.logs.query import query_problem
-
-        ask = "A text, in which capital letters matter only if you type one; or /a regular expression/ between slashes:"
-        self._view.app.push_screen(Prompt("Search the log", ask, "", query_problem), self._search)
-
-    def _search(self, text: str | None) -> None:
-        from dstui.logs.query import parse_query
-
-        if text:
-            wanted = parse_query(text)
-            self._view.job_log.find(wanted.pattern, regex=wanted.regex, name=text if wanted.regex else "")
-            search = self._view.log_view.search
-            if search is not None and not search.found:
-                say(self._view.app, f"{text}: not found so far; its last match is shown as soon as there is one.")
 
 
 def no_time(text: str, latest: float) -> str:

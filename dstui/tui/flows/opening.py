@@ -1,4 +1,4 @@
-"""How a session begins: with a file and the draft left of it, or with what the current folder offers."""
+"""The beginning of a session: with a file and its draft, or with a choice of what the current folder contains."""
 
 from __future__ import annotations
 
@@ -11,38 +11,32 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
-from dstui.base.files import FileProblem
+from dstui.base.files import FileProblem, is_file, read_text, typed_path
 from dstui.documents.layers import load_layered
-from dstui.documents.plan_files import find_plan, read_plan
+from dstui.documents.plan_files import BLANK_PLAN, find_plan, read_plan
+from dstui.documents.templates import Template
 from dstui.plan import Plan, PlanError
-from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
+from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Prompt
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
-from dstui.tui.kit.tools import in_thread, say
+from dstui.tui.kit.tools import afterwards, in_thread, say
 from dstui.tui.session.drafts import Draft, document_of, left_behind, take_over
 from dstui.tui.session.session import Session
+from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from dstui.adopt.recipes import Recipe
     from dstui.documents.open import Opened
     from dstui.machine.snapshot import Machine
+    from dstui.plan.finding import Finding
     from dstui.tui.dialogs.welcome import Both, Start
     from dstui.tui.session.folder_scan import FolderContents
 
 SHIPPED_PLANS = "shipped Plans"
-"""The answer that asks which of dstui's own Plans."""
+"""The answer that asks for one of dstui's own Plans."""
 LINES = 12
-"""Changed lines that are shown of a draft."""
+"""Changed lines of a draft that are shown."""
 NOTES = 4
-"""So many remarks on what was changed in the file that was opened are shown."""
-BLANK_PLAN = """\
-version: 1
-name: training
-job:
-  script: train.py
-deepspeed:
-  train_micro_batch_size_per_gpu: 1
-  gradient_accumulation_steps: 1
-"""
+"""Remarks about changes in the opened file that are shown."""
 
 
 def starting_plan() -> Plan:
@@ -53,19 +47,37 @@ def starting_plan() -> Plan:
 class Opening:
     """Ask what to start from, open it, and offer the unsaved edits that an earlier session left."""
 
-    def __init__(self, app: App[int], session: Session, begun: Callable[[], object], script: str = "") -> None:
-        """Create it. `begun` is called when something was chosen; `script`: the script that the user named, if any."""
-        self._script = script
+    def __init__(
+        self,
+        app: App[int],
+        session: Session,
+        begun: Callable[[], object],
+        script: str = "",
+        show_forms: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`begun` is called as soon as something was chosen; `script`: the one that was named, of all in the folder."""
+        self._script, self._show_forms = script, show_forms
         self._app, self._session, self._begun = app, session, begun
         self._start: Start | None = None
         self._found: FolderContents | None = None
+        self._noted: Path | None = None
+        session.subscribe(self._note)
+
+    def _note(self, _before: State, _now: State) -> None:
+        """Remember the file that is open, once."""
+        path = self._session.path
+        if path is not None and path != self._noted:
+            from dstui.tui.session.recent import note_plan
+
+            self._noted = path
+            in_thread(self._app, partial(note_plan, path.absolute()))
 
     def ask_what_to_open(self) -> None:
         """Scan the folder for what can be opened, and ask; for a session without a file."""
         in_thread(self._app, self._scan_folder)
 
     def _scan_folder(self) -> None:
-        from dstui.tui.session.folder_scan import scan_folder  # brings the machine's module, which the first frame does without
+        from dstui.tui.session.folder_scan import scan_folder  # imports the machine's module, which the first frame does not need
 
         self._app.call_later(self._ask, scan_folder(self._script))
 
@@ -81,7 +93,7 @@ class Opening:
         if self._start is not None and self._app.screen is self._start:
             self._start.show(machine)
 
-    def _open(self, chosen: str | Both | Recipe | Draft | None) -> None:
+    def _open(self, chosen: str | Both | Recipe | Draft | Template | None) -> None:
         """Open what was chosen on the start screen; keep the quickstart if nothing was."""
         if chosen is None:
             return
@@ -103,6 +115,40 @@ class Opening:
         else:
             self.offer_drafts()
 
+    # A file by its name
+
+    def ask_path(self) -> None:
+        """Ask for the path of a Plan, a configuration or a script, and open it."""
+        text = "A Plan, a ds_config.json, an accelerate YAML or a script, relative to the current folder:"
+        self._app.push_screen(Prompt("Open", text, "", _no_file), lambda name: self.open_file(typed_path(name)) if name else None)
+
+    def open_file(self, path: Path) -> None:
+        """Open a file in place of what is open; asks where edits would be lost."""
+        if self._session.state.saved:
+            self._read(path)
+            return
+        answers = [Answer("n", "no, stay with this one", False), Answer("o", "open it, and drop the edits", True)]
+        text = f"The Plan that is open has edits that are not saved; {path} would take its place."
+        self._app.push_screen(Ask("Not saved", text, answers), lambda yes: self._read(path) if yes else None)
+
+    def _read(self, path: Path) -> None:
+        afterwards(self._app, partial(_opened_or_why, str(path)), self._take)
+
+    def _take(self, opened: Opened | str) -> None:
+        if isinstance(opened, str):
+            say(self._app, opened, "error")
+            return
+        self._session.open(opened.plan, opened.path)
+        self._show_forms()
+        tell_of(self._app, opened)
+        self.offer_drafts()
+
+    def explain(self, finding: Finding) -> None:
+        """Show the page of a finding."""
+        from dstui.tui.dialogs.reading import FindingPage
+
+        self._app.push_screen(FindingPage(finding))
+
     def _ask_which_shipped(self) -> None:
         """Ask for a shipped Plan; Escape returns to the start screen."""
         from dstui.tui.dialogs.shipped import Shipped
@@ -118,7 +164,7 @@ class Opening:
 
         self._app.push_screen(Shipped(self._session.state.machine, model), choose)
 
-    # What was left behind
+    # Drafts
 
     def offer_drafts(self) -> None:
         """Look for a draft of what is open, and offer it."""
@@ -160,6 +206,20 @@ class Opening:
                 in_thread(self._app, partial(take_over, draft, self._session.draft()))
 
 
+def _no_file(text: str) -> str:
+    return "" if not text.strip() or is_file(typed_path(text)) else f"{text} is no file."
+
+
+def _opened_or_why(name: str) -> Opened | str:
+    """Return what is in a file, or a sentence that says why it cannot be opened."""
+    from dstui.documents.open import open_document
+
+    try:
+        return open_document(name)
+    except (FileProblem, PlanError) as error:
+        return str(error)
+
+
 def tell_of(app: App[int], opened: Opened) -> None:
     """Notify the user of what was changed or is wrong in the opened file."""
     for finding in opened.findings[:NOTES]:
@@ -168,8 +228,8 @@ def tell_of(app: App[int], opened: Opened) -> None:
         say(app, note, "warning")
 
 
-def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
-    """Return what an answer opens: a draft with its origin, a file, a file with its script, a recipe, or a blank Plan."""
+def opened_as(chosen: str | Both | Recipe | Draft | Template) -> Opened:
+    """Return what an answer opens: a draft with its origin, a file, a file with its script, a recipe, a template, or a blank Plan."""
     from dstui.documents.open import Opened, open_document, plan_of_both
     from dstui.tui.dialogs.welcome import Both
 
@@ -178,6 +238,8 @@ def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
             return Opened(load_layered(chosen.began, chosen.source, chosen.base), None)
         case Both():
             return plan_of_both(chosen.config, chosen.script)
+        case Template():
+            return Opened(load_layered(read_text(chosen.path), "plan.yaml", str(Path.cwd())), None)
         case "":
             return Opened(load_layered(BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
         case str():

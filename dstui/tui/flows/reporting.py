@@ -12,7 +12,7 @@ from dstui.tui.dialogs.reading import WIDTH, TextViewer
 from dstui.tui.flows.saving import free_name
 from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.kit.tools import in_thread, say
-from dstui.tui.run.diagnosis_pane import stack_rows, whole_rows
+from dstui.tui.run.diagnosis_pane import full_rows, stack_rows
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.session import Session
@@ -32,7 +32,7 @@ class Explaining:
     def show_whole(self) -> None:
         """Show the full diagnosis; choosing a line of evidence shows it in the log."""
         if (diagnosis := self.view.why.diagnosis) is not None:
-            self.view.app.push_screen(TextViewer("Why it ended", whole_rows(diagnosis, self._room)), self.show_evidence)
+            self.view.app.push_screen(TextViewer("Why it ended", full_rows(diagnosis, self._room)), self.show_evidence)
 
     def show_evidence(self, evidence: object) -> None:
         """Show a line of evidence in the log; other rows of the dialog do nothing."""
@@ -61,7 +61,7 @@ class Explaining:
 
 
 class Plotting:
-    """Open the plot. The metrics of the job plotted last are kept, so that reopening continues from there."""
+    """Open the plot. The metrics of the last plotted job are kept, so that reopening continues from there."""
 
     def __init__(self, view: JobView) -> None:
         self._view = view
@@ -73,10 +73,14 @@ class Plotting:
         from dstui.tui.plot.plot_screen import Plot
 
         if self._series is None or self._series.folder != job.folder:
-            if self._series is not None:
-                self._series.close()
+            self.close()
             self._series = MetricSeries(job.folder)
         self._view.app.push_screen(Plot(self._series, lambda: self._view.head.rows[0], name))
+
+    def close(self) -> None:
+        """Let go of the files that were read for it."""
+        if self._series is not None:
+            self._series.close()
 
 
 class Reporting:
@@ -107,7 +111,7 @@ class Reporting:
             self._explaining.show_stacks(stacks)
 
     def show_resolved(self, job: WatchedJob) -> None:
-        """Show what the engines of the run resolved, and what the checks say of it."""
+        """Show what the engines of the run resolved, and the related findings."""
         in_thread(self._app, partial(self._read_resolved, job.folder))
 
     def _read_resolved(self, folder: JobFolder) -> None:

@@ -1,4 +1,4 @@
-"""Write files: the Plan, generated files, a screenshot. A file that somebody else wrote is not replaced without a question."""
+"""Write files: the Plan, generated files, a screenshot. A file written by somebody else is only replaced after a question."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from textual.app import App
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, typed_path, write_atomic
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
-from dstui.tui.kit.tools import in_thread, say
+from dstui.tui.kit.tools import afterwards, in_thread, say
 from dstui.tui.session.messages import FilesChanged
 from dstui.tui.session.session import Session
+from dstui.tui.session.settings import setting
 
 if TYPE_CHECKING:
     from dstui.documents.open import ChangedScript
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
 
 Then = Callable[[], object]
-"""What comes after something that may have to be asked before."""
+"""The continuation after a possible question."""
 
 
 class NotSaved(Ask):
-    """The question before leaving with unsaved edits."""
+    """The question before exiting with unsaved edits."""
 
     def __init__(self) -> None:
         answers = [Answer("s", "save and leave", "save"), Answer("d", "discard the edits and leave", "discard"), Answer("c", "stay", None)]
@@ -34,18 +35,30 @@ class NotSaved(Ask):
 
 
 class Saving:
-    """Save the Plan, and leave without losing edits."""
+    """Save the Plan, and exit without losing edits."""
 
     def __init__(self, app: App[int], session: Session) -> None:
         self._app, self._session = app, session
+        self.keeps_edits = False
+        """The session is left without having asked about its edits: they are kept as a draft."""
+        self._busy = False
+        self._next: Then | None = None
+        """What was asked for while the file was still being written."""
 
     def save(self) -> None:
         """Save the Plan. Asks for a name if it has none, and before replacing a file that somebody else changed."""
         self._save_and(_nothing)
 
+    def save_as(self) -> None:
+        """Save the Plan under a name that is asked for."""
+        self._ask_where(_nothing)
+
     def leave(self) -> None:
-        """Exit, after a question if edits would be lost. A running job continues."""
-        if self._session.state.saved:
+        """Leave; asks where edits would be lost. A job that runs goes on."""
+        if self._busy:
+            self._next = self.leave
+        elif self._session.state.saved or not setting("confirm_leave"):
+            self.keeps_edits = not self._session.state.saved
             self._app.exit(0)
         elif not isinstance(self._app.screen, NotSaved):
             self._app.push_screen(NotSaved(), self._leave)
@@ -57,10 +70,17 @@ class Saving:
             self._save_and(partial(self._app.exit, 0))
 
     def _save_and(self, then: Then) -> None:
-        path, moved = self._session.path, self._session.moved_on_disk()
-        if path is None:
+        if self._busy:
+            self._next = partial(self._save_and, then)
+        elif self._session.path is None:
             self._ask_where(then)
-        elif moved:
+        else:
+            self._busy = True
+            afterwards(self._app, self._session.moved_on_disk, partial(self._compared, self._session.path, then))
+
+    def _compared(self, path: Path, then: Then, moved: str) -> None:
+        self._busy = False
+        if moved:
             answers = [Answer("r", "replace it with what is here", True)] if is_file(path) else []
             answers.append(Answer("o", "save under another name", False))
             self._app.push_screen(Ask("Changed on disk", moved, answers), partial(self._resolve, path, then))
@@ -89,14 +109,31 @@ class Saving:
             self._save(path, then, replace_other=False)
 
     def _save(self, path: Path, then: Then, *, replace_other: bool) -> None:
-        try:
-            self._session.save(path, replace_other=replace_other)
-        except FileProblem as error:
-            say(self._app, str(error), "error")
+        self._busy, text = True, self._session.state.plan.text
+        write = partial(_refusal, partial(write_atomic, path, text, replace=replace_other))
+        afterwards(self._app, write, partial(self._saved, path, text, then))
+
+    def _saved(self, path: Path, text: str, then: Then, refusal: str) -> None:
+        self._busy = False
+        further, self._next = self._next, None
+        if refusal:
+            say(self._app, refusal, "error")
             return
+        self._session.saved_as(path, text)
         say(self._app, f"Saved {path}")
         self._session.note(f"saved    {path}")
         then()
+        if further is not None:
+            further()
+
+
+def _refusal(write: Callable[[], object]) -> str:
+    """Write; return why that was not possible, "" where it was."""
+    try:
+        write()
+    except FileProblem as error:
+        return str(error)
+    return ""
 
 
 def _nothing() -> None:
@@ -127,7 +164,13 @@ class Writing:
         except RenderError as error:
             say(self._app, f"Nothing is written: {error}", "error")
             return
-        changed = [path.name for path, artifact in files.items() if state_on_disk(path, artifact.text) == "changed"]
+
+        def others() -> list[str]:
+            return [path.name for path, artifact in files.items() if state_on_disk(path, artifact.text) == "changed"]
+
+        afterwards(self._app, others, partial(self._ask_replace, place, files))
+
+    def _ask_replace(self, place: Path, files: dict[Path, Artifact], changed: list[str]) -> None:
         if changed:
             answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]
             self._app.push_screen(Ask("Replace?", f"In {place} these have other content: {', '.join(changed)}.", answers), self._write)
@@ -135,15 +178,15 @@ class Writing:
             self._write(files)
 
     def _write(self, files: dict[Path, Artifact] | None) -> None:
-        if files is None:
-            return
-        try:
-            for path, artifact in files.items():
-                write_atomic(path, artifact.text, replace=True, executable=artifact.executable, private=artifact.private)
-                self._session.note(f"written  {path}")
-        except FileProblem as error:
-            say(self._app, str(error), "error")
+        if files is not None:
+            afterwards(self._app, partial(_refusal, partial(_write_all, files)), partial(self._written, files))
+
+    def _written(self, files: dict[Path, Artifact], refusal: str) -> None:
+        if refusal:
+            say(self._app, refusal, "error")
         else:
+            for path in files:
+                self._session.note(f"written  {path}")
             say(self._app, f"Written to {next(iter(files)).parent}: {', '.join(p.name for p in files)}")
         self._app.post_message(FilesChanged())
 
@@ -177,6 +220,11 @@ class Writing:
         by_hand = f" By hand: {'; '.join(left)}" if left else ""
         say(self._app, f"The Plan trains {script} now.{by_hand}")
         self._app.post_message(FilesChanged())
+
+
+def _write_all(files: dict[Path, Artifact]) -> None:
+    for path, artifact in files.items():
+        write_atomic(path, artifact.text, replace=True, executable=artifact.executable, private=artifact.private)
 
 
 def no_folder(text: str) -> str:

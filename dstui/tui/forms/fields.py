@@ -1,7 +1,7 @@
-"""Form fields as data: a field is a lens on a dotted path of the Plan, and an answer is a few edits.
+"""Form fields as data: a field shows and edits a dotted path of the Plan, and an answer is a few edits.
 
-Nothing here knows the screen. Help texts and defaults are not written here either: they are the Plan's own
-(`dstui.plan.model.help_of`) and DeepSpeed's (`dstui.plan.catalogue`).
+Nothing here knows the screen. Help texts and defaults are not defined here: they are the Plan's own (`dstui.plan.model.help_of`) and
+DeepSpeed's (`dstui.plan.catalogue`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs"
 
 
 Disabled = Callable[["State"], str]
-"""Why something is not possible now; "" where it is."""
+"""Returns why something is impossible now; "" if it is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,11 @@ class Option:
     label: str
     says: str = ""
     figure: str = ""
-    """What it would cost here, where that is known: it stands in the place of what it says."""
+    """Its cost here, if known, shown instead of the description."""
     severity: str = ""
-    """How grave that is: ok, warning or error."""
+    """The severity of the cost: ok, warning or error."""
     edits: tuple[Edit, ...] | None = None
-    """None: the field's path gets `value`."""
+    """None means that the field's path gets `value`."""
     disabled: Disabled | None = None
 
 
@@ -51,29 +51,29 @@ class Field:
     kind: Kind = "text"
     options: tuple[Option, ...] = ()
     spread: bool = False
-    """A choice that shows all its options at once: the main question of a step."""
+    """Whether a choice always shows all options: for the main question of a step."""
     title: str = ""
     """A heading over this field."""
     columns: str = ""
-    """What stands over the right ends of its options."""
+    """The titles above the right ends of its options."""
     below: Callable[[State, int], list[Row]] | None = None
-    """Rows under it that only inform, so many cells wide. A small screen shows them under all fields, which they must not push away."""
+    """Informative rows below it, for a width in cells. A small screen shows them below all fields, so that they do not push fields away."""
     unit: str = ""
     default: Any = UNSET
-    """What happens where nothing is written; UNSET: look in the model and the catalogue."""
+    """What happens if nothing is set; UNSET means to look in the model and the catalogue."""
     disabled: Disabled | None = None
     read: Callable[[State], Any] | None = None
-    """The answer that is given now, where it is not simply the value at `path`."""
+    """Returns the current answer, if it is not simply the value at `path`."""
     write: Callable[[State, Any], tuple[Edit, ...]] | None = None
-    """The edits of an answer, where they depend on more than the answer."""
+    """Returns the edits of an answer, if they depend on more than the answer."""
     owns: tuple[str, ...] = ()
-    """Further paths that this field stands for, for jumping to it."""
+    """Further paths that this field edits, for jumping to it."""
     says: Callable[[State], str] | None = None
-    """A remark behind the value, which follows from the state."""
+    """Returns a remark behind the value."""
     selects_model: bool = False
-    """It edits nothing: its answer is the model whose configuration the forms are about."""
+    """Whether it edits nothing: its answer is the model whose configuration the forms are about."""
     help: Callable[[State], str] | None = None
-    """Instead of the help text of the path, for what is no key of the Plan."""
+    """Returns the help text, for fields that are not keys of the Plan."""
 
     def value(self, state: State) -> Any:
         """Return the Plan's value; UNSET if the Plan has none."""
@@ -93,7 +93,7 @@ def why_fixed(field: Field, state: State) -> str:
 
     lock = lock_of(state.plan, state.plan.absolute(field.path)) if state.plan.beneath.locks else None
     if lock is not None and lock.allows(state.plan.get(field.path)):
-        return f"{shown(lock.exact[0])} · locked: {lock.reason or 'by the site'}"
+        return f"{format_value(lock.exact[0])} · locked: {lock.reason or 'by the site'}"
     return field.disabled(state) if field.disabled else ""
 
 
@@ -131,19 +131,19 @@ def help_for(path: str) -> str:
     return help_of(path)
 
 
-# Values as the text that is shown and typed
+# Values as displayed and typed text
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value for a form: numbers as they were spelled, lists separated by spaces."""
     if value is None or value is UNSET or value in ((), [], {}):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return typed(value)
+    return editable_text(value)
 
 
-def typed(value: Any) -> str:
+def editable_text(value: Any) -> str:
     """Return the text of a value with which editing starts."""
     if value is None or value is UNSET:
         return ""
@@ -167,7 +167,7 @@ class NotThat(ValueError):
     """The typed text is not a valid value of this field; the message says why."""
 
 
-def parsed(field: Field, text: str) -> Any:
+def parse_value(field: Field, text: str) -> Any:
     """Parse typed text as a value of the field; an empty text removes it. Raises NotThat."""
     text = text.strip()
     if not text:

@@ -36,7 +36,7 @@ class FormRows(RowList):
     def __init__(self) -> None:
         super().__init__(id="form-rows")
         self.column = 0
-        """In a grid, the mark that the cursor is on."""
+        """In a grid, the mark at the cursor."""
 
     class Turn(Message):
         """The user wants the next or previous option of this row's field. The cursor may have moved by the time this is handled."""
@@ -103,7 +103,7 @@ class Editor(Input):
         """Typing has ended; the text is kept."""
 
     def __init__(self, typed: Callable[[Editor, str], None]) -> None:
-        self._typed = typed  # before the value, which is watched
+        self._typed = typed  # set before the value, which is watched
         super().__init__(compact=True, select_on_focus=False, id="editor")
         self.cursor_blink = False
 

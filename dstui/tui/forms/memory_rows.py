@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME = 4
 """Cells for the name of a place."""
 SEVERITY: dict[Verdict, str] = {"fits": "ok", "tight": "warning", "too big": "error", "unknown": "unknown"}
-"""A verdict -> how grave it is, by which it has its glyph and its style."""
+"""A verdict -> its severity, which decides glyph and style."""
 LEAST_BAR, WIDEST_BAR = 12, 40
 NO_MODEL = ("Will it fit? Name the model: model.source or params, in step 2", "Will it fit? Name the model in step 2")
 NAMES = {"gpu": "GPU", "host": "RAM", "nvme": "NVMe"}
@@ -94,7 +94,10 @@ def speed_rows(estimate: Forecast, width: int) -> list[Row]:
     """Return the expected speed, and what limits it."""
     if estimate.speed is None:
         return []
-    return [row((fit(f"{'≈':<{NAME}} {tokens(estimate)} tokens/s, bound by {estimate.speed.bound_by}", width), "dim"))]
+    low, high = (short(end) for end in estimate.speed.range)
+    text = f"{'≈':<{NAME}} {tokens(estimate)}{{}} tokens/s, bound by {estimate.speed.bound_by}"
+    around = text.format(f" ({low} to {high})")
+    return [row((fit(around if estimate.speed.range[1] and len(around) <= width else text.format(""), width), "dim"))]
 
 
 def _measured_row(corrected: str, runs: Sequence[Taken], width: int) -> list[Row]:

@@ -15,6 +15,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.tui.forms.side_panes import tokens
 from dstui.tui.forms.steps.review_run import nameless
 from dstui.tui.kit.row_list import RowList
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 PLAN, HEADLESS, LAUNCH, LINES = "the Plan", "headless", "launch", "the script's lines"
 WRITE_SCRIPT = "write the script"
 HOLE = "hole "
-"""Begins the key of a row that asks for the value of an open hole."""
+"""Prefix of the key of a row that asks for the value of an open hole."""
 HOLE_ROOM = 26
-"""Characters of a hole's name and place that a narrow screen has on a line; a longer name has it alone."""
+"""Characters of a hole's name and place on a line of a narrow screen. A longer name has a line of its own."""
 MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
-"""How a file compares with what is on disk; "" where that was not looked at yet."""
+"""The result of comparing a file with the disk -> its glyph and style; "" before the comparison."""
 GOES_ON = "›"
-"""In the margin of what is the same line still."""
+"""In the margin of a continued line."""
 
 
 class Review(Horizontal):
@@ -46,9 +47,9 @@ class Review(Horizontal):
     def __init__(self) -> None:
         super().__init__(id="review")
         self.texts: dict[str, str] = {}
-        """Name -> what `copy` copies and the right side shows."""
+        """Name -> the text that `copy` copies and the right side shows."""
         self.last: tuple[str, Plan] | None = None
-        """The last run of this name, and the Plan that it had."""
+        """The last run of this name, and its Plan."""
         self._shown: tuple[State, Path | None] | None = None
         self.names, self.verdict = RowList(id="review-names", classes="pane"), RowList(id="review-verdict", classes="pane")
         self.content = RowList(id="review-content", classes="pane")
@@ -101,14 +102,14 @@ class Review(Horizontal):
         except RenderError as error:
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
-        self.texts[LAUNCH] = self.texts.get("launch.sh", "")
+        self.texts[LAUNCH] = self.texts.get("launch.sh") or self.texts.get(JOB_SCRIPT, "")
         changed = changed_script(state.plan)
         self.texts[LINES] = self.texts[WRITE_SCRIPT] = _script_lines(state.plan, changed)
         opened = self.names.cursor is None
         self.names.show_rows([*_name_rows(made, state, path), *_write_rows(changed)])
         if opened:
-            self.names.cursor = made[0].name if made else PLAN  # to be read first; who comes by Enter rests on the launch
-        width = (self.verdict.size.width or 40) - 3  # a scroll bar may come
+            self.names.cursor = made[0].name if made else PLAN  # reading starts at the top; after Enter the cursor is on the launch
+        width = (self.verdict.size.width or 40) - 3  # leaves room for a scroll bar
         self.verdict.show_rows([*_verdict_rows(state, problem, width), *_changed_rows(state.plan, self.last, width)])
         self._show_content()
 
@@ -167,12 +168,13 @@ def headless_line(path: Path | None) -> str:
 
 def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
     there = state.lookups.get(WrittenIn.of(state.plan))
-    rows = [row(("→ ", "accent"), "launch it", right=[("Enter", "dim")], key=LAUNCH), *_hole_rows(state.plan), row(("Files", "accent"))]
+    does = "queue it" if state.plan.cluster.submits else "launch it"
+    rows = [row(("→ ", "accent"), does, right=[("Enter", "dim")], key=LAUNCH), *_hole_rows(state.plan), row(("Files", "accent"))]
     rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
     rows += [BLANK, row(("Command", "accent"))]
-    if made:
+    if any(a.name == "launch.sh" for a in made):
         rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
     rows.append(row("the same without this screen", key=HEADLESS))
     name = (state.plan.job.script or state.plan.job.module or "the script").rpartition("/")[2]
@@ -180,7 +182,7 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
 
 
 def _hole_rows(plan: Plan) -> list[Row]:
-    """Return the holes that nothing fills: the environment has no variable of that name."""
+    """Return the rows of holes that nothing fills: the environment has no variable of that name."""
     from dstui.plan.holes import find_holes
 
     places: dict[str, list[str]] = {}
@@ -195,7 +197,7 @@ def _hole_rows(plan: Plan) -> list[Row]:
 
 
 def _write_rows(changed: ChangedScript | None) -> list[Row]:
-    """Return the row that writes an adapted script, if the lines have a place in it."""
+    """Return the row that writes an adapted script, if there is a clear place for the lines."""
     return [row(("→ ", "accent"), f"write {changed.name}", key=WRITE_SCRIPT)] if changed and changed.text else []
 
 
@@ -243,12 +245,13 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     elif nameless(state):
         last = paragraph(f"Nothing is started from here: {HAND_OVER}", width, "warning")
     else:
-        last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
+        does = "queues it with SLURM" if state.plan.cluster.submits else "launches it"
+        last = paragraph(f"{does}. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
     return [*rows, *([BLANK] if rows else [row((GLYPHS["ok"], "ok"), " no errors, no warnings"), BLANK]), *last]
 
 
 def _changed_rows(plan: Plan, last: tuple[str, Plan] | None, width: int) -> list[Row]:
-    """Return what differs from the last run of this name."""
+    """Return the differences from the last run of this name."""
     if last is None:
         return []
     from dstui.jobs.store.plan_diff import changes

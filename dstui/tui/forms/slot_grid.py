@@ -1,6 +1,6 @@
-"""Hosts × slots as a grid of marks: a lens on the Plan's include and exclude, in the grammar of DeepSpeed's launcher.
+"""Hosts × slots as a grid of marks: another view of the Plan's include and exclude, in the grammar of DeepSpeed's launcher.
 
-A mark stands for one slot of one host, which is one rank. Marking writes the filter; a filter that is typed moves the marks.
+A mark is one slot of one host, which is one rank. Setting a mark writes the filter; a typed filter changes the marks.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ INCLUDE, EXCLUDE = "cluster.include", "cluster.exclude"
 FILTERS = (INCLUDE, EXCLUDE, "cluster.num_nodes", "cluster.num_gpus")
 USED, LEFT_OUT, PARTLY = "■", "·", "▪"
 BOX = 3
-"""Cells of a mark with the place for the brackets of the cursor."""
+"""Cells of a mark, including the space for the brackets of the cursor."""
 NAME = 20
 """Cells for the name of a host."""
 RANKS = 16
-"""Cells for the ranks that a host gets."""
+"""Cells for the ranks of a host."""
 OPEN = 16
-"""Hosts up to which the grid is always open."""
+"""The number of hosts up to which the grid is always expanded."""
 EVERY = ""
-"""In the key of a row: every host."""
+"""In the key of a row: all hosts."""
 HELP = "Which slots (GPUs) of which hosts get a rank: ←→ and space, or a click. It is written as include or exclude."
 
 
@@ -44,7 +44,7 @@ class SlotKey(NamedTuple):
 def pool_of(state: State) -> Mapping[str, int]:
     """Return host -> slots before any filter: from the Plan or its hostfile, else the GPUs of this machine.
 
-    Nothing where several hosts are wanted and none is named: this machine is not one of them.
+    Empty if several hosts are wanted and none is named: this machine is not one of them.
     """
     if state.plan.cluster.hosts is not None:
         return state.plan.cluster.hosts
@@ -101,7 +101,7 @@ def reset(_state: State, _value: Any) -> tuple[Edit, ...]:
     return tuple((path, UNSET) for path in FILTERS)
 
 
-# As rows
+# Rows
 
 
 def grid_rows(field: Field, state: State, width: int, head: Row, *, opened: bool) -> Iterable[Row]:

@@ -10,7 +10,7 @@ from dstui.tui.kit.text_row import Row, fit, paragraph, row
 from dstui.tui.session.state import State
 
 PLACES_AND_SPEED = 5
-"""Lines on a screen that has room for them: three places, the speed and what was measured; on another there is one in all."""
+"""Lines on a screen with enough room: three places, the speed and measured runs; on others there is one line."""
 
 
 class Memory(RowList):
@@ -26,7 +26,7 @@ class Memory(RowList):
         """Draw the bars. The height is set only if it changes, since that causes a new layout."""
         if not state.lookups:
             return
-        from dstui.tui.forms.memory_rows import memory_rows  # which the first frame does without
+        from dstui.tui.forms.memory_rows import memory_rows  # not needed for the first frame
 
         roomy = self.app.size.height >= ROOMY
         rows = memory_rows(state, (self.size.width or 48) - 2, PLACES_AND_SPEED if roomy else 1)

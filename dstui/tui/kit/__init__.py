@@ -1,1 +1,1 @@
-"""Building blocks of every screen: rows of text, styles, keys, themes, the terminal. Nothing here knows Plans or jobs."""
+"""Building blocks of all screens: rows of text, styles, keys, themes, the terminal. Nothing here knows Plans or jobs."""

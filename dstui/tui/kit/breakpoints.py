@@ -1,6 +1,6 @@
-"""Which parts are shown, by screen size, pane and tab: data that the app applies.
+"""Which parts are visible, by screen size, pane and tab: data that the app applies.
 
-CSS classes on the screen would do the same, but each class restyles every widget, which costs more than the first frame may.
+CSS classes on the screen could do the same, but each class restyles every widget, which takes too long for the first frame.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from typing import Final
 
 MINIMUM: Final = (60, 16)
 WIDE: Final = 100
-"""Columns from which form, preview and checks are seen together."""
+"""Columns from which form, preview and checks are visible together."""
 DASHBOARD: Final = 160
 """Columns from which the run has plots beside its log."""
 ROOMY: Final = 30
-"""Lines from which a form has room for what only informs."""
+"""Lines from which a form has room for additional information."""
 SIDE, STEPS_AND_FORM = 42, 122
-"""Columns of preview and checks, and of the rest. A wider screen gives preview and checks what is left: a form reads badly across it."""
+"""Columns of preview and checks, and of the rest. On a wider screen preview and checks get the remaining columns, since a very wide form is
+hard to read."""
 
 PARTS: Final = (
     "title-bar",
@@ -39,11 +40,11 @@ def side_width(width: int) -> int | str:
     return "1fr" if width < WIDE else max(SIDE, width - STEPS_AND_FORM)
 
 
-def shown(width: int, height: int, pane: str, tab: str, alone: bool = False) -> frozenset[str]:
+def visible_parts(width: int, height: int, pane: str, tab: str, alone: bool = False) -> frozenset[str]:
     """Return the ids of the parts that are shown; `alone`: the form also takes the place of preview and checks."""
     always = {"title-bar", "body", "footer"}
     if width < MINIMUM[0] or height < MINIMUM[1]:
-        always.add("too-small")  # over all the rest, which keeps the focus and what is being typed
+        always.add("too-small")  # covers everything else, which keeps the focus and the typed text
     if pane == "run":
         return frozenset(always | {"step-line", "run"})
     if width >= WIDE:

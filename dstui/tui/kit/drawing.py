@@ -1,6 +1,6 @@
-"""The last filter of every line: control characters are removed, and glyphs are replaced on an ASCII terminal.
+"""The last filter of every line: remove control characters, and replace glyphs on an ASCII terminal.
 
-Names, keys, messages, titles, hints, notifications and what is typed may all hold what somebody else wrote.
+Names, keys, messages, titles, hints, notifications and typed text may all come from outside.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Together(LineFilter):
 
 
 @lru_cache(maxsize=8)
-def together(*filters: LineFilter) -> LineFilter:
+def combine_filters(*filters: LineFilter) -> LineFilter:
     """Return one filter for these, the same object each time: lines cache results by filter."""
     return Together(filters)
 
@@ -69,9 +69,9 @@ LIKE: Final[dict[str, str]] = dict(
         strict=True,
     )
 )
-"""One cell for one cell, or frames would break."""
+"""Replacements of one cell for one cell, so that frames stay intact."""
 ROWS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""The bits of a braille pattern's dots, line by line."""
+"""The bits of a braille pattern's dots, row by row."""
 
 
 def _like_braille(dots: int) -> str:
@@ -85,7 +85,7 @@ def _like_braille(dots: int) -> str:
 LIKE.update({chr(0x2800 + dots): _like_braille(dots) for dots in range(256)})
 
 
-def wanted(environment: Mapping[str, str]) -> bool:
+def wants_ascii(environment: Mapping[str, str]) -> bool:
     """Return whether the terminal is drawn in ASCII: by its locale, its type (the Linux console has few glyphs), or the user's setting."""
     locale = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or "UTF-8"
     return "UTF" not in locale.upper() or environment.get("TERM") == "linux" or bool(environment.get("DSTUI_ASCII"))

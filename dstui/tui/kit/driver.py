@@ -1,12 +1,12 @@
 """Textual's driver, made robust against a terminal that goes away: a closed window, a lost ssh connection or a signal.
 
-When a terminal goes, the kernel sends SIGHUP and SIGCONT together, every write fails and every read is empty. With Textual 8.2.8 alone the
-writer thread dies of the first failure and the app waits for it for ever; the input thread reads nothing for ever, at the cost of a core;
-SIGCONT starts both anew while the app ends, and the interpreter waits for them; and whatever else the app waits for at its end (a thread, a
-terminal that takes no more) is waited for without a limit. So one thread waits for all that ends a session from outside, asks the app
-to end, and ends the process where that has not happened in time.
+When a terminal goes away, the kernel sends SIGHUP and SIGCONT together, every write fails and every read is empty. With Textual 8.2.8
+alone, the writer thread dies of the first failure and the app waits for it forever; the input thread reads nothing forever and uses a whole
+core; SIGCONT restarts both while the app exits, and the interpreter waits for them; and all other waiting at the exit (for a thread, or a
+terminal that takes no output) has no limit. Therefore one thread waits for everything that ends a session from outside, asks the app to
+exit, and ends the process if that takes too long.
 
-Textual's input thread also dies of the first byte that is no UTF-8 (a terminal in Latin-1, a broken paste), and takes the app with it.
+Textual's input thread also dies of the first byte that is not UTF-8 (a terminal in Latin-1, a broken paste), and ends the app with it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 DEADLINE, WITHOUT_TERMINAL = 2.0, 1.0
-"""Seconds that the app has for its end, which takes a fifth of one; without a terminal there is nothing to leave tidy."""
+"""Seconds for the app to exit, which takes a fifth of one; less without a terminal, when there is nothing to restore."""
 RECHECK = 1000
-"""Milliseconds after which the terminal is looked at again, should the kernel not wake a thread that waits for its end."""
+"""Milliseconds after which the terminal is checked again, in case the kernel does not wake the waiting thread."""
 INPUT_WAIT = 0.1
-"""Seconds after which an escape that nothing follows is the key Escape, and the end of the session is looked for. Textual's own."""
+"""Seconds after which a lone escape is the key Escape, and between two checks for the end of the session. The same as Textual's."""
 END_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-"""No key sends the first two while the terminal is the session's; `kill` and a terminal that was just taken away do."""
+"""No key sends the first two while the session has the terminal, but `kill` and a terminal that was just lost can."""
 LEFT = "\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
-"""Keyboard, mouse, paste, screen and cursor as they were."""
+"""Restores keyboard, mouse, paste, screen and cursor."""
 
 
 class _Lasting:
@@ -103,7 +103,7 @@ class LastingDriver(LinuxDriver):
                     data = os.read(self.fileno, 4096)
                     if not data:
                         return  # the terminal is gone
-                    if text := decode(data):  # nothing where a character is not complete yet; for the parser that would be the end
+                    if text := decode(data):  # empty for an incomplete character, which the parser would take for the end of the input
                         for event in parser.feed(text):
                             self.process_message(event)
                 for event in parser.tick():
@@ -135,7 +135,7 @@ class LastingDriver(LinuxDriver):
     def _hung_up(self, wait: int, *others: int) -> bool:
         """Return whether the terminal hangs up within this many milliseconds; return early if another descriptor has input."""
         watched = select.poll()
-        watched.register(self.fileno, 0)  # POLLHUP is told unasked
+        watched.register(self.fileno, 0)  # POLLHUP is always reported
         for other in others:
             watched.register(other, select.POLLIN)
         return any(fd == self.fileno and what & select.POLLHUP for fd, what in watched.poll(wait))
@@ -149,7 +149,7 @@ class LastingDriver(LinuxDriver):
         status = 128 + self._waited_for()
         if gone := self.lost:
             self._file.gone = True
-            self.exit_event.set()  # the input thread would read nothing for ever
+            self.exit_event.set()  # the input thread would read nothing forever
         Thread(target=self._last_words, daemon=True).start()
         with suppress(RuntimeError):  # it has ended already
             loop.call_soon_threadsafe(partial(self._app.exit, return_code=status))
@@ -170,7 +170,7 @@ class LastingDriver(LinuxDriver):
 
     def _restore(self) -> None:
         """Restore the terminal, as far as that is possible without waiting for it."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # in the background it would stop this process
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # in the background the signal would stop this process
         with suppress(OSError, termios.error):
             if self.attrs_before is not None:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)

@@ -1,4 +1,4 @@
-"""The last line: the keys that are enabled now. Textual's Footer costs 34 ms of the first frame; this one costs one."""
+"""The last line, with the keys that are enabled now. Textual's Footer takes 34 ms of the first frame, this one 1 ms."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Every key, what it does and where: one table that the bindings, the footer, the help and the palette read.
+"""All keys with their actions and panes: one table for the bindings, the footer, the help and the palette.
 
-A letter means the same wherever it is valid; where it is not, it does nothing. What a letter does, an F-key or the palette
-does as well, since letters are text while something is being typed.
+A letter has the same meaning wherever it is valid; elsewhere it does nothing. Every letter's action also has an F-key or is in the palette,
+since letters are text while something is typed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from textual.binding import Binding
@@ -14,16 +14,18 @@ from textual.binding import Binding
 ANYWHERE: Final = frozenset({"form", "review", "run"})
 FORM, REVIEW, RUN = frozenset({"form"}), frozenset({"review"}), frozenset({"run"})
 PLOT: Final = "plot"
-"""The screen of the metrics, which lies over the run."""
+"""The screen of the metrics, on top of the run."""
 RUNS: Final = "runs"
-"""The table of runs, which lies over any screen."""
+"""The table of runs, on top of any screen."""
 COMPARE: Final = "compare"
-"""Runs beside each other, over their table."""
+"""The comparison of runs, on top of their table."""
 OVER: Final = frozenset({PLOT, RUNS, COMPARE})
 TYPING: Final = frozenset({"typing"})
-"""While a value is being typed; the keys of other panes are text then, but for those with priority."""
+"""While a value is typed. The keys of other panes are then text, except those with priority."""
 FILTER: Final = frozenset({"filter"})
 """While a filter of the log is typed."""
+SEARCH: Final = frozenset({"search"})
+"""While a search in the log is typed."""
 CHOOSING: Final = "choosing"
 """A dialog with rows to choose from."""
 LINE: Final = "line"
@@ -32,6 +34,25 @@ READING: Final = "reading"
 """A dialog with a text."""
 DIALOGS: Final = frozenset({CHOOSING, LINE, READING})
 PINNED: Final = 90
+
+
+IDS: Final[Mapping[str, str]] = {
+    "recommend(1)": "hardware",
+    "smooth(1)": "smooth",
+    "smooth(-1)": "smooth-less",
+    "order(1)": "sort",
+    "order(-1)": "sort-back",
+    "command_palette": "palette",
+    "dedup": "fold",
+}
+"""Names of actions in the settings, if they differ from the action's own."""
+ALWAYS: Final = frozenset({"ctrl+c"})
+
+
+def is_chord(key: str) -> bool:
+    """Return whether a key types nothing: an F-key, or one with ctrl or alt."""
+    *modifiers, last = key.split("+")
+    return "ctrl" in modifiers or "alt" in modifiers or (last.startswith("f") and last[1:].isdigit())
 
 
 class KeyHint(NamedTuple):
@@ -43,15 +64,25 @@ class KeyHint(NamedTuple):
     help: str
     where: frozenset[str] = ANYWHERE
     hint: int = 0
-    """The place in the footer, from the left; from PINNED on at its right edge, which is always seen."""
+    """The position in the footer, from the left; from PINNED on at its right edge, which is always visible."""
     display: str = ""
     priority: bool = False
-    """Valid also while something is being typed."""
+    """Whether it is also valid while something is typed."""
 
     @property
     def name(self) -> str:
         """Return the action without arguments; "" if Textual itself handles the key."""
         return self.action.partition("(")[0]
+
+    @property
+    def id(self) -> str:
+        """The action's name in the settings."""
+        direction = "next-" if "(1" in self.action else "previous-" if "(-1" in self.action else ""
+        return IDS.get(self.action) or direction + self.name.replace("_", "-")
+
+    def binding_id(self, key: str) -> str:
+        """Return the id of the binding of a key; a keymap has other keys for it. ctrl+c has none: it always leaves."""
+        return "" if key in ALWAYS else f"dstui.{self.id}.{'chord' if is_chord(key) else 'letter'}"
 
     @property
     def shown(self) -> str:
@@ -84,11 +115,18 @@ KEYS: Final = (
     KeyHint("", "again", "again", "Start the job that is looked at once more, with its Plan as it is now.", RUN, 9, "l"),
     KeyHint("P", "probe", "probe", "Run the ranks up to the end of deepspeed.initialize: what it resolves; nothing is trained.", REVIEW, 7),
     KeyHint("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
-    KeyHint("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=8),
+    KeyHint(
+        "c",
+        "copy",
+        "copy",
+        "Copy what is shown: the file, the command; of a log what is selected, else the line chosen, else those in view.",
+        hint=8,
+    ),
+    KeyHint("Y", "copy_all", "copy all", "Copy every line of the log that is shown, by the filter and the rank chosen.", RUN),
     KeyHint("V", "own_editor", "editor", "The Plan in $VISUAL or $EDITOR, at the line of the field; one step of undo.", FORM | REVIEW),
     KeyHint("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),
     KeyHint("Z,ctrl+y", "redo", "redo", "Make an edit again that was taken back.", FORM | REVIEW, display="Z"),
-    KeyHint("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
+    KeyHint("slash", "find", "find", "Find a setting; on the run, search the log, for a text or an expression.", hint=7, display="/"),
     KeyHint("n", "match(1)", "next match", "The next line that matches.", RUN),
     KeyHint("N", "match(-1)", "match before", "The line before that matches.", RUN),
     KeyHint(
@@ -103,8 +141,14 @@ KEYS: Final = (
     KeyHint("", "", "keep", "Keep the filter, and read on.", FILTER, 1, "Enter"),
     KeyHint("", "", "show all", "Show every line again.", FILTER, 2, "Esc"),
     KeyHint("", "", "earlier filters", "The filters that were typed before.", FILTER, 3, "↑↓"),
+    KeyHint("", "", "go there", "Go to the last match; n and N go on.", SEARCH, 1, "Enter"),
+    KeyHint("", "", "text / expression", "Take what is typed as a text as it is, or as a regular expression.", SEARCH, 2, "Tab"),
+    KeyHint("", "", "end", "End the search.", SEARCH, 3, "Esc"),
+    KeyHint("", "", "earlier searches", "The searches that were typed before.", SEARCH, 4, "↑↓"),
     KeyHint("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
     KeyHint("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
+    KeyHint("w", "warning(1)", "next warning", "The next line that speaks of a warning.", RUN),
+    KeyHint("W", "warning(-1)", "warning before", "The line before that speaks of a warning.", RUN),
     KeyHint("f", "follow", "follow", "Follow the end of the log.", RUN, 4),
     KeyHint(
         "a", "all_ranks", "all", "All ranks: their log, every line of it; in the plot a line for each, or the mean of all.", RUN | {PLOT}, 3
@@ -150,6 +194,7 @@ KEYS: Final = (
     KeyHint("less_than_sign", "order(-1)", "sort before", "Sort by the column before.", frozenset({RUNS}), display="<"),
     KeyHint("r", "reverse", "reverse", "Sort the other way round.", frozenset({RUNS}), 8),
     KeyHint("slash", "condition", "filter", "Only the runs that are meant: stage=3 loss<2 failed.", frozenset({RUNS}), 6, "/"),
+    KeyHint("c", "columns", "columns", "Which columns there are, in which order; remembered.", frozenset({RUNS}), 9),
     KeyHint("l", "start_again", "again", "Start the run under the cursor once more, with its Plan as it is now.", frozenset({RUNS}), 7),
     KeyHint("y,c", "copy_markdown", "copy", "Copy the table as Markdown.", frozenset({COMPARE}), 1),
     KeyHint("C", "checkpoints", "checkpoints", "What is in a checkpoint, whether this Plan can go on from it, whole weights from it."),
@@ -162,11 +207,11 @@ KEYS: Final = (
         "help",
         "help",
         "What the keys do, and what the field under the cursor means.",
-        ANYWHERE | TYPING | FILTER | OVER | DIALOGS,
+        ANYWHERE | TYPING | FILTER | SEARCH | OVER | DIALOGS,
         hint=PINNED,
         display="F1",
     ),
-    KeyHint("colon", "command_palette", "commands", "Every action by name.", ANYWHERE | {PLOT}, display=":"),
+    KeyHint("colon", "command_palette", "commands", "Every action by name.", ANYWHERE | OVER, display=":"),
     KeyHint("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | OVER, hint=11, display="ctrl+p"),
     KeyHint("", "leave", "quit", "Leave dstui from here too.", DIALOGS, 99, "ctrl+q"),
     KeyHint(
@@ -188,14 +233,26 @@ def _panes_of_actions() -> dict[str, frozenset[str]]:
 
 
 PANES: Final[Mapping[str, frozenset[str]]] = _panes_of_actions()
-"""Where each action is valid, by one of its keys or another."""
+"""The panes in which each action is valid, by any of its keys."""
 ACTIONS: Final = frozenset(filter(None, PANES))
 OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints"})
-"""Actions that are the same in both modes, and over them."""
+"""Actions that are the same in both modes and in screens on top of them."""
 
 
-OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "filter", "problem", "follow", "dashboard", "wrap", "timestamps"})
-"""Actions of the part of the run that shows a job."""
+WHY_NOT: Final[Mapping[str, str]] = {
+    "undo": "nothing was edited",
+    "redo": "nothing was taken back",
+    "fix": "nothing that can be fixed was found",
+    "other_model": "the Plan has one model",
+    "stop": "no job runs here",
+    "stacks": "no rank runs",
+    "reason": "there is no diagnosis",
+}
+"""Why an action has nothing to act on; those that are not here need a job that is looked at."""
+OF_THE_LOG: Final = frozenset(
+    {"all_ranks", "level", "dedup", "match", "filter", "problem", "warning", "follow", "dashboard", "wrap", "timestamps", "copy_all"}
+)
+"""Actions of the part of the run screen that shows a job."""
 
 
 def bindings(panes: frozenset[str]) -> list[Binding]:
@@ -218,12 +275,33 @@ def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
     for key in keys:
         for name in filter(None, key.keys.split(",")):
             action = f"digit({name})" if key.action == "digit" else key.action
-            chord = name != "ctrl+c" and (name.startswith("ctrl+") or (name.startswith("f") and len(name) > 1))
-            made.append(Binding(name, action, key.help, show=False, priority=key.priority or chord, id=f"dstui.{key.action}.{name}"))
+            priority = key.priority or (name not in ALWAYS and is_chord(name))
+            made.append(Binding(name, action, key.help, show=False, priority=priority, id=key.binding_id(name) or None))
     return made
 
 
+class _Table:
+    """The current keys: those of KEYS, or the user's own."""
+
+    hints: Sequence[KeyHint] = KEYS
+
+
+def table() -> Sequence[KeyHint]:
+    """Return the current keys, for everything that shows them."""
+    return _Table.hints
+
+
+def show_table(hints: Sequence[KeyHint]) -> None:
+    """Set the keys to show from now on. Textual applies the bindings (`App.set_keymap`)."""
+    _Table.hints = hints
+
+
+def key_of(action: str) -> str:
+    """Return the key of an action in the usual notation, for a sentence. The action is named as in the settings."""
+    return next((key.shown for key in _Table.hints if key.id == action and key.keys), action)
+
+
 def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
-    """Return the keys for the footer of a pane, in order; `possible` are the actions that are enabled now."""
-    here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
+    """Return the keys for the footer of a pane, in order; `possible` are the actions that would have an effect now."""
+    here = [k for k in _Table.hints if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)

@@ -1,7 +1,7 @@
 """The only list widget: forms, steps, preview, checks and artifacts are rows with a cursor.
 
-A line-API widget mounts in about a millisecond, where Select or RadioSet cost ten each and OptionList fifteen; and only
-the lines that differ from what is on the screen are painted again.
+A line-API widget mounts in about a millisecond, while Select or RadioSet take ten each and OptionList fifteen. Only the lines that differ
+from the screen are repainted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RowList(ScrollView, can_focus=True):
     """Cells at the left for the cursor's pointer or a row's mark."""
 
     KEEPS_POINTER: ClassVar[bool] = False
-    """Whether the cursor's row is pointed at also while the focus is elsewhere."""
+    """Whether the cursor's row has a pointer also while the focus is elsewhere."""
 
     cursor: reactive[Hashable | None] = reactive(None, init=False)
 
@@ -76,7 +76,7 @@ class RowList(ScrollView, can_focus=True):
         self.rows: tuple[Row, ...] = ()
         self._styles_by_name: dict[str, Style] = {}
 
-    # What is shown
+    # Drawing
 
     def show_rows(self, rows: Sequence[Row]) -> None:
         """Replace the rows; the cursor stays on its key, and only lines that differ are painted again."""
@@ -85,7 +85,7 @@ class RowList(ScrollView, can_focus=True):
         for y in differ:
             self.refresh_line(y)
         if differ and self.is_attached:
-            self.screen.post_message(Update(self))  # into the frame that is due now: by itself it would come a frame or two later
+            self.screen.post_message(Update(self))  # into the current frame: by itself the update would arrive a frame or two later
         width = max((self._width_of(r) for r in self.rows), default=0) if self.styles.overflow_x != "hidden" else self.size.width
         size = Size(width, len(self.rows))
         if size != self.virtual_size:
@@ -124,7 +124,7 @@ class RowList(ScrollView, can_focus=True):
         at = keys.index(self.cursor) if self.cursor in keys else -1
         to = min(max(at + by, 0), len(keys) - 1)
         if to == at and by < 0:
-            self.scroll_to(y=0, animate=False)  # the title above the first row comes back into view
+            self.scroll_to(y=0, animate=False)  # scrolls back to the title above the first row
         self.cursor = keys[to]
 
     def action_page(self, by: int) -> None:
@@ -218,8 +218,8 @@ class RowList(ScrollView, can_focus=True):
         if shown.right:
             right = [Segment(s.text, self.style_named(s.style) + back) for s in shown.right]
             room = width - self.MARGIN - Segment.get_line_length(right) - 1
-            left = list(Strip(left).crop_extend(0, max(room, 0), self.style_named("") + back))
-            left += [*right, Segment(" ", self.style_named("") + back)]
+            plain = self.style_named("") + back
+            left = [*_with_space(Strip(left).crop_extend(0, max(room, 0), plain), plain), *right, Segment(" ", plain)]
         return [first, *left] if self.MARGIN else left
 
     def _selected(self, strip: Strip, y: int) -> Strip:
@@ -239,3 +239,11 @@ class RowList(ScrollView, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
         """Repaint after the selection has changed."""
         self.refresh()
+
+
+def _with_space(left: Strip, plain: Style) -> Strip:
+    """Return the left part of a row with a space before what stands at the right; where there is no room for one, cut it short."""
+    room = left.cell_length
+    if room < 2 or left.text.endswith(" "):
+        return left
+    return Strip([*left.crop(0, room - 2), Segment("… ", plain)])

@@ -1,6 +1,6 @@
 """A line of the screen as data: pieces of text with style names, and a key.
 
-Pure: what a form, the preview or the checks show is built and tested as a list of rows, without a screen.
+Pure: the content of a form, the preview or the checks is built and tested as a list of rows, without a screen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Row:
     left: tuple[Span, ...] = ()
     right: tuple[Span, ...] = ()
     key: Hashable | None = None
-    """None: the cursor skips this row."""
+    """None means that the cursor skips this row."""
     mark: str = ""
     """A glyph of one cell for the margin, in the style `mark`."""
 
@@ -40,7 +40,7 @@ class Row:
 BLANK = Row()
 
 GLYPHS = {"ok": "✔", "warning": "▲", "error": "✖", "unknown": "·"}
-"""State is never said by colour alone: each has a glyph here (others where there is only ASCII: ascii_output.py), and a word beside it."""
+"""State is never shown by colour alone: each has a glyph here (on ASCII terminals another one: drawing.py) and a word beside it."""
 
 STYLE_OF = {"ok": "ok", "warning": "warning", "error": "error", "unknown": "dim", "info": "dim"}
 

@@ -15,6 +15,8 @@ from textual.widget import Widget
 
 from dstui.base.files import FileProblem, write_atomic
 
+T = TypeVar("T")
+
 
 def say(app: App[Any], text: str, severity: SeverityLevel = "information") -> None:
     """Show a notification for a few seconds. The text is not parsed as markup."""
@@ -56,15 +58,17 @@ def in_thread(owner: MessagePump, work: Callable[[], object]) -> Thread:
     return thread
 
 
+def afterwards(owner: MessagePump, work: Callable[[], T], then: Callable[[T], object]) -> None:
+    """Do what may wait for a disk in a thread; `then` gets what it returned, in the app again."""
+    in_thread(owner, lambda: owner.call_later(then, work()))
+
+
 def _run(owner: MessagePump, work: Callable[[], object]) -> None:
     try:
         work()
     except Exception as error:
         with suppress(Exception):  # the app may have ended
             owner.app.call_later(owner.app.notify, f"A fault of dstui: {error!r}", severity="error", markup=False)
-
-
-T = TypeVar("T")
 
 
 class Latest(Generic[T]):

@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 900, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 170, 40, 40
 COLOURS = ("#3b78c4", "#c4782b", "#3f9a5a", "#b3455f", "#8a63b8", "#2b9aa0", "#8a7a2b", "#777777")
 CELLS = (200, 40)
-"""How fine a picture is to be that is drawn as SVG, in cells of a terminal."""
+"""The resolution of an SVG picture, in cells of a terminal."""
 
 
 def as_svg(plots: Sequence[tuple[str, Picture]]) -> str:

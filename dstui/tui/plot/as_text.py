@@ -9,11 +9,11 @@ from dstui.tui.plot.curves import Axis, Picture, PlotLine
 from dstui.tui.run.braille import braille
 
 SIGNS = "*+ox#@%&"
-"""What lines are made of where there is only ASCII."""
+"""Characters of lines if there is only ASCII."""
 NAME = 20
-"""Cells of a name at most."""
+"""The largest width of a name in cells."""
 Paint = Callable[[str, int], str]
-"""A piece of the line with this number, in its colour."""
+"""Colours a piece of the line with this number."""
 
 
 def room(width: int) -> int:

@@ -11,11 +11,11 @@ from dstui.tui.plot.curves import Picture
 from dstui.tui.run.log_view import RANK_COLOURS
 
 SHADES = {"main": "accent", "faint": "faint", "other": "warning", "beside": "ok", "mark": "error", "axes": "dim"}
-"""What a line is, and the name of its style; ranks have the colours that they have in the log."""
+"""Kind of line -> the name of its style. Ranks have the same colours as in the log."""
 COARSE = ("faint", "other")
-"""Lines that are told from the run's own by their grain where there are no colours."""
+"""Lines that have another marker than the run's own if there are no colours."""
 FEW = 40
-"""Values up to which each is a point, not only a corner of a line."""
+"""Up to this many values, each is drawn as a point, not only as a corner of the line."""
 
 
 class Canvas(PlotextPlot):
@@ -23,7 +23,7 @@ class Canvas(PlotextPlot):
 
     def __init__(self) -> None:
         super().__init__(id="canvas")
-        self.theme = "clear"  # no ground and no colours of plotext's own
+        self.theme = "clear"  # no background and no colours of plotext's own
         self.picture = Picture()
 
     def show(self, picture: Picture) -> None:

@@ -1,6 +1,6 @@
 """The content of a plot as data: lines, marks, axes. A pure function of the metrics of one or more runs and the view's settings.
 
-Nothing of it knows of a screen; `widgets/plot.py` draws it.
+Nothing here knows a screen; `plot/canvas.py`, `as_text.py` and `as_svg.py` draw it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dstui.jobs.metrics.series import Curve, MetricSeries
 
 WEIGHTS = (0.0, 0.6, 0.9, 0.97, 0.99)
-"""Steps of the smoothing: TensorBoard's usual 0.6 is the second."""
+"""Levels of smoothing; TensorBoard's usual 0.6 is the second."""
 BESIDE = {"loss": "eval_loss"}
-"""A metric, and another one that belongs into the same plot."""
+"""A metric -> another one in the same plot."""
 OTHER_STYLES = ("other", "beside", "rank 3", "rank 4", "rank 5", "rank 6", "rank 7")
-"""Of other runs beside the run's own."""
+"""Styles of other runs."""
 RANK_STYLES = ("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "rank 5", "rank 6", "rank 7")
 
 
@@ -32,7 +32,7 @@ class View:
 
     name: str = "loss"
     each: bool = False
-    """A line for every rank, instead of the mean of all."""
+    """Whether there is a line for every rank instead of the mean of all."""
     weight: float = 0.0
     log: bool = False
 
@@ -72,13 +72,13 @@ class Picture:
     lines: list[PlotLine] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     attempts: dict[int, float] = field(default_factory=dict)
-    """Attempt -> its first step; the first attempt is not marked."""
+    """Attempt -> its first step. The first attempt is not marked."""
     x: Axis = EMPTY
     y: Axis = EMPTY
     faults: str = ""
-    """What is no number, in words."""
+    """The values that are not numbers, in words."""
     left_out: int = 0
-    """Values that a logarithm has no place for."""
+    """The number of values without a logarithm."""
 
     def side(self, x: float) -> Literal["left", "right"]:
         """Return which end of a text is at `x`, so that all of it is visible."""

@@ -28,11 +28,11 @@ from dstui.tui.plot.canvas import Canvas
 from dstui.tui.plot.curves import WEIGHTS, View, picture
 
 SLICE = 0.03
-"""Seconds that are read at once; then the screen has its turn."""
+"""Seconds of reading after which the screen gets its turn."""
 BREATH, PAUSE = 0.01, 0.5
-"""Seconds between two slices while there is more to read, and when there is not."""
+"""Seconds between two slices while there is more to read, and if there is not."""
 FRAME = 0.3
-"""Seconds between two pictures while more is being read."""
+"""Seconds between two drawings while more is read."""
 NAME_CELLS, LIST_CELLS = 15, 22
 READING, NOTHING = "Reading the logs…", "No line has told a number yet."
 
@@ -59,7 +59,7 @@ class Plot(Over[None]):
     def __init__(self, history: MetricSeries, headline: Callable[[], Row], name: str = "", others: Sequence[MetricSeries] = ()) -> None:
         """Create the screen. `history` stays open when the plot is closed; `headline`: the job's state; `name`: the metric to show.
 
-        `others`: runs that lie over it from the beginning.
+        `others`: runs that are overlaid from the beginning.
         """
         super().__init__()
         self.view = View(name) if name else View()
@@ -105,7 +105,7 @@ class Plot(Over[None]):
             before, read = read, [self.history, *self.others]
             for history in before:
                 if history not in read:
-                    history.close()  # a run that lay over this one
+                    history.close()  # an overlaid run
             new = [history.advance(SLICE) for history in read]
             if any(new) and time.monotonic() - reported >= FRAME:
                 reported = time.monotonic()
@@ -117,7 +117,7 @@ class Plot(Over[None]):
         for history in read[1:]:
             history.close()
 
-    # What is shown
+    # Content
 
     @on(Grown)
     def draw(self) -> None:
@@ -174,7 +174,7 @@ class Plot(Over[None]):
         notes += [f"the first {self.history.left_out} attempts are left out"] if self.history.left_out else []
         return [Span("; ".join(notes), "warning")] if notes else []
 
-    # What the keys do
+    # Actions of keys
 
     def _change_view(self, **changes: Any) -> None:
         self.view = replace(self.view, **changes)

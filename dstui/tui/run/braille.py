@@ -1,4 +1,4 @@
-"""Curves in cells of two by four dots: cheap enough for many small plots that are redrawn each second."""
+"""Curves in cells of two by four dots, cheap enough for many small plots that are redrawn each second."""
 
 from __future__ import annotations
 

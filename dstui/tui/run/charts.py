@@ -16,13 +16,13 @@ from dstui.tui.run.run_head import Fact, fitting, si, spark
 from dstui.tui.run.run_series import RunSeries
 
 NARROWEST, LOWEST = 34, 7
-"""Cells that a plot has at least, with its frame."""
+"""The smallest width and height of a plot in cells, including its frame."""
 TALLEST = 14
-"""Lines that a plot has at most: a few plots do not become posters."""
+"""The largest height of a plot."""
 SPARK = 12
-"""Cells of a line of sparks."""
+"""Cells of a sparkline."""
 FIRST_VALUES = 2
-"""Values from which there is a curve."""
+"""The number of values from which there is a curve."""
 WAITING = "The plots begin with the second number that a rank tells."
 
 
@@ -106,7 +106,7 @@ class Charts(RowList):
     def __init__(self) -> None:
         super().__init__(id="charts")
         self.pick: Callable[[str], object] = lambda _name: None
-        """Is told the metric of a plot that was clicked."""
+        """Called with the metric of a clicked plot."""
         self._drawn: tuple[object, ...] = ()
         self._names: list[list[str]] = []
 

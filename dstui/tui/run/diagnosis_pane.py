@@ -1,6 +1,6 @@
-"""Below the log: why the job ended; while it runs and is silent, which ranks wait for which.
+"""Below the log: why the job ended; while it runs silently, which ranks wait for which.
 
-The first verdict comes when the last rank has ended; it is asked for again when the launcher has ended too, whose log may say more.
+The first diagnosis is made when the last rank has ended, and another one when the launcher has ended too, whose log may say more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 EVIDENCE, FIXES = 2, 2
-"""How many lines and ways out the pane shows; the dialog has all."""
+"""Lines of evidence and fixes in the pane; the dialog has all."""
 WHOLE = "whole"
 """The key of the row that opens the dialog."""
 
@@ -42,7 +42,7 @@ def why_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     return rows
 
 
-def whole_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
+def full_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     """Return the full diagnosis."""
     rows = [*_headline(diagnosis, width), *paragraph(diagnosis.why, width, indent="  ")]
     rows += _part("What shows it (Enter: to this line of the log)", [evidence_row(line, width) for line in diagnosis.evidence])
@@ -130,18 +130,18 @@ def _part(title: str, rows: list[Row]) -> list[Row]:
 
 
 WARM_UP = 3.0
-"""Seconds after which what a diagnosis needs is loaded: a third of a second that nobody should wait for at the end."""
+"""Seconds after which the modules of the diagnosis are loaded, which takes a third of a second that nobody should wait for at the end."""
 BESIDE = 6
-"""Cells of the screen's width that are frame, margin and scroll bar: a pane that is not seen yet has no width of its own."""
+"""Cells of the screen's width for frame, margin and scroll bar, since a hidden pane has no width of its own."""
 Moment = tuple[int, bool]
-"""An attempt whose ranks have all ended, and whether the job has."""
+"""An attempt whose ranks have all ended, and whether the job has ended."""
 
 
 class DiagnosisPane(RowList):
-    """The diagnosis of the job. Hidden while there is none."""
+    """The diagnosis of the job. Hidden if there is none."""
 
     class Diagnosed(Message):
-        """The diagnosis of a job, as far as it was known at a moment."""
+        """The diagnosis of a job, as far as it was known at one moment."""
 
         def __init__(self, folder: JobFolder, moment: Moment, diagnosis: Diagnosis) -> None:
             super().__init__()
@@ -153,10 +153,10 @@ class DiagnosisPane(RowList):
         self.diagnosis: Diagnosis | None = None
         self.hang: Hang | None = None
         self.grouped: tuple[str, ...] = ()
-        """Where the ranks are, those at the same place together; empty where nobody has asked."""
+        """Where the ranks are, grouped by place; empty if their stacks were not read."""
         self._moment: Moment | None = None
         self._places: tuple[str, ...] = ()
-        """The same as the supervisor found it."""
+        """The same from the supervisor."""
 
     def begin(self, folder: JobFolder | None) -> None:
         """Start with another job, or with none."""
@@ -213,7 +213,7 @@ class DiagnosisPane(RowList):
     def _diagnosed(self, event: Diagnosed) -> None:
         event.stop()
         if event.folder == self.folder and event.moment == self._moment:
-            well = event.diagnosis.kind in ("success", "benign", None)  # None: its launcher has not spoken yet
+            well = event.diagnosis.kind in ("success", "benign", None)  # None: its launcher has not printed anything yet
             self.diagnosis = None if well else event.diagnosis
             self._draw()
 

@@ -70,14 +70,14 @@ HOST_WORST = (
     "running",
     "ended",
 )
-"""What a host may be, the worst first."""
+"""The possible states of a host, the worst first."""
 HOST_GLYPH = {**GLYPH, "unreachable": ("▲", "error"), "slow": ("◐", "warning"), "starting": ("○", "dim")}
 SLOW = 5.0
-"""Seconds for which a host that is behind in steps must have said nothing while another has spoken, to be called slow."""
+"""Seconds without a line, while another host has written one, after which a host that is behind in steps counts as slow."""
 DOTS = 16
-"""Ranks of a host that have a glyph each in its line; of more, their numbers are told."""
+"""The most ranks of a host with a glyph each in its line; more are counted."""
 ALL_HOSTS = ""
-"""As the key of a row: the ranks of all hosts."""
+"""The key of the row for the ranks of all hosts."""
 NAME = 24
 """Cells for the name of a host."""
 
@@ -87,12 +87,12 @@ class HostLine(NamedTuple):
 
     name: str
     word: str
-    """What has become of it: one of HOST_WORST."""
+    """Its state: one of HOST_WORST."""
     says: str
-    """The same with what explains it: `silent for 94 s: rank 11`."""
+    """Its state with an explanation: `silent for 94 s: rank 11`."""
     ranks: tuple[Cell, ...] = ()
     usage: str = ""
-    """What its ranks use together; "" where that is not known."""
+    """The use of its ranks together; "" if unknown."""
 
     @property
     def age(self) -> float | None:
@@ -125,9 +125,9 @@ def host_lines(
 
 
 def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
-    from dstui.jobs.watch.usage import together
+    from dstui.jobs.watch.usage import summarise_usage
 
-    return together(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in LIVES)
+    return summarise_usage(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in LIVES)
 
 
 def _evaluated(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:

@@ -1,7 +1,8 @@
-"""The log of one job: which of its lines are shown, the search in them, and navigation."""
+"""The log of one job: which of its lines are visible, the search in them, and navigation."""
 
 from __future__ import annotations
 
+from asyncio import sleep
 from collections.abc import Mapping
 from dataclasses import replace
 from math import isnan
@@ -11,17 +12,20 @@ from typing import Any
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs import newlines
 from dstui.logs.line_query import parse_line_query
+from dstui.logs.log_blocks import EmptyLog
 from dstui.logs.log_filter import Filter
-from dstui.logs.log_rows import EmptyLog, LogRows
+from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
 from dstui.tui.kit.tools import label
 from dstui.tui.run.host_lines import short_names
 from dstui.tui.run.log_view import LogView
 
 NEW_LOGS = 1.0
-"""Seconds between two looks for logs of further ranks and attempts; of a job that has ended, between two looks at all."""
+"""Seconds between two searches for logs of further ranks and attempts; for an ended job, between any two polls."""
+MOST_COPIED = 100_000
+"""Lines that are copied at once, the last ones."""
 SPELL = 0.016
-"""Seconds that a look may take, and a search as much again, however much there is to do."""
+"""Seconds of work per poll, and as much again for a search, however much there is to do."""
 
 
 class JobLog:
@@ -31,17 +35,17 @@ class JobLog:
         self.view = LogView()
         self.folder: JobFolder | None = None
         self.filter = Filter()
-        self.filter_error = ""
-        """Why what is typed is no filter; "" where it is one."""
+        self.typed_error = ""
+        """Why the typed text is not a valid filter or expression; "" if it is."""
         self.hosts: Mapping[int, str] = {}
-        self._goal: float | None = None  # the time to go to, as soon as it has been found
+        self._goal: float | None = None  # the time to go to, as soon as it is found
         self._seeking = False  # the search has found nothing yet
         self._searched = 0.0
 
     def attach(self, folder: JobFolder | None) -> None:
         """Show another job's log, or none."""
         self.folder, self.filter, self.view.search, self._goal = folder, Filter(), None, None
-        self.filter_error = ""
+        self.typed_error = ""
         self._open()
 
     def show_hosts(self, hosts: Mapping[int, str]) -> None:
@@ -66,9 +70,9 @@ class JobLog:
         try:
             query = parse_line_query(text, latest)
         except ValueError as error:
-            self.filter_error = str(error)
+            self.typed_error = str(error)
             return
-        self.filter_error = ""
+        self.typed_error = ""
         if query.text != self.filter.query.text:
             newlines.load_soon()
             self.choose(query=query)
@@ -89,7 +93,7 @@ class JobLog:
         lines.poll()
         self.view.show_lines(lines)
 
-    # What happens
+    # Events
 
     def tick(self, *, ended: bool) -> None:
         """Take over new lines, and continue the search. For a job that has `ended`, once a second if nothing is left to do."""
@@ -110,6 +114,9 @@ class JobLog:
         elif searching and self.view.search is not None and self.view.search.advance(SPELL):
             self._seek()
             self.view.refresh()
+            self.view.vertical_scrollbar.refresh()
+        if rarely and self.view.marks.advance(SPELL):
+            self.view.vertical_scrollbar.refresh()
         self._approach()
         self.view.sync()
 
@@ -118,7 +125,17 @@ class JobLog:
         if isinstance(self.view.lines, LogRows) and self.view.lines.timeline.ranks is None:
             self.view.lines.timeline.notices.add(time, text)
 
-    # What is looked for
+    # Search and navigation
+
+    def search_by(self, text: str, *, regex: bool, jump: bool) -> None:
+        """Highlight matches of the typed text; with `jump`, go to the last one. The frame reports an invalid expression."""
+        try:
+            self.find(text, regex=regex, jump=jump)
+        except ValueError as error:
+            self.find("")
+            self.typed_error = str(error)
+        else:
+            self.typed_error = ""
 
     def find(self, pattern: str, *, regex: bool = False, own: bool = False, name: str = "", jump: bool = True) -> None:
         """Search the shown lines for a text; "" ends the search. `own`: a regular expression made by dstui."""
@@ -130,10 +147,11 @@ class JobLog:
         self.view.search = found
         if self.view.search is not None:
             newlines.load_soon()
-            self.view.search.advance(0.1)
+            self.view.search.advance(SPELL)
         self._seeking = jump
         self._seek()
         self.view.refresh()
+        self.view.vertical_scrollbar.refresh()
 
     def _seek(self) -> None:
         """Go to the first match of a new search, when it is found: the last one before the current position."""
@@ -149,10 +167,10 @@ class JobLog:
             self.view.go_to(found)
         return found is not None
 
-    def problem(self, by: int) -> bool:
-        """Go to the next error line. Returns False if there is none."""
-        if self.view.search is None or self.view.search.pattern != PROBLEM:
-            self.find(PROBLEM, regex=True, own=True, name="errors", jump=False)
+    def problem(self, by: int, pattern: str = PROBLEM) -> bool:
+        """Go to the next line about an error, or with WARNING about a warning. Return False if there is none."""
+        if self.view.search is None or self.view.search.pattern != pattern:
+            self.find(pattern, regex=True, own=True, name="errors" if pattern == PROBLEM else "warnings", jump=False)
         return self.match(by)
 
     def go_to_time(self, moment: float) -> None:
@@ -181,11 +199,25 @@ class JobLog:
         time = self.view.lines.line(top).time if self.view.lines.first <= top < self.view.lines.end else float("nan")
         return None if isnan(time) else time
 
-    def visible_text(self) -> str:
-        """Return the visible text, for the clipboard."""
-        return "\n".join(self.view.lines.line(n).text for n in self.view.wrapping.in_view)
+    def to_copy(self) -> tuple[str, str]:
+        """Return a text for the clipboard, and what it is: the line that was jumped to or clicked, else the lines in view."""
+        if self.view.at is not None and self.view.stands(self.view.at):
+            return self.view.lines.line(self.view.at).text, "the line"
+        return "\n".join(self.view.lines.line(n).text for n in self.view.wrapping.in_view), "the lines in view"
 
-    # What the frame says
+    async def all_text(self) -> str:
+        """Return every visible line, the last `MOST_COPIED` of them. The screen stays responsive."""
+        lines, since = self.view.lines, monotonic()
+        while isinstance(lines, LogRows) and not lines.complete and lines.end - lines.first < MOST_COPIED:
+            lines.reach()
+            since = await _breathe(since)
+        texts = []
+        for number in range(max(lines.first, lines.end - MOST_COPIED), lines.end):
+            texts.append(lines.line(number).text)
+            since = await _breathe(since)
+        return "\n".join(texts)
+
+    # Frame
 
     def draw(self) -> None:
         """Draw the frame of the view."""
@@ -196,7 +228,7 @@ class JobLog:
     def subtitle(self) -> str:
         """Return the number of lines, the search result, and whether the end is followed."""
         where = "following" if self.view.follow else f"▼ {self.view.unseen:,} new, f follows" if self.view.unseen else "f follows"
-        return "  ".join(filter(None, (self.filter_error and f"✖ {self.filter_error}", self._count_words(), self._search_words(), where)))
+        return "  ".join(filter(None, (self.typed_error and f"✖ {self.typed_error}", self._count_words(), self._search_words(), where)))
 
     def _count_words(self) -> str:
         lines = self.view.lines
@@ -214,3 +246,11 @@ class JobLog:
         more = "" if search.complete else "…"
         found = f"{search.count:,}{more}"
         return f"{search.name} {search.place(self.view.at):,} of {found}" if self.view.at is not None else f"{search.name}: {found}"
+
+
+async def _breathe(since: float) -> float:
+    """Yield to the drawing of the screen after a while of work. Return when the work resumed."""
+    if monotonic() - since < SPELL:
+        return since
+    await sleep(0)
+    return monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Collection, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,14 +18,15 @@ from textual.timer import Timer
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
 from dstui.logs.line_query import LineQuery, as_word
+from dstui.logs.log_folder import FINAL
+from dstui.logs.log_search import WARNING
 from dstui.tui.kit.breakpoints import DASHBOARD, ROOMY, WIDE
 from dstui.tui.kit.keys import log_bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
-from dstui.tui.kit.tools import in_thread, label, say
+from dstui.tui.kit.tools import copy, in_thread, label, say
 from dstui.tui.run.charts import Charts, sparks
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
-from dstui.tui.run.filter_line import FilterLine
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.job_log import JobLog
 from dstui.tui.run.live_bars import LiveBars
@@ -32,23 +34,26 @@ from dstui.tui.run.rank_cell import as_stopped, cells_of
 from dstui.tui.run.rank_strip import MANY, RankStrip, Selection
 from dstui.tui.run.run_head import RunHead, stop_stage
 from dstui.tui.run.run_series import RunSeries
+from dstui.tui.run.typed_line import FILTER_EXAMPLE, SearchLine, TypedLine
 from dstui.tui.run.usage_pane import UsagePane
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
-from dstui.tui.session.settings import remember, remembered
+from dstui.tui.session.settings import remember, setting
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
     from dstui.jobs.store.records import JobStatus
 
 POLL = 1 / 12
-"""Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
+"""Seconds between two polls of the job. New lines are painted at most this often, however fast the logs grow."""
 RANKS_EVERY = 1 / 4
-"""Seconds between two drawings of more than MANY ranks; what somebody asks for is drawn at once."""
+"""Seconds between two drawings of more than MANY ranks. Changes by the user are drawn at once."""
 CHARTS_EVERY = 1.0
 """Seconds between two drawings of plots and of what the GPUs use."""
+QUIET: Mapping[str, Collection[str]] = {"off": FINAL, "failed": ("succeeded", "stopped"), "on": ()}
+"""Ends for which the bell does not ring."""
 NOTICE_SECONDS = 30.0
-"""How long a notice stands in the head, unless it is about what lasts; it stays in the log."""
+"""Seconds for which a notice is in the head, unless it is about a lasting state. It stays in the log."""
 
 
 class JobView(Vertical):
@@ -60,24 +65,25 @@ class JobView(Vertical):
         super().__init__(id="run")
         self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
         self.job_log, self.why = JobLog(), DiagnosisPane()
-        self.log_view, self.bars, self.filter_line = self.job_log.view, LiveBars(), FilterLine()
+        self.log_view, self.bars = self.job_log.view, LiveBars()
+        self.filter_line, self.search_line = TypedLine("filter", FILTER_EXAMPLE), SearchLine()
         self.charts, self.usage, self.series = Charts(), UsagePane(), RunSeries()
         self.left, self.body = Vertical(id="run-left"), Horizontal(id="run-body")
-        self._dashboard = remembered().get("dashboard") is not False
+        self._dashboard = setting("dashboard")
         self._charts_drawn = 0.0
         self._show_parts(job=False)
         self.why.display = False
         self.job: WatchedJob | None = None
         self.hosts: list[HostLine] = []
-        """Its hosts as they were drawn last, the worst first."""
+        """Its hosts as last drawn, the worst first."""
         self._notice, self._noticed = "", 0.0
         self._lasting: dict[str, str] = {}
-        """What goes on, by what it is about: the build of an op."""
+        """Lasting notices by subject, such as the build of an op."""
         self._ranks_drawn = 0.0
         self._timer: Timer | None = None
         self._reported = ""
         self._complete = False
-        """The job's last event was told: there is nothing more to come."""
+        """Whether the job's last event was reported."""
 
     def compose(self) -> ComposeResult:
         """Compose the list of jobs, and the parts of a job."""
@@ -86,7 +92,7 @@ class JobView(Vertical):
         yield self.head
         with self.body:
             with self.left:
-                yield from (self.ranks, self.usage, self.log_view, self.filter_line, self.bars, self.why)
+                yield from (self.ranks, self.usage, self.log_view, self.filter_line, self.search_line, self.bars, self.why)
             yield self.charts
 
     # Which job
@@ -119,7 +125,7 @@ class JobView(Vertical):
     def _show_parts(self, *, job: bool) -> None:
         self.jobs.display = not job
         self.head.display = self.body.display = job
-        self.filter_line.display = False
+        self.filter_line.display = self.search_line.display = False
         self.bars.show({})
 
     def attach(self, folder: JobFolder, silence: float) -> None:
@@ -135,7 +141,7 @@ class JobView(Vertical):
         self.log_view.focus()
         self._timer = self.set_interval(POLL, self.tick)
         self.tick()
-        gc.freeze()  # the app is no garbage: looking through all of it, some times a minute, would halt the screen for 80 ms each time
+        gc.freeze()  # the app is not garbage: scanning all of it, some times a minute, would freeze the screen for 80 ms each time
 
     def detach(self) -> None:
         """Stop showing the job; the job continues."""
@@ -145,6 +151,10 @@ class JobView(Vertical):
             self.job.close()
             self.job_log.attach(None)
         self._timer = self.job = None
+
+    def on_unmount(self) -> None:
+        """Let go of the job's files."""
+        self.detach()
 
     # What happens
 
@@ -158,6 +168,8 @@ class JobView(Vertical):
             self._notice, self._noticed = news, monotonic()
             self.job_log.add_notice(time.time(), news)
         if self.job.state != self._reported:
+            if self._reported and self.job.state in FINAL and self.job.state not in QUIET[setting("bell")]:
+                self.app.bell()
             self._reported = self.job.state
             self.post_message(JobStateChanged(self._reported))
         self.why.update(self.job.follower, self.job.hang)
@@ -247,7 +259,7 @@ class JobView(Vertical):
             return late
         return f"{job.name} {job.follower.foreign}: it is only looked at" if job.follower.foreign else ""
 
-    # Which lines of the log
+    # Lines of the log
 
     def choose(self, **changes: Any) -> None:
         """Show other lines of the log: see Filter."""
@@ -285,6 +297,14 @@ class JobView(Vertical):
         fold = self.job_log.filter.next_fold(self.job_log.hosts)
         self.choose(dedup=fold.dedup, shape=fold.shape)
 
+    def take_settings(self) -> None:
+        """Draw the job with the current settings."""
+        self._dashboard, self.log_view.wrapping.on = setting("dashboard"), setting("wrap")
+        self.log_view.stamps.kind = setting("timestamps")
+        self.log_view.sync()
+        self.log_view.refresh()
+        self.draw()
+
     def action_wrap(self) -> None:
         """Toggle wrapping of long lines; the choice is remembered."""
         view = self.log_view
@@ -313,12 +333,22 @@ class JobView(Vertical):
         self.filter_line.open(self.job_log.filter.query.text or begin)
         self.apply_filter(self.filter_line.value)
 
-    @on(FilterLine.Edited)
-    def _filter_edited(self, event: FilterLine.Edited) -> None:
+    def begin_search(self) -> None:
+        """Open the search line with the current search."""
+        search = self.log_view.search
+        self.search_line.open(search.pattern if search is not None and not search.own else "")
+
+    @on(TypedLine.Edited)
+    def _typed(self, event: TypedLine.Edited) -> None:
         event.stop()
-        self.apply_filter(event.text)
-        if isinstance(event, FilterLine.Closed):
-            self.job_log.filter_error = ""
+        closed = isinstance(event, TypedLine.Closed)
+        if event.line is self.search_line:
+            self.job_log.search_by(event.text, regex=self.search_line.regex, jump=closed)
+            self.draw()
+        else:
+            self.apply_filter(event.text)
+        if closed:
+            self.job_log.typed_error = ""
             self.log_view.focus()
 
     def apply_filter(self, text: str) -> None:
@@ -331,6 +361,19 @@ class JobView(Vertical):
         """Go to the next error line."""
         if not self.job_log.problem(by):
             say(self.app, "No line speaks of an error.")
+
+    def action_warning(self, by: int) -> None:
+        """Go to the next warning."""
+        if not self.job_log.problem(by, WARNING):
+            say(self.app, "No line speaks of a warning.")
+
+    def action_copy_all(self) -> None:
+        """Copy every line that is shown, also those out of view."""
+        self.run_worker(self._copy_all(), exclusive=True)
+
+    async def _copy_all(self) -> None:
+        text = await self.job_log.all_text()
+        copy(self.app, text, f"{text.count(chr(10)) + 1:,} lines")
 
     def action_follow(self) -> None:
         """Follow the end of the log."""

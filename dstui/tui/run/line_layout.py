@@ -9,19 +9,20 @@ from rich.cells import cell_len
 from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 
-from dstui.logs.log_rows import EmptyLog, LogRows
+from dstui.logs.log_blocks import EmptyLog
+from dstui.logs.log_rows import LogRows
 from dstui.logs.time_parsing import format_clock
 from dstui.tui.run.run_head import clock
-from dstui.tui.session.settings import remembered
+from dstui.tui.session.settings import setting
 
 KINDS = ("clock", "since start", "none")
-"""What stands before a line: the time of day, the time since the start, nothing."""
+"""What precedes a line: the time of day, the time since the start, nothing."""
 CLOCK, WHO = 9, 6
-"""Cells for the time of a line, and for who said it."""
+"""Cells for the time of a line, and for its rank."""
 
 
 class Window(Protocol):
-    """What the layout needs to know of the view."""
+    """The part of the view that the layout uses."""
 
     lines: LogRows | EmptyLog
     follow: bool
@@ -42,10 +43,9 @@ class Stamps:
     """The times before the lines, in the chosen format."""
 
     def __init__(self) -> None:
-        liked = remembered().get("timestamps")
-        self.kind = str(liked) if liked in KINDS else KINDS[0]
+        self.kind: str = setting("timestamps")
         self.started: float | None = None
-        """When the job began, from which times are counted where that is wished."""
+        """When the job began, the zero of times since the start."""
 
     def advance(self) -> str:
         """Switch to the next format and return it."""
@@ -67,7 +67,7 @@ class Wrapping:
     """Long lines wrapped into several rows. Scrolling is by lines; when following, the last row is the end of the last line."""
 
     def __init__(self, view: Window) -> None:
-        self.on = remembered().get("wrap") is True
+        self.on: bool = setting("wrap")
         self._view = view
         self._laid_out: tuple[object, list[tuple[int, int]]] = (None, [])
 

@@ -1,4 +1,4 @@
-"""Progress bars that are currently drawn, below the log of several ranks: unfinished lines, which no log has yet."""
+"""Unfinished progress bars, shown below the log of several ranks because no log contains them yet."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dstui.jobs.metrics.measurements import RankView
 
 MOST = 3
-"""Bars that are shown."""
+"""The most bars that are shown."""
 HOLD = 3.0
-"""Seconds for which the place of a bar stays: between two epochs there is none, and the log would jump."""
+"""Seconds for which the space of a bar is kept: between two epochs there is none, and the log would jump."""
 READ = 400
-"""Characters of a bar that are looked at."""
+"""Characters of a bar that are parsed."""
 COUNT: Final = r"\d{1,12}(?:\.\d{1,6})?[kMGT]?"
 BAR: Final = re.compile(rf"(?P<name>[^%|]*?)[:\s]*(?P<percent>\d{{1,3}})%\|[^|]*\|\s*(?P<done>{COUNT})/(?P<total>{COUNT})\s*(?P<rest>.*)")
 DIGITS: Final = str.maketrans("123456789", "000000000")
@@ -38,7 +38,7 @@ class LiveBar(NamedTuple):
     done: str = ""
     total: str = ""
     rest: str = ""
-    """What stands behind: time, speed and what the script adds."""
+    """The text behind it: time, speed and the script's additions."""
 
 
 def live_bars(ranks: Mapping[int, RankView]) -> list[list[LiveBar]]:

@@ -13,7 +13,7 @@ from rich.terminal_theme import TerminalTheme
 from dstui.logs.colours import Colour, Paint, Run
 
 NEAR = 40
-"""Of 255: where two colours differ by less in red, green and blue, text in one cannot be read on the other."""
+"""Of 255: if two colours differ by less in red, green and blue, text in one is unreadable on the other."""
 
 
 def painted(runs: Iterable[Run], base: Style, theme: TerminalTheme) -> list[Segment]:
@@ -64,7 +64,7 @@ def highlighted(segments: Iterable[Segment], spans: Sequence[tuple[int, int]], f
             ]
             at = last
             if spans[next_span][1] > end:
-                break  # it goes on in the next segment
+                break  # it continues in the next segment
             next_span += 1
         made.append(Segment(text[at - start :], style))
         start = end

@@ -30,7 +30,7 @@ OVER = ("ended", "failed", "killed", "stopped")
 BY_STOPPING = (129, 130, 137, 143)
 """Exit statuses of ranks that a stop has ended: 128 + SIGHUP, SIGINT, SIGKILL, SIGTERM."""
 FAR = 20
-"""Steps behind the furthest rank from which one is a straggler: lines are written, and read, at different moments."""
+"""Steps behind the furthest rank from which a rank is a straggler: lines are written, and read, at different times."""
 
 
 class Cell(NamedTuple):
@@ -46,7 +46,7 @@ class Cell(NamedTuple):
     """What it uses: `GPU 97 %  71.2 GB  612 W`."""
     exit_code: int | None = None
     killed_after: int | None = None
-    """The rank that had failed first, where this one was then killed."""
+    """The rank that had failed first, if this one was then killed."""
     behind: int = 0
     """Steps that a straggler is behind the furthest rank."""
 
@@ -75,9 +75,9 @@ def cells_of(
     usage: Mapping[int, Usage] | None = None,
     unseen: Collection[str] = (),
 ) -> list[Cell]:
-    """Return the cells of a job's ranks; a running rank without a line for `silence` seconds is called silent.
+    """Return the cells of a job's ranks. A running rank without a line for `silence` seconds is silent.
 
-    `unseen`: the hosts from which no word of their ranks' ends comes, now or any more: what has become of one that ran nobody knows.
+    `unseen`: hosts that report no ends of ranks, now or any more: the state of their running ranks is unknown.
     """
     lead = max((view.step for view in ranks.values() if view.step is not None), default=0)
     cells = []
@@ -92,7 +92,7 @@ def cells_of(
 
 
 def as_stopped(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells of a job that was stopped: a rank that the stop ended has not failed."""
+    """Return the cells of a stopped job: a rank that the stop ended has not failed."""
     return [cell._replace(word="stopped") if cell.word in ("failed", "lost") and cell.exit_code in BY_STOPPING else cell for cell in cells]
 
 

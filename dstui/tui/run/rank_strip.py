@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 FULL, WIDE, TIGHT = 72, 46, 16
-"""Cells for one rank: with words and what it uses where there are few, with words, without where there are many. What is known of a rank
-makes none of them wider: cells stay where they are while numbers come."""
+"""Cells for one rank: with words and usage for few ranks, with words, or without for many. The width does not depend on the content, so
+that cells stay in place."""
 MANY = 64
-"""Ranks that never get a cell with words."""
+"""More ranks than this never get a cell with words."""
 INDENT = 4
 """Cells before the ranks of a host."""
 
@@ -124,7 +124,7 @@ FEW = 36
 
 
 class RankStrip(RowList):
-    """The strip. A click on a rank shows its log, one on a host that of its ranks."""
+    """The strip. A click on a rank shows its log, one on a host the log of the host's ranks."""
 
     can_focus = False
     MARGIN = 1

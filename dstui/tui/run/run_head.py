@@ -36,7 +36,7 @@ BARS = "▁▂▃▄▅▆▇█"
 SPARK = 16
 """Cells for the loss of the whole run."""
 NOTE_LINES = 3
-"""Lines that a note may take: one that says what to do is read whole."""
+"""The most lines of a note, enough for one with instructions."""
 GAP = 3
 """Cells between two facts."""
 
@@ -63,7 +63,7 @@ class RunHead(RowList):
         self._losses: Buckets
         self._spark = ""
         self.sparks: list[Row] = []
-        """The numbers as lines, where there is room for them and no other place."""
+        """Sparklines of the metrics, if there is room for them and no other place."""
 
     def begin(self) -> None:
         """Start with another job."""
@@ -137,12 +137,12 @@ def losses_by_model(follower: Follower) -> dict[str, float]:
 def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
     """Return what the ranks use, and further metrics: the Plan's own first."""
     from dstui.jobs.watch.summary import value_text
-    from dstui.jobs.watch.usage import together
+    from dstui.jobs.watch.usage import summarise_usage
     from dstui.plan.patterns import METRICS
 
     facts = []
     if sampler is not None:
-        used = together(sampler.latest.values())
+        used = summarise_usage(sampler.latest.values())
         facts += [Fact(0, (Span(used, "title"),))] if used else []
         facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
     latest = follower.latest
@@ -175,7 +175,7 @@ REPORTED = (
     "mfu",
     "trainable_parameters",
 )
-"""What the second line says of dstui's own metrics, the most telling first; all others are in the plot."""
+"""The metrics in the second line, the most important first. All others are in the plot."""
 
 
 def fitting(facts: Sequence[Fact], width: int) -> Row:

@@ -8,17 +8,17 @@ from dstui.jobs.metrics.buckets import Buckets
 from dstui.jobs.store.events import Metric
 
 WANTED = ("loss", "lr", "tokens/s", "grad_norm", "samples/s", "step_time", "steps/s", "eval_loss", "accuracy", "perplexity", "memory")
-"""What people look at first, in this order; other numbers come after them."""
+"""The usual metrics, in this order; other ones follow."""
 LAST = ("loss_scale", "overflows", "skipped", "epoch", "trainable_parameters")
-"""What hardly ever changes."""
+"""Metrics that hardly ever change."""
 
 
 class RunSeries:
-    """Each metric as reported by the lowest rank that has it."""
+    """Each metric from the lowest rank that reports it."""
 
     def __init__(self) -> None:
         self.count = 0
-        """How many values there were: whoever draws sees by it that there is something new."""
+        """The number of values so far, by which a drawing is known to be outdated."""
         self._series: dict[str, Buckets] = {}
         self._tellers: dict[str, int] = {}
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 SPARK = 20
-"""Cells for the last five minutes: a quarter of a minute each."""
+"""Cells for the last five minutes, 15 seconds each."""
 CELL = 76
-"""Cells for one GPU where there are more than lines for them."""
+"""Cells for one GPU if there are more GPUs than lines."""
 HOT = 85.0
 """Degrees from which the temperature is a warning: data-centre GPUs lower their clocks a little above."""
 MOST = 8
-"""Lines of the pane."""
+"""The most lines of the pane."""
 
 
 def usage_rows(history: History, width: int, most: int = MOST) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,34 @@ from dstui.logs.log_folder import FINAL
 if TYPE_CHECKING:
     from dstui.jobs.store.events import Event
     from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.store.records import JobStatus
     from dstui.jobs.watch.hangs import Hang
     from dstui.jobs.watch.usage import Usage
     from dstui.jobs.watch.usage_history import History
     from dstui.plan import Plan
 
 BACKLOG = 4 << 20
-"""Bytes of each log whose numbers are told; the log itself is shown whole."""
+"""Bytes of each log whose metrics are read. The log itself is shown completely."""
+
+
+class QueuedStatus:
+    """Supervises a SLURM job without blocking the screen: SLURM may take long to answer."""
+
+    def __init__(self) -> None:
+        self._latest: JobStatus | None = None
+        self._thread: Thread | None = None
+
+    def __call__(self, folder: JobFolder) -> JobStatus | None:
+        """Return the newest status, and start to ask for the next one."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._ask, args=(folder,), daemon=True)
+            self._thread.start()
+        return self._latest or folder.read_status()
+
+    def _ask(self, folder: JobFolder) -> None:
+        from dstui.jobs.control.take_over import take_over
+
+        self._latest = take_over(folder)
 
 
 class WatchedJob:
@@ -37,13 +59,14 @@ class WatchedJob:
 
         self.folder, self.silence = folder, silence
         self.plan: Plan | None = None
-        """What it was started from; None where that cannot be read."""
+        """The Plan of the job; None if it cannot be read."""
         with suppress(FileProblem, PlanError):
             self.plan = plan_of(folder)
-        self.follower = Follower(folder, BACKLOG, lines=False, status_of=take_over)
+        known = folder.read_status()
+        self.follower = Follower(folder, BACKLOG, lines=False, status_of=QueuedStatus() if known and known.slurm_job else take_over)
         self._watch = Watch(silence)
         self.history: History | None = None
-        """What the ranks used in the last minutes, as the supervisor keeps it; None before that was looked for."""
+        """What the ranks used in the last minutes, from the supervisor's file; None before it was read."""
         self.sampler = Sampler(folder, tell=self._look_back)
         self._stopping: float | None = None
 

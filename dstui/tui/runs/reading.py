@@ -1,4 +1,4 @@
-"""Reading of runs for the table, repeatedly, in a thread, the newest first; the rows are made there too."""
+"""Read the runs for the table, repeatedly, in a thread, the newest first. The thread also makes the rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dstui.runs.run import Run, link
 from dstui.runs.table import cells, lines, ordered
 
 PAUSE = 2.0
-"""Seconds between two looks at least,"""
+"""The minimum of seconds between two reads,"""
 SHARE = 10
-"""and this many times what a look takes: many runs must not keep a core busy."""
+"""and this many times the duration of a read, so that many runs do not keep a core busy."""
 AT_ONCE = 0.3
-"""Seconds of reading after which what was read so far is drawn."""
+"""Seconds of reading after which the part read so far is drawn."""
 CHEAP = frozenset({"state", "name", "age", "took", "ranks", "hosts"})
-"""Columns for which nothing but status.json is read."""
+"""Columns for which only status.json is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +33,26 @@ class Wish:
     conditions: tuple[Condition, ...] = ()
     text: str = ""
     """The conditions as they were typed."""
+    columns: tuple[str, ...] = ()
+    """The columns, in their order; those that fit where none are named."""
     width: int = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is drawn: a title, and a line for each run."""
+    """The content to draw: a title, and a line for each run."""
 
     runs: Sequence[Run] = ()
     columns: Sequence[Column] = ()
     texts: Sequence[str] = field(default=("",))
-    """The titles, then the lines of the runs."""
+    """The header, then the lines of the runs."""
     all: int = 0
-    """Runs, also those that the filter hides."""
+    """The number of runs, including filtered ones."""
     unread: int = 0
 
 
 class Reading:
-    """The reader; it runs in a thread of its owner and hands over tables."""
+    """The reader. It runs in a thread of its owner and delivers tables."""
 
     def __init__(self, hand_over: Callable[[Table], object]) -> None:
         self._hand_over = hand_over
@@ -92,7 +94,7 @@ class Reading:
         if any(str(run.folder.path) not in self._read for run in runs):
             yield len(runs)
         for number, run in enumerate(reversed(runs), 1):
-            for name in USUAL:
+            for name in {*USUAL, *self._wish.columns}:
                 column(name).value(run)
             self._read[str(run.folder.path)] = run
             if time.monotonic() - reported > AT_ONCE:
@@ -106,11 +108,11 @@ class Reading:
     def _tell(self, runs: list[Run], unread: int) -> None:
         with self._lock:
             wish = self._wish
-        names = fitting(USUAL, wish.width)
+        names = list(wish.columns) or fitting(USUAL, wish.width)
         known = runs[unread:]  # the newest are read first
         if not known and runs:
             known, names = runs, [name for name in names if name in CHEAP]
-            wish = Wish(width=wish.width)
+            wish = Wish(columns=wish.columns, width=wish.width)
         columns = [column(name) for name in names]
         shown = ordered(chosen(known, wish.conditions), column(wish.sort), reverse=wish.reverse)
         self._hand_over(Table(shown, columns, lines(cells(shown, columns), columns, wish.width), len(runs), unread))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -11,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.runs.columns import USUAL
+from dstui.runs.columns import COLUMNS, USUAL
 from dstui.runs.compare import MOST
 from dstui.runs.conditions import parse, unknown
 from dstui.runs.run import Run
@@ -22,12 +23,17 @@ from dstui.tui.kit.text_row import Row, row
 from dstui.tui.kit.tools import in_thread, label, say
 from dstui.tui.runs.compare_screen import Compared, show_curves
 from dstui.tui.runs.reading import Reading, Table, Wish
+from dstui.tui.session.settings import remember, setting
 
 STYLES = {"succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning", "running": "accent"}
-SORTS = ("started", *(name for name in USUAL if name not in ("age", "changed")))
-"""By what the table can be sorted, in the order of the keys."""
+UNSORTED = ("started", "age", "changed")
+"""Columns by which the keys do not sort: by the start they begin, and a list of changes has no order."""
+COLUMNS_ASKED = (
+    "Names with commas between them, in this order: {names}; also the name of any metric, or of a key of the Plans (stage, lr). "
+    "Nothing: those that fit."
+)
 FRAME = 6
-"""Cells of a line that are not the table's: frame, margin, mark, scroll bar."""
+"""Cells of a line outside of the table: frame, margin, mark, scroll bar."""
 MARKED, UNMARKED = "◉ ", "  "
 ASKED = "Only the runs for which all of these hold: stage=3 loss<2 failed lr>1e-4 took>1h !name. Nothing shows all."
 
@@ -45,7 +51,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
     def __init__(self) -> None:
         super().__init__()
         self.head, self.rows = RowList(id="runs-head"), RowList(id="runs", classes="pane")
-        self.wish, self.table = Wish(), Table()
+        self.wish, self.table = Wish(columns=_state_first(setting("columns"))), Table()
         self.marked: list[str] = []
         """The folders of the marked runs, in the order in which they were marked."""
         self._known: dict[str, Run] = {}
@@ -78,7 +84,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         if self._width != self.wish.width:
             self._want(width=self._width)
 
-    # What is shown
+    # Content
 
     def _want(self, **changes: object) -> None:
         self.wish = replace(self.wish, **changes)  # type: ignore[arg-type]
@@ -111,7 +117,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         below = [f"{len(self.marked)} marked" if self.marked else "", f"reading {shown.unread} more…" if shown.unread else ""]
         label(self.rows, " · ".join(filter(None, about)), "  ".join(filter(None, below)))
 
-    # What the keys do
+    # Actions of keys
 
     @on(RowList.Chosen, "#runs")
     def _look(self, event: RowList.Chosen) -> None:
@@ -139,9 +145,23 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         self.rows.action_move(1)
 
     def action_order(self, by: int) -> None:
-        """Sort by the next or previous column; times are sorted newest first."""
-        sort = SORTS[(SORTS.index(self.wish.sort) + by) % len(SORTS)]
+        """Sort by the next column, or by the one before; when things began, the latest first."""
+        sorts = ("started", *(name for name in self.wish.columns or USUAL if name not in UNSORTED))
+        at = sorts.index(self.wish.sort) if self.wish.sort in sorts else -1
+        sort = sorts[(at + by) % len(sorts)]
         self._want(sort=sort, reverse=sort == "started")
+
+    def action_columns(self) -> None:
+        """Ask for the columns, and remember them."""
+        text = COLUMNS_ASKED.format(names=", ".join(COLUMNS))
+        self.app.push_screen(Prompt("Columns", text, ", ".join(self.wish.columns or USUAL)), self._columns_named)
+
+    def _columns_named(self, text: str | None) -> None:
+        if text is not None:
+            names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+            chosen = () if names == USUAL else names
+            in_thread(self, partial(remember, "columns", list(chosen)))
+            self._want(columns=_state_first(chosen))
 
     def action_reverse(self) -> None:
         """Reverse the order."""
@@ -182,6 +202,11 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
             self._want(conditions=(), text="")
         else:
             self.dismiss(None)
+
+
+def _state_first(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns with the state first, where a run's glyph and colour stand; none where none are named."""
+    return ("state", *(name for name in names if name != "state")) if names else ()
 
 
 def _wrong(text: str) -> str:

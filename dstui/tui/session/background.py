@@ -1,4 +1,4 @@
-"""Background services. A service knows the Plan that it works on and where to post its result, never a widget or the session."""
+"""Background services. A service knows the Plan that it works on and where to post its result, but no widget and no session."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Readiness:
         if self.began:
             return
         self.began = True
-        for service in self._services:  # first the ones that have other processes to wait for
+        for service in self._services:  # services that wait for other processes come first
             service.start(self._session.state)
         self._session.begin_checks()
         for service in self._services:
@@ -95,7 +95,7 @@ class Lookups:
 
         while (plan := self._waiting.take()) is not None and not self._waiting.closed:
             if FactsOf.of(plan).models:
-                _import_forecast()  # the session forecasts what was found
+                _import_forecast()  # the session uses it for the results
             self._owner.post_message(LookupsDone(resolve_all(plan)))
 
     def _prepare(self) -> None:
@@ -114,7 +114,7 @@ def _import_forecast() -> None:
 
 
 INTERVAL = 1.0
-"""Seconds between two looks at the GPUs."""
+"""Seconds between two reads of the GPUs' state."""
 
 
 class Probe:

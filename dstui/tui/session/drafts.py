@@ -1,6 +1,6 @@
 """Drafts: unsaved edits on disk, so that a crash, a kill or a lost connection loses none of them.
 
-Every session has one file in the user's state folder, which is gone as soon as nothing is unsaved. The document itself is never touched.
+Every session has one file in the user's state folder, which is deleted as soon as nothing is unsaved. The document itself is never touched.
 """
 
 from __future__ import annotations
@@ -8,20 +8,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
-
-from textual.message_pump import MessagePump
 
 from dstui.base.files import FileProblem, write_atomic
 from dstui.base.regular_files import read_regular
-from dstui.tui.kit.tools import Latest, in_thread
-from dstui.tui.session.messages import DraftFailed
-from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from dstui.plan import Plan
@@ -32,9 +25,9 @@ class Draft:
     """A document with unsaved edits, and the session that edits it."""
 
     document: str
-    """What it is a draft of: see `document_of`."""
+    """The identity of the edited document: see `document_of`."""
     began: str
-    """The text that is on disk, from which the edits began."""
+    """The text on disk from which the edits began."""
     text: str
     source: str
     base: str
@@ -112,60 +105,3 @@ def _ticks(pid: int) -> int:
 
     process = find(pid)
     return process.ticks if process is not None else 0
-
-
-KEEP_AFTER = 0.3
-"""Seconds from an edit to its draft: what a kill may cost."""
-LAST_WRITE = 2.0
-"""Seconds that the end waits for a disk."""
-
-
-class Autosave:
-    """Write the newest draft a moment after each edit; delete it if nothing is unsaved."""
-
-    def __init__(self, owner: MessagePump, draft: Callable[[], Draft]) -> None:
-        """Create it. `draft` returns the open document as it is now."""
-        self._owner, self._draft = owner, draft
-        self._waiting: Latest[Draft] = Latest()
-        self._writer: Thread | None = None
-        self._failed = False
-        """It was said already that a draft could not be written."""
-
-    def start(self, state: State) -> None:  # noqa: ARG002  # what is open then is no edit
-        """Keep a draft of unsaved edits from now on."""
-        self._writer = in_thread(self._owner, self._work)
-
-    def changed(self, before: State, now: State) -> None:
-        """Schedule a write if the text or the file on disk has changed."""
-        if self._writer is not None and (now.plan is not before.plan or now.saved != before.saved):
-            self._waiting.put(self._draft())
-
-    def _work(self) -> None:
-        while (draft := self._waiting.take()) is not None:
-            self._waiting.closed_within(KEEP_AFTER)
-            self._write(self._waiting.newer(draft))
-
-    def _write(self, draft: Draft) -> None:
-        try:
-            draft.keep()
-        except (FileProblem, OSError) as error:
-            if not self._failed:
-                self._owner.post_message(DraftFailed(str(error)))
-            self._failed = True
-
-    def end(self, *, keep: bool) -> None:
-        """End the session. `keep`: it ends by a signal or an error, so the user was not asked about unsaved edits."""
-        if self._writer is not None:
-            draft = self._draft()
-            self._waiting.put(draft if keep else replace(draft, text=draft.began))
-            self.close()
-            self._writer.join(LAST_WRITE)
-
-    def keep_now(self) -> None:
-        """Write the draft now, since the process may be killed. Thread-safe."""
-        if self._writer is not None:
-            self._write(self._draft())
-
-    def close(self) -> None:
-        """Write what is scheduled, and nothing after it."""
-        self._waiting.close()

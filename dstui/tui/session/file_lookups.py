@@ -1,7 +1,7 @@
 """The files around a Plan: script, model, hostfile and the files that would be written.
 
-Each look is named by the paths that it depends on; what it saw is remembered under that name. A thread looks, since a disk may be a network
-mount that does not answer; the app goes on with what is known.
+Each look-up is identified by the paths that it depends on, and its result is cached under them. A thread does the work, since a disk may be
+a network mount that does not answer; the app continues with what is known.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from dstui.jobs.store.op_locks import folder_of, stale_locks
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
+from dstui.plan.launchers import JOB_SCRIPT
 from dstui.render.config_files import config_name
 from dstui.tui.session.host_sources import SurroundingsOf
 from dstui.tui.session.model_lookup import FactsOf, MeasuredOf, ModelConfigsOf
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.machine.slurm_offers import SlurmOffers
     from dstui.plan import Plan
 
 
@@ -52,7 +54,7 @@ class Lookup(Protocol):
     """One look-up. Equal look-ups have equal results as long as the files do not change."""
 
     def resolve(self) -> Any:
-        """Return the result; None if nothing is known. Blocks as long as the disk does; never raises."""
+        """Return the result; None if nothing is known. May block on a slow disk; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,10 @@ class EnvFilesOf:
         return env_files_in(self.workdir, self.name)
 
 
+BESIDE = ("accelerate.yaml", "hostfile", ".deepspeed_env", "bind.sh", JOB_SCRIPT)
+"""Files that are written beside the configurations."""
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenIn:
     """A look-up of the files that `write files` would write to the Plan's folder."""
@@ -103,7 +109,7 @@ class WrittenIn:
 
     def resolve(self) -> dict[str, str]:
         """Return name -> text of the files that exist; "" for one that cannot be read."""
-        names = [config_name(model) for model in ("", *self.models)] + ["accelerate.yaml", "hostfile", ".deepspeed_env", "bind.sh"]
+        names = [config_name(model) for model in ("", *self.models)] + list(BESIDE)
         return {name: _text(Path(self.folder) / name) for name in names if Path(self.folder, name).exists()}
 
 
@@ -130,10 +136,30 @@ class StaleLocksIn:
         return stale_locks(Path(self.folder))
 
 
+@dataclass(frozen=True, slots=True)
+class SlurmOffersOf:
+    """A look-up of what the SLURM cluster here offers, for a Plan that is to be queued; for others it asks nothing."""
+
+    queued: bool
+
+    @classmethod
+    def of(cls, plan: Plan) -> SlurmOffersOf:
+        """Return the look-up for this Plan."""
+        return cls(plan.cluster.submits)
+
+    def resolve(self) -> SlurmOffers | None:
+        """Return the offers, at most five minutes old."""
+        if not self.queued:
+            return None
+        from dstui.jobs.queue.offers import slurm_offers
+
+        return slurm_offers()
+
+
 def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
     """Return the results of the last look-ups as `Facts` for `dstui.assess`."""
     asked = FactsOf.of(plan)
-    found = lookups.get(asked) if asked.on_disk or not lookups else asked.resolve()  # a bare number needs no file
+    found = lookups.get(asked) if asked.on_disk or not lookups else asked.resolve()  # a mere number of parameters needs no file
     return Facts(
         script=lookups.get(ScriptOf.of(plan)),
         configs=lookups.get(ModelConfigsOf.of(plan), {}),
@@ -141,10 +167,11 @@ def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
         pool=lookups.get(PoolOf.of(plan)),
         measured=lookups.get(MeasuredOf.of(plan)) if lookups else None,
         locks=lookups.get(StaleLocksIn.of(plan), ()) if lookups else (),
+        slurm=lookups.get(SlurmOffersOf.of(plan)),
     )
 
 
-LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, EnvFilesOf, WrittenIn, StaleLocksIn, SurroundingsOf)
+LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, EnvFilesOf, WrittenIn, StaleLocksIn, SurroundingsOf, SlurmOffersOf)
 
 
 def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:

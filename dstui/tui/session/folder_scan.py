@@ -1,4 +1,4 @@
-"""Files of the current folder that a session may start from: training scripts, Plans, configurations, drafts."""
+"""Find files of the current folder to start from: training scripts, Plans, configurations, drafts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
 from dstui.documents.open import script_named
+from dstui.documents.templates import Template, site_templates
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
+from dstui.tui.session.recent import recent_plans
 
-FILES, SHOWN = 300, 8
-"""How many files are looked into, and how many of a kind are offered."""
+FILES, SHOWN, RECENT = 300, 8, 4
+"""How many files are looked into, how many of a kind are offered, and how many Plans that lie elsewhere."""
 NAMED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
-"""Keys of which a ds_config.json has at least one: many other files in a folder are JSON too."""
+"""Keys of which a ds_config.json has at least one: a folder may have many other JSON files."""
 QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
-"""What may be the hub id of a model."""
+"""A possible hub id of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,16 @@ class FolderContents:
     scripts: tuple[Script, ...]
     documents: tuple[str, ...]
     configurations: tuple[str, ...]
-    """Of these, what is no Plan yet and wants a script: accelerate YAMLs, and ds_config.json that none of them names."""
+    """Those that are not Plans and need a script: accelerate YAMLs, and ds_config.json files that none of them names."""
     drafts: tuple[Draft, ...]
+    templates: tuple[Template, ...] = ()
+    """The site's Plans to begin with."""
+    recent: tuple[str, ...] = ()
+    """Plans elsewhere that were open last."""
 
 
 def scan_folder(script: str = "") -> FolderContents:
-    """Scan the current folder; `script`: one that the user has named. Blocks as long as the disk does; never raises."""
+    """Scan the current folder; `script`: one that the user has named. May block on a slow disk; never raises."""
     import dstui.forecast.largest  # noqa: F401 - which takes a while: here nobody waits for it
 
     scripts = _chosen(script) or sorted(
@@ -44,11 +50,23 @@ def scan_folder(script: str = "") -> FolderContents:
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
     configurations = list(_configurations(documents))
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
-    return FolderContents(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(configurations), tuple(drafts[:1]))
+    return FolderContents(
+        tuple(scripts[:SHOWN]),
+        tuple(documents[:SHOWN]),
+        tuple(configurations),
+        tuple(drafts[:1]),
+        tuple(site_templates())[:SHOWN],
+        tuple(_recent()),
+    )
+
+
+def _recent() -> list[str]:
+    here = Path.cwd()
+    return [str(path) for path in recent_plans() if path.parent != here][:RECENT]
 
 
 def _configurations(documents: list[str]) -> Iterator[str]:
-    """Return the configurations, accelerate YAMLs first; a ds_config.json that one names is listed with it."""
+    """Yield the configurations, accelerate YAMLs first. A ds_config.json that one names is listed with it."""
     texts, kinds = dict[str, str](), dict[str, str]()
     for name in documents[:SHOWN]:
         with suppress(FileProblem):
@@ -95,7 +113,7 @@ def is_like_a_plan(path: Path) -> bool:
     except FileProblem:
         return False
     if path.suffix in JSON and not any(key in text for key in (*NAMED, "deepspeed", SIGNS[0])):
-        return False  # most JSON files are none, and need not be looked at closely
+        return False  # most JSON files are not, and need no closer look
     match kind_of(text, path.name):
         case "plan":
             return "deepspeed" in root_keys(text)

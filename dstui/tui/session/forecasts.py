@@ -24,7 +24,7 @@ class Outlook:
         self.plan, self.facts, self.machine, self.pool = target.plan, facts.models, target.machine, target.pool
         measured = facts.measured
         self.runs = measured.runs(self.machine) if measured else ()
-        """What runs of this model took on this machine, oldest first."""
+        """Runs of this model on this machine, oldest first."""
         self._measured = measured.of(self.machine) if measured else {}
         self.forecast = found
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
 
 HOSTFILES = ("hostfile", "hosts", "/job/hostfile")
-"""Where hostfiles lie: beside the Plan, and where DeepSpeed itself looks (launcher/runner.py, DLTS_HOSTFILE)."""
+"""Usual places of hostfiles: beside the Plan, and where DeepSpeed itself looks (launcher/runner.py, DLTS_HOSTFILE)."""
 MATTERS = (
     *("NCCL_", "GLOO_", "UCX_", "MV2_", "TORCH_", "CUDA_", "OMP_", "DS_", "TRITON_", "PYTHON", "LD_LIBRARY_PATH"),
     *("HF_", "TRANSFORMERS_", "TOKENIZERS_", "WANDB_", "MLFLOW_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"),
 )
-"""Beginnings of the variables that a training looks at."""
+"""Prefixes of variables that affect a training."""
 MOST_INCLUDED = 64
-"""Files that an ssh configuration may include."""
+"""Files that an ssh configuration may include at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class HostSource:
 
     name: str
     hosts: Mapping[str, int | None]
-    """Host -> slots; None where the place does not say how many."""
+    """Host -> slots; None if the source does not tell their number."""
     hostfile: str | None = None
-    """Its path as the Plan would name it, where it is a hostfile."""
+    """The path as the Plan would name it, if the source is a hostfile."""
     problem: str = ""
-    """Why nothing can be taken from it."""
+    """Why the source cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Surroundings:
 
     sources: tuple[HostSource, ...] = ()
     variables: tuple[str, ...] = ()
-    """The names of what is set here and a training looks at; never the values."""
+    """The names of variables that are set here and affect a training, never their values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,11 +85,11 @@ class Launched(Message):
 
     folder: JobFolder
     again: bool = False
-    """Whether it is to be started once more."""
+    """Whether to launch it once more."""
 
 
 @dataclass(eq=False)
 class FixApplied(Message):
-    """The Plan of a failed job was fixed; what was changed, without a full stop."""
+    """The Plan of a failed job was fixed; describes the change, without a full stop."""
 
     text: str

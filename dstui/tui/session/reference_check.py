@@ -1,4 +1,4 @@
-"""DeepSpeed's own verdict on every edit: a child process with its parser is kept warm, and a thread asks it."""
+"""DeepSpeed's own verdict on every edit: a thread asks a child process that has its parser loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 AFTER = 1.0
-"""Seconds from the start to the child's: importing DeepSpeed takes two of a whole core."""
+"""Seconds from the start to the child's: importing DeepSpeed takes two seconds of a whole core."""
 
 
 class ReferenceCheck:
@@ -55,14 +55,14 @@ class ReferenceCheck:
             return
         try:
             self._validate_all()
-        except ReferenceFailure:  # no DeepSpeed there: the checks stand alone
+        except ReferenceFailure:  # DeepSpeed is not available there: only the rules judge
             self._waiting.close()
         finally:
             self.stop_child()
 
     def _validate_all(self) -> None:
         from dstui.check.reference import ReferenceChecker
-        from dstui.documents.trusted_python import own, probe_python, to_be_asked
+        from dstui.documents.trusted_python import is_own_interpreter, probe_python, to_be_asked
         from dstui.render.launch import interpreter
 
         python = ""
@@ -74,7 +74,7 @@ class ReferenceCheck:
                 self.stop_child()
                 child = self._child = ReferenceChecker(python)
             verdict = verdict_on(child, plan, ranks)
-            instead_of = "" if python != sys.executable or own(plan) else interpreter(plan)
+            instead_of = "" if python != sys.executable or is_own_interpreter(plan) else interpreter(plan)
             self._owner.post_message(Validated(plan.text, replace(verdict, instead_of=instead_of)))
             if to_be_asked(plan):
                 self._owner.post_message(InterpreterNamed(plan))

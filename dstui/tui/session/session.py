@@ -1,7 +1,7 @@
 """The session: the only mutable holder of the Plan with its history, the Machine, and the findings.
 
-Every edit goes through here, whoever makes it (a form, a fix, the preview, undo); each makes a new immutable `State`, from which
-everything visible is drawn at once: a message would arrive one frame later. Only the app's own thread may call it.
+Every edit goes through here, whatever makes it (a form, a fix, the preview, undo). Each creates a new immutable `State`, from which
+everything visible is drawn at once, since a message would arrive one frame later. Only the app's own thread may call it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 Listener = Callable[[State, State], object]
-"""What hears of a change: the state before, and now."""
+"""Called on a change with the state before and the state now."""
 ZERO = "deepspeed.zero_optimization"
 HERE = "this machine"
-"""The source of a Machine that was looked at here; of a recorded one nothing is asked here."""
+"""The source of a Machine that was probed here. For a recorded one nothing is queried here."""
 
 
 class Session:
@@ -44,13 +44,13 @@ class Session:
         self._history = History(plan)
         self._model = ""
         self.on_disk = plan.text
-        """The text that was read or saved last."""
+        """The text that was last read or saved."""
         self._typing = False
         self.state = State(plan.focused_on(""), machine)
         self.receipt: list[str] = []
-        """What was written, for the terminal that is left behind."""
+        """Messages to print in the terminal after the exit."""
         self.jobs: list[JobFolder] = []
-        """The jobs that were looked at."""
+        """The jobs that were shown."""
 
     def subscribe(self, listener: Listener) -> None:
         """Call a function with the old and the new state after every change, in the order of subscription."""
@@ -76,9 +76,9 @@ class Session:
     def edit(self, *edits: Edit, live: bool = False) -> bool:
         """Write values (UNSET removes a key), all or none. `live`: one of many edits while typing; `settle` makes them one undo step.
 
-        False where the Plan refused: the state then says why, and the Plan is as it was.
+        Return False if the Plan refused: the state then has the reason, and the Plan is unchanged.
         """
-        # Each key typed starts from the Plan before typing: a field that is empty for a moment keeps its place and its comment.
+        # Each typed key edits the Plan from before typing, so that a field that is temporarily empty keeps its place and comment.
         plan = self._history.current.focused_on(self._model) if live else self.state.plan
         try:
             for path, value in edits:
@@ -91,7 +91,10 @@ class Session:
         return self._take(plan, live=live)
 
     def apply(self, fix: Fix) -> bool:
-        """Apply a fix's patch as one undo step. Returns False if it has none, or the Plan refused it."""
+        """Apply a fix as one undo step. Return False if it cannot be applied automatically, or the Plan refused it."""
+        if fix.drops and fix.drops in self.state.plan.text:
+            self.replace(self.state.plan.text.replace(fix.drops, "", 1))
+            return True
         if fix.patch is None:
             return False
         try:
@@ -109,7 +112,8 @@ class Session:
     def open(self, plan: Plan, path: Path | None) -> None:
         """Open another document, with a history of its own."""
         self.path, self._history, self.on_disk = path, History(plan), plan.text
-        self.state = replace(self.state, lines=(), changed=frozenset(), refusal=("", ""))  # compared with nothing, nothing has changed
+        # nothing has changed, since there is nothing to compare with
+        self.state = replace(self.state, lines=(), changed=frozenset(), refusal=("", ""))
         self._show(plan)
 
     def settle(self) -> None:
@@ -165,7 +169,7 @@ class Session:
         self._become(replace(self.state, refusal=(path, why)))
         return False
 
-    # What follows from the Plan and the Machine
+    # Consequences of the Plan and the Machine
 
     def machine_probed(self, machine: Machine) -> None:
         """Take over a probed machine, with what DeepSpeed says of 16-bit floats on the CPUs here."""
@@ -187,13 +191,13 @@ class Session:
         if self.state.machine is not None:
             self.machine_probed(self.state.machine)
         if text != self.state.plan.text:
-            return  # there is another one meanwhile
+            return  # the Plan has changed meanwhile
         state = replace(self.state, validated=text, verdict=verdict)
         explained = any(f.severity == "error" for f in state.findings) or not any(state.plan.configurations.values())
         self._become(state if verdict.ok or explained else replace(state, findings=(refused(verdict), *state.findings)))
 
     def begin_checks(self) -> None:
-        """Compute findings from now on; the first frame does without."""
+        """Compute findings from now on. The first frame does without."""
         self._show(self.state.plan)
 
     def job_changed(self, word: str) -> None:
@@ -202,7 +206,7 @@ class Session:
             self._become(replace(self.state, run=word))
 
     def _show(self, plan: Plan, *, machine: Machine | None = None, lookups: Mapping[Lookup, Any] | None = None) -> None:
-        """Make the state of this Plan with everything that follows from it; `machine`, `lookups`: replacements."""
+        """Set the state for this Plan and everything that follows from it; `machine`, `lookups`: replacements."""
         from dstui.assess import assess
         from dstui.plan.env_file import EnvFiles
         from dstui.render.jsontext import json_lines
@@ -251,13 +255,20 @@ class Session:
             return f"{problem}. It was a Plan when it was read here."
         return f"{self.path} was changed by something else since it was read here." if moved else ""
 
-    def save(self, path: Path, *, replace_other: bool) -> None:
-        """Write the Plan. Raises FileProblem."""
-        from dstui.base.files import write_atomic
+    def saved_as(self, path: Path, text: str) -> None:
+        """Note that this text of the Plan was written to its file; the Plan may have been edited meanwhile."""
+        self.path, self.on_disk = path, text
+        self._become(replace(self.state, saved=self.state.plan.text == text))
 
-        write_atomic(path, self.state.plan.text, replace=replace_other)
-        self.path, self.on_disk = path, self.state.plan.text
-        self._become(replace(self.state, saved=True))
+    def origin(self, of: object) -> str:
+        """Return where the value of a field comes from, in words: "" for anything else."""
+        from dstui.plan.layered import origin_of
+
+        path = getattr(of, "path", "")
+        found = origin_of(self.state.plan, path) if path and path != "name" else None
+        if found is None:
+            return ""
+        return f"{found.layer}, line {found.line}" if found.line else found.layer
 
     def draft(self) -> Draft:
         """Return the open document as a draft."""
@@ -281,7 +292,7 @@ def _changed(before: State, plan: Plan, lines: Sequence[Any]) -> frozenset[int]:
 
 
 def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:
-    """Return the numbers of the lines that are new; a comma more or less is no change."""
+    """Return the numbers of the lines that are new; an added or removed comma is not a change."""
     known = {(line.path, line.text.rstrip(",")) for line in before}
     return frozenset(n for n, line in enumerate(now) if (line.path, line.text.rstrip(",")) not in known)
 

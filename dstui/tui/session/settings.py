@@ -1,48 +1,68 @@
-"""What a user likes and dstui remembers: the theme and the like, one small JSON file in the user's configuration folder.
+"""The user's settings as the TUI uses them: read again when their file changes, and written when something is chosen.
 
-Nothing about it is ever an error: what cannot be read is as if it were not there, and what cannot be written holds for this session.
+An unreadable file is reported at the start and then ignored. A setting that cannot be written holds for this session.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from dstui.base.files import FileProblem, read_text, write_atomic
+from dstui.base.files import FileProblem, is_there, read_text, write_atomic
 from dstui.base.limits import parse_json
+from dstui.plan.document import DocumentError
+from dstui.plan.splice import EditError
+from dstui.site.installed import installed_settings, settings_path
+from dstui.site.settings import BY_NAME, first_settings, usable, with_setting
+
+_writing = Lock()
 
 
-def settings_file() -> Path:
-    """Return where they lie."""
-    from platformdirs import user_config_path
-
-    return user_config_path("dstui") / "settings.json"
-
-
-def remembered() -> dict[str, Any]:
-    """Return all settings."""
-    return _read() or {}
+def setting(name: str) -> Any:
+    """Return the value of a setting: the user's, else its default."""
+    held = installed_settings().values
+    if name in held:
+        return held[name]
+    return _of_old_file().get(name, BY_NAME[name].default)
 
 
-def remember(name: str, value: Any) -> None:
-    """Keep one setting for later sessions. The others stay as they are, and so does a file that is no settings of ours."""
-    import json
+def remember(name: str, value: Any) -> str:
+    """Store a setting for later sessions; the rest of the file stays unchanged. Return why that failed; "" if it did not."""
+    with _writing:
+        path, old = settings_path(), _of_old_file()
+        if setting(name) == value:
+            return ""
+        try:
+            if is_there(path):
+                text = read_text(path)
+                for each, held in {**old, name: value}.items():
+                    text = with_setting(text, each, held)
+            else:
+                text = first_settings({**old, name: value})
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text, replace=True)
+        except (FileProblem, EditError, DocumentError, OSError) as error:
+            return f"{path}: {error}" if not isinstance(error, FileProblem) else str(error)
+        with suppress(OSError):
+            _old_file().unlink(missing_ok=True)
+    return ""
 
-    settings = _read()
-    if settings is not None and settings.get(name) != value:
-        with suppress(FileProblem, OSError):
-            settings_file().parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(settings_file(), json.dumps({**settings, name: value}, indent=2) + "\n", replace=True)
+
+def _old_file() -> Path:
+    """Return the file in which older releases of dstui stored settings."""
+    return settings_path().with_suffix(".json")
 
 
-def _read() -> dict[str, Any] | None:
-    """Return what is in the file, {} where there is none; None where it cannot be read, so must not be replaced."""
-    file = settings_file()
-    if not file.exists():
+def _of_old_file() -> Mapping[str, Any]:
+    """Return the settings that an older dstui stored and the user's file does not contain."""
+    if not is_there(_old_file()):
         return {}
     try:
-        found = parse_json(read_text(file))
+        found = parse_json(read_text(_old_file()))
     except (FileProblem, OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        return {}
+    held = installed_settings().values
+    return {name: value for name, value in usable(found).items() if name not in held} if isinstance(found, dict) else {}

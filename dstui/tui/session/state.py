@@ -25,7 +25,7 @@ class _Unset(Enum):
 
 
 UNSET: Final = _Unset.UNSET
-"""As a value: the key is not in the Plan, or shall be taken out of it."""
+"""As a value: the key is not in the Plan, or is to be removed."""
 
 Edit = tuple[str, Any]
 """A dotted path of the Plan and its new value, or UNSET."""
@@ -37,7 +37,7 @@ class State:
 
     plan: Plan
     machine: Machine | None = None
-    """None until it was looked at. Its module alone costs a tenth of the first frame, which does without."""
+    """None before the probe. Its module alone takes a tenth of the first frame, which does not need it."""
     findings: tuple[Finding, ...] = ()
     checked: bool = False
     lines: tuple[JsonLine, ...] = ()
@@ -45,19 +45,19 @@ class State:
     saved: bool = True
     ranks: int | None = None
     target: Target | None = None
-    """The Plan on the machine with what its hostfile holds: what is launched, and what the review shows. None before the first check."""
+    """The Plan with the machine and the hostfile: what is launched and what the review shows. None before the first check."""
     lookups: Mapping[Lookup, Any] = field(default_factory=dict)
-    """What lies on disk around the Plan, as far as it was looked at."""
+    """The results of look-ups of files around the Plan."""
     outlook: Outlook | None = None
-    """What is forecast; None where no model is named, or nobody has looked at it yet."""
+    """The forecast; None if no model is named or the look-up is not finished."""
     run: str = ""
     """The state of the job in a word: running, succeeded, failed…"""
     validated: str = ""
-    """The text of the Plan that DeepSpeed's own parser answered about last."""
+    """The text of the Plan that DeepSpeed's own parser has judged last."""
     verdict: ReferenceVerdict | None = None
-    """What it said of that text; None before its first answer."""
+    """Its verdict on that text; None before the first one."""
     refusal: tuple[str, str] = ("", "")
-    """The path of an edit that the Plan refused, and its sentence; gone with the next edit."""
+    """The path and the message of a refused edit; removed by the next edit."""
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

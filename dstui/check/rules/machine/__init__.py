@@ -1,1 +1,1 @@
-"""Rules about the machine: what its facts mean for a job."""
+"""Rules about the machine: the consequences of its facts for a job."""

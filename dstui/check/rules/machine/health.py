@@ -1,4 +1,4 @@
-"""Recommendations on the machine itself, whatever runs on it: what blocks a launch, what makes it slow, what is odd."""
+"""Rules about the machine itself, for any job: what prevents a launch, what makes it slow, what is unusual."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ SHM_FIX = {
     "kubernetes": "mount an emptyDir with medium: Memory at /dev/shm",
 }
 CPU_BUFFER = 70 << 20
-"""What DeepSpeed's collectives on the CPU take of /dev/shm for each rank."""
+"""Bytes of /dev/shm that DeepSpeed's CPU collectives take for each rank."""
 
 
 @machine_rule("MC013", "warning", source=f"{NCCL}/troubleshooting.html, Shared Memory; deepspeed/ops/csrc/cpu/comm/shm.cpp")
@@ -206,12 +206,12 @@ def small_shared_memory(machine: Machine, requirement: Requirement) -> MachineFi
 
 
 CUDA_NEEDS = {"13": 580, "12": 525, "11": 450}
-"""Least major version of the driver for a major version of CUDA."""
+"""The minimum major version of the driver for a major version of CUDA."""
 
 
 @machine_rule("MC014", "error", source="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html")
 def torch_and_driver(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """torch was built without CUDA, or for a newer CUDA than the driver runs."""
+    """torch was built without CUDA, or for a newer CUDA than the driver supports."""
     software, driver = machine.software, machine.driver
     wants_cpu = requirement.cpu or requirement.variables(machine).get("DS_ACCELERATOR") == "cpu"
     if not machine.gpus or wants_cpu or requirement.other_python or not software.torch:
@@ -238,7 +238,7 @@ def windows(machine: Machine, requirement: Requirement) -> MachineFindings:
 
 @machine_rule("MC016", "info", source="seen on an 8 x H200 node inside a one-core step: SYS is printed as NODE")
 def topology_through_a_keyhole(machine: Machine, _requirement: Requirement) -> MachineFindings:
-    """The allocation hides most CPUs, so that distances and CPU lists are not to be trusted."""
+    """The allocation hides most CPUs, so that distances and CPU lists are unreliable."""
     hidden = [gpu.index for gpu in machine.gpus if isinstance(gpu.cpus, Unknown) and isinstance(gpu.numa_node, int)]
     if hidden:
         why = "the driver reports only the CPUs of this allocation, so distances between sockets look too short"
@@ -311,7 +311,7 @@ def memory_errors(machine: Machine, requirement: Requirement) -> MachineFindings
 
 @machine_rule("MC021", "warning", source="torch TCPStore: EADDRINUSE ends rank 0; deepspeed/launcher/runner.py, --master_port")
 def port_taken(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """Somebody listens on the port that rank 0 is to have."""
+    """The port for rank 0 is already in use."""
     if requirement.port is not None and requirement.port in known(machine.host.ports, ()):
         message = f"a process was listening on port {requirement.port} when this machine was probed"
         fix = f"let a free port be chosen, or end who holds it (ss -ltnp 'sport = :{requirement.port}')"

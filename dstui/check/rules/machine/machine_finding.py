@@ -1,14 +1,14 @@
-"""Rules about the machine: what its facts mean for a job, each with its reason and its source. Pure functions on values.
+"""Rules about the machine: the consequences of its facts for a job, with reason and source. Pure functions on values.
 
-One rule is one small function, registered with a stable code among all rules of `dstui.check`:
+One rule is one small function, registered with a code that is unique among all rules of `dstui.check`:
 
     @machine_rule("MC007", "error", source="nvml.h, nvmlComputeMode_t")
     def compute_mode(machine: Machine, requirement: Requirement) -> MachineFindings:
         "A GPU whose compute mode forbids computing."
         yield MachineFinding("GPU 1 …", why="…", fix="…", path="…", sets=(("cluster.include", "localhost:0"),))
 
-`check_plan` asks it for a Plan on a machine that was looked at; `machine_findings.check_machine` asks it for a machine alone.
-As few NCCL variables as possible are ever recommended: NCCL measures the same facts itself.
+`check_plan` runs it for a Plan on a probed machine, `machine_findings.check_machine` for a machine alone. As few NCCL variables as possible
+are recommended, since NCCL measures the same facts itself.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Level = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class MachineFinding:
-    """What to know or to do. `sets` are the keys of a Plan that do it: dotted path and value."""
+    """A remark on the machine. `sets` are the keys of a Plan that solve it: dotted path and value."""
 
     message: str
     why: str = ""
     fix: str = ""
     path: str = ""
-    """The key of the Plan that it is about; empty for the machine itself."""
+    """The related key of the Plan; empty for the machine itself."""
     sets: tuple[tuple[str, Any], ...] = ()
     level: Level | None = None
-    """Where it differs from the rule's own."""
+    """The level, if it differs from the rule's."""
     code: str = ""
-    """Filled in by `check_machine`, as is the source."""
+    """Set by `check_machine`, like the source."""
     source: str = ""
 
 
@@ -49,7 +49,7 @@ FindMachine = Callable[[Machine, Requirement], MachineFindings]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRule(Rule):
-    """A rule that can also be asked about a machine alone."""
+    """A rule that can also be run for a machine alone."""
 
     find: FindMachine
 
@@ -72,7 +72,7 @@ def machine_rule(code: str, level: Level, *, source: str) -> Callable[[FindMachi
 
 
 def problem_of_machine(finding: MachineFinding, c: Context) -> Problem:
-    """Turn a machine finding into a rule's problem; its keys become a patch."""
+    """Convert a machine finding to a rule's problem, with a patch for its keys."""
     patch = tuple(_operation(c, path, value) for path, value in finding.sets)
     fix = Fix(finding.fix, patch or None) if finding.fix else None
     return Problem(f"^{finding.path}", finding.message, finding.why, fix=fix, severity=finding.level)

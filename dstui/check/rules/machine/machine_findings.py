@@ -1,4 +1,4 @@
-"""All the findings for a machine: every rule about it, asked in turn."""
+"""All findings about a machine, from every rule about machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARKS = {"error": "✗", "warning": "▲", "info": "·"}
 
 
 def check_machine(machine: Machine, requirement: Requirement | None = None) -> list[MachineFinding]:
-    """Return all findings for a job on a machine (for any job without a `requirement`), the worst first."""
+    """Return all findings for a job on a machine (for any job without a `requirement`), most severe first."""
     requirement = requirement or Requirement()
     found = [
         replace(finding, level=finding.level or rule.severity, code=rule.code, source=rule.source)
@@ -31,7 +31,7 @@ def check_machine(machine: Machine, requirement: Requirement | None = None) -> l
 
 
 def machine_finding_lines(machine: Machine) -> Iterator[str]:
-    """Yield the findings for any job on this machine as lines of text, the worst first."""
+    """Yield the findings for any job on this machine as lines of text, most severe first."""
     for finding in check_machine(machine):
         yield f"{MARKS[finding.level or 'info']} {finding.message}"
         if finding.fix and finding.level != "info":

@@ -1,4 +1,4 @@
-"""Recommendations on where a job should run on a machine, and on the settings that follow from its links."""
+"""Rules about where a job should run on a machine, and about settings that follow from its links."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ZERO_PATH = f"deepspeed.{ZERO_SECTION}"
 INCLUDE = "cluster.include"
 SMALL_BUCKETS = ((f"{ZERO_PATH}.allgather_bucket_size", 200_000_000), (f"{ZERO_PATH}.reduce_bucket_size", 200_000_000))
 IN_MEMORY = ("tmpfs", "overlay")
-"""No place for what does not fit into memory: the one is memory, the other the container's own layer."""
+"""File systems that are unsuitable for offloading: memory itself, and the container's own layer."""
 PCIE_GIGABYTES = {1: 3.2, 2: 6.4, 3: 12.4, 4: 25.8, 5: 55.4, 6: 110.0}
-"""GB/s to the host that x16 reaches in practice, by generation (measured for 3 to 5, else scaled)."""
+"""Practical GB/s to the host over x16, by generation (measured for 3 to 5, else scaled)."""
 
 
 def working(machine: Machine, requirement: Requirement) -> set[int]:
@@ -30,7 +30,7 @@ def working(machine: Machine, requirement: Requirement) -> set[int]:
 
 
 def islands_of(machine: Machine, requirement: Requirement) -> list[Island]:
-    """Return the islands of the chosen GPUs that work."""
+    """Return the islands of the chosen, working GPUs."""
     return [island for island in machine.islands if working(machine, requirement) & set(island.gpus)]
 
 
@@ -44,14 +44,14 @@ def clique_size(machine: Machine, requirement: Requirement) -> int:
     "MC201", "warning", source="NCCL builds its rings over NVLink where it can; deepspeed/launcher/runner.py sorts the slots of a host"
 )
 def better_gpus(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """Other GPUs of this machine are better joined, or free."""
+    """Other GPUs of this machine have better links, or are free."""
     chosen = requirement.slots(machine)
     if requirement.nodes > 1 or not 0 < len(chosen) < len(machine.gpus):
         return
     now = rate(machine, chosen)
     widest = max((width(cell) for row in machine.links for cell in row), default=0)
     if now.flaws[:4] == (0, 1, 0, -widest):
-        return  # none can be better, and looking for one takes half a millisecond
+        return  # none can be better, and searching takes half a millisecond
     best = choose(machine, len(chosen))
     if best is None or best.flaws[:4] >= now.flaws[:4]:
         return
@@ -103,7 +103,7 @@ def several_islands(machine: Machine, requirement: Requirement) -> MachineFindin
 
 @machine_rule("MC204", "info", source="DeepSpeed docs, zero_hpz_partition_size; deepspeed/utils/groups.py")
 def partition_within_a_node(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """ZeRO-3 over several hosts without, or on one host with, a second partition of the weights within a host."""
+    """ZeRO-3 over several hosts without a second partition of the weights within a host, or on one host with one."""
     ranks, path = len(requirement.slots(machine)), f"{ZERO_PATH}.zero_hpz_partition_size"
     off = ((path, 1),)
     if requirement.hpz > 1 and requirement.stage != 3:
@@ -123,7 +123,7 @@ def partition_within_a_node(machine: Machine, requirement: Requirement) -> Machi
 
 
 def _smaller(machine: Machine, requirement: Requirement, ranks: int) -> str:
-    """Return the other size worth considering in words: the NVLink island within a host."""
+    """Return the other size worth considering, in words: the NVLink island within a host."""
     island = min((len(set(island.gpus) & set(requirement.slots(machine))) for island in islands_of(machine, requirement)), default=1)
     if not 1 < island < ranks:
         return ""
@@ -181,7 +181,7 @@ def stage_3_on_slow_links(machine: Machine, requirement: Requirement) -> Machine
 
 @machine_rule("MC207", "info", source="deepspeed/runtime/zero/config.py: overlap_comm is true by default at stage 3 only")
 def overlap(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """Communication that could hide behind the backward pass does not."""
+    """Communication could overlap the backward pass, but does not."""
     if requirement.stage in (1, 2) and requirement.overlap_comm is None and len(requirement.slots(machine)) * requirement.nodes > 1:
         small = min((known(gpu.memory_total, 80 * GIB) for gpu in requirement.chosen(machine)), default=80 * GIB) <= 25 * GIB
         path = f"{ZERO_PATH}.overlap_comm"
@@ -211,7 +211,7 @@ def binding_to_the_far_socket(machine: Machine, requirement: Requirement) -> Mac
 
 @machine_rule("MC209", "info", source="DeepSpeed blog, zenflow-corebinding: about 15 % of an offloaded step")
 def unbound_offload(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """Ranks that work on the CPU too are not bound to the CPUs beside their GPU."""
+    """Ranks that also work on the CPU are not bound to the CPUs near their GPU."""
     nodes = {gpu.numa_node for gpu in requirement.chosen(machine) if isinstance(gpu.numa_node, int)}
     if (
         requirement.offload == "none"
@@ -259,7 +259,7 @@ def _host_speed(gpu: Gpu) -> float:
 
 @machine_rule("MC211", "warning", source="DeepSpeed, DeepNVMe: local NVMe drives, 3 GB/s and more")
 def nvme_folder(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """The folder for offloading to NVMe lies on something else."""
+    """The folder for offloading to NVMe is on another kind of disk."""
     if requirement.offload != "nvme" or not requirement.nvme_path or isinstance(machine.host.disks, Unknown):
         return
     disk = _disk_of(requirement.nvme_path, machine.host.disks)
@@ -276,7 +276,7 @@ def nvme_folder(machine: Machine, requirement: Requirement) -> MachineFindings:
 
 
 def _disk_of(path: str, disks: tuple[Disk, ...]) -> Disk | None:
-    """Return the file system that holds a path: the one with the longest mount point above it."""
+    """Return the file system of a path: the one with the longest mount point above it."""
     above = [disk for disk in disks if path == disk.mount or path.startswith(disk.mount.rstrip("/") + "/")]
     return max(above, key=lambda disk: len(disk.mount), default=None)
 

@@ -1,4 +1,4 @@
-"""What a job asks of a machine: worked out from a Plan's configuration, or given by whoever asks without one."""
+"""The requirements of a job on a machine, from a Plan's configuration or from the caller."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from dstui.render.spec import HERE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """What a job asks of a machine, as far as the rules about the machine depend on it. The default asks for everything that is there."""
+    """The requirements of a job, as far as the rules about machines depend on them. The default requires everything."""
 
     gpus: tuple[int, ...] | None = None
-    """The slots of this machine that are used; None = all."""
+    """The used slots of this machine; None = all."""
     ranks: int | None = None
     """Ranks on one host; None = one for each GPU."""
     filtered: bool = False
-    """Whether slots are chosen on the launcher's command line."""
+    """Whether slots are selected on the launcher's command line."""
     nodes: int = 1
     cpu: bool = False
     other_python: bool = False
-    """Whether the ranks run under another interpreter than the one whose packages the Machine tells."""
+    """Whether the ranks run under another interpreter than the one whose packages are in the Machine."""
     stage: int = 0
     overlap_comm: bool | None = None
-    """None where it is not written."""
+    """None if it is not set."""
     offload: str = "none"
     """Where the optimizer's state is kept: none, cpu, nvme."""
     nvme_path: str | None = None
@@ -39,22 +39,22 @@ class Requirement:
     tensor_parallel: int = 1
     sequence_parallel: int = 1
     buckets: int | None = None
-    """Elements in the reduce and the allgather bucket together, where both are written."""
+    """Elements in the reduce and the allgather bucket together, if both are set."""
     quantized_weights: bool = False
     params: float | None = None
     cpu_binding: str | None = None
     port: int | None = None
-    """The port that rank 0 will listen on, where it is one of this machine and was chosen beforehand."""
+    """The port on which rank 0 will listen, if that is on this machine and was chosen beforehand."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What the Plan sets for the ranks."""
+    """The Plan's variables for the ranks."""
 
     def slots(self, machine: Machine) -> tuple[int, ...]:
-        """Return the GPUs of the machine that are used."""
+        """Return the used GPUs of the machine."""
         there = tuple(gpu.index for gpu in machine.gpus)
         return there if self.gpus is None else tuple(gpu for gpu in sorted(self.gpus) if gpu in there)
 
     def variables(self, machine: Machine) -> dict[str, str]:
-        """Return the variables of the ranks: the Plan's, over those in the environment of dstui."""
+        """Return the variables of the ranks: the Plan's, which override those of dstui's environment."""
         return {**machine.host.environment, **self.environment}
 
     def chosen(self, machine: Machine) -> tuple[Gpu, ...]:
@@ -105,12 +105,12 @@ def _requirement(c: Context) -> Requirement:
 
 
 def _rank_0_is_here(address: str | None, used: Mapping[str, list[int]] | None) -> bool:
-    """Return whether rank 0 listens on this machine: it is the first host, and the Plan gives no other address."""
+    """Return whether rank 0 listens on this machine: it is the first host, and the Plan sets no other address."""
     return bool(used) and next(iter(used or ())) in HERE and (address is None or address in HERE)
 
 
 def _used(c: Context) -> dict[str, list[int]] | None:
-    """Return host -> slots, the first host's standing for all; None where a hostfile decides, or the filters cannot be read."""
+    """Return host -> slots, assuming that all hosts are like the first; None if a hostfile decides, or the filters are unreadable."""
     assert c.plan is not None and c.machine is not None
     try:
         return slots(c.plan, c.machine)

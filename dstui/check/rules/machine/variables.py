@@ -1,4 +1,4 @@
-"""Recommendations on variables that guides tell people to set: what each does, when it helps, what it costs on this machine."""
+"""Rules about variables that guides recommend: what each does, when it helps, what it costs on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OFF = ("", "0")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a variable costs on a machine, and how grave that is."""
+    """The cost of a variable on a machine, with its severity."""
 
     words: str
     level: Level = "warning"
@@ -61,7 +61,7 @@ def p2p_disable(machine: Machine, requirement: Requirement) -> MachineFindings:
 
 @machine_rule("MC102", "warning", source=f"{ENV}#nccl-shm-disable")
 def shm_disable(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """NCCL_SHM_DISABLE: ranks of one host talk through the network instead of shared memory."""
+    """NCCL_SHM_DISABLE: ranks of one host communicate over the network instead of shared memory."""
     if requirement.variables(machine).get("NCCL_SHM_DISABLE", "0") in OFF:
         return
     if _joined(machine, requirement) or _peer_to_peer(machine, requirement):
@@ -79,7 +79,7 @@ def shm_disable(machine: Machine, requirement: Requirement) -> MachineFindings:
 
 @machine_rule("MC103", "warning", source=f"{ENV}#nccl-ib-disable")
 def ib_disable(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """NCCL_IB_DISABLE: hosts talk over TCP instead of RDMA."""
+    """NCCL_IB_DISABLE: hosts communicate over TCP instead of RDMA."""
     if requirement.variables(machine).get("NCCL_IB_DISABLE", "0") in OFF:
         return
     ports = [port for port in known(machine.host.infiniband, ()) if port.state == "ACTIVE"]
@@ -143,7 +143,7 @@ def _about(requirement: Requirement, name: str, does: str, helps: str, cost: Cos
 
 @machine_rule("MC105", "warning", source="CUDA programming guide, environment variables; deepspeed/launcher/runner.py, main")
 def visible_devices(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """CUDA_VISIBLE_DEVICES is set, and DeepSpeed's launcher has its own idea of it."""
+    """CUDA_VISIBLE_DEVICES is set, and DeepSpeed's launcher interprets it differently."""
     value = requirement.variables(machine).get("CUDA_VISIBLE_DEVICES")
     if value is None or not machine.gpus or requirement.cpu:
         return

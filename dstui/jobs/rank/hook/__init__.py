@@ -1,1 +1,1 @@
-"""The folder that a rank finds on its PYTHONPATH; it holds sitecustomize.py alone."""
+"""The folder that is put on the PYTHONPATH of a rank. It contains only sitecustomize.py."""

@@ -1,15 +1,15 @@
-"""Observe DeepSpeed inside a rank: what `deepspeed.initialize` resolved, and what each step of the engine did.
+"""The hook: observe DeepSpeed inside a rank, what `deepspeed.initialize` resolved and what each step of the engine did.
 
-The shim puts this folder first on the PYTHONPATH of a rank, so that Python imports this file as its sitecustomize. It takes itself off the
-path again, restores the environment, and lets the next sitecustomize run. Then it waits until `deepspeed` is imported and wraps the
-methods of its engines. The rank's process writes, into the folder that the shim names:
+The shim puts this folder first on the PYTHONPATH of a rank, so that Python imports this file as its sitecustomize. It removes itself from
+the path, restores the environment, and runs the next sitecustomize. Then it waits until `deepspeed` is imported and wraps the methods of
+its engines. It writes into the folder that the shim names:
 
     rank_N.jsonl     one JSON object a line; key "is": start, initialize, step, save, load, evaluation, alone, fault, end
     rank_N.json      what the rank does now: phase and step, written in place, at most ten times a second
     rank_N.stacks    Python stacks, by faulthandler, each time the rank gets the signal that rank_N.json names
 
-It must never disturb: each fault is swallowed and counted, no tensor is kept alive, no device is synchronised, and a thread writes.
-Standard library only, Python 3.8 or newer, DeepSpeed 0.14 or newer; before deepspeed is imported it imports only what is built in.
+It must never disturb the training: every error is caught and counted, no tensor is kept alive, no device is synchronised, and a thread does
+the writing. It needs Python 3.8, DeepSpeed 0.14 and the standard library; before deepspeed is imported it imports only built-in modules.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ import sys
 import time
 from _signal import SIG_DFL, SIGRTMIN, getsignal
 
-TYPE_CHECKING = False  # typing's own would double the time of the import
+TYPE_CHECKING = False  # importing typing would double the time of the import
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SETTINGS = "DSTUI_HOOK"
-"""Variable: mode, folder of the files, and whether PYTHONPATH was set before, a line each."""
+"""The variable with three lines: mode, folder of the files, and whether PYTHONPATH was set before."""
 VERSION = 1
-"""Of the lines; readers skip what they do not know."""
+"""The version of the lines; readers skip unknown kinds."""
 STATE = "_dstui_hook"
-"""Attribute of an engine that holds what is known of it."""
+"""The attribute of an engine with its state."""
 SIGNALS = range(SIGRTMIN + 11, SIGRTMIN + 20)
-"""Real-time signals to choose from: the first that nobody handles."""
+"""Real-time signals to choose from: the first one without a handler is used."""
 PERIOD = 0.1
-"""Seconds between two records of what the rank does now."""
+"""Seconds between two updates of what the rank does now."""
 BURST = 200.0
-"""Steps that are reported however quickly they come."""
+"""Steps that are reported at any rate."""
 RATES = ((20_000, 5.0), (200_000, 2.0), (float("inf"), 0.2))
-"""(lines written so far, steps per second that are reported then): a million steps leave a file of some tens of MB."""
+"""(lines written so far, reported steps per second from then on): a million steps give a file of some tens of MB."""
 MOST_FAULTS = 10
-"""After so many faults nothing more is observed."""
+"""After this many errors nothing more is observed."""
 MOST_LOSSES = 64
 """Losses of micro-batches that are reported for one step."""
 LARGEST_CONFIG = 1 << 18
 NOW_SIZE = 512
 SLOTS = 4096
-"""Numbers on their way from a device to the host at the same time."""
+"""Numbers that can be in transfer from a device to the host at the same time."""
 
 
 class Output:
-    """The files of this rank; a thread formats and writes the lines."""
+    """The files of this rank. A thread formats and writes the lines."""
 
     def __init__(self, folder: str, rank: str, mode: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -75,7 +75,7 @@ class Output:
         os.pwrite(self.now, start.ljust(NOW_SIZE).encode(), 0)
 
     def dump_on_signal(self) -> int | None:
-        """Let faulthandler write the stacks at a signal that nobody handles; which one."""
+        """Register faulthandler on a signal without a handler, and return the signal."""
         for number in SIGNALS:
             if getsignal(number) == SIG_DFL:
                 faulthandler.register(number, file=self.stacks, all_threads=True, chain=False)
@@ -83,7 +83,7 @@ class Output:
         return None
 
     def write(self, text: str) -> None:
-        """Append a line in one write; after one that did not fit, on a full disk, begin on a new line."""
+        """Append a line in one write. After an incomplete one (on a full disk) start with a newline."""
         data = (("\n" if self.torn else "") + text + "\n").encode("utf-8", "replace")
         try:
             self.torn = os.write(self.lines, data) != len(data)
@@ -93,7 +93,7 @@ class Output:
 
 
 class Hook:
-    """Observes the engines of this process. Each method that DeepSpeed's wrappers call swallows its own faults."""
+    """Observes the engines of this process. Each method that DeepSpeed's wrappers call catches its own errors."""
 
     def __init__(self, output: Output, mode: str) -> None:
         self.output = output
@@ -116,7 +116,7 @@ class Hook:
     # Writing
 
     def start(self) -> None:
-        """Start the thread that writes, once."""
+        """Start the writing thread, once."""
         if self.output.queue is not None:
             return
         import queue
@@ -130,7 +130,7 @@ class Hook:
         os.register_at_fork(after_in_child=self.stop)
 
     def ended_by(self, leave: Callable[[int], Any]) -> Callable[[int], Any]:
-        """os._exit, which many trainings end with, after the last step is written."""
+        """Wrap os._exit, with which many trainings end, to write the last step first."""
 
         def exit_at_once(status: int) -> Any:
             self.end()
@@ -139,7 +139,7 @@ class Hook:
         return exit_at_once
 
     def stop(self) -> None:
-        """Observe nothing more: in a forked child, or after too many faults."""
+        """Stop observing: in a forked child, or after too many errors."""
         self.active = False
 
     def put(self, what: str, facts: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ class Hook:
                     pass
                 self.write_pending()
                 self.write_now()
-            except Exception as error:  # whatever it is, the training goes on
+            except Exception as error:  # whatever it is, the training continues
                 self.fault("write", error)
 
     def write_pending(self, last: bool = False) -> None:
@@ -166,7 +166,7 @@ class Hook:
         pending = self.output.pending
         while pending:
             facts = pending[0]
-            if facts is None:  # which only wakes the thread
+            if facts is None:  # only wakes the thread
                 del pending[0]
                 continue
             ready = facts.get("ready")
@@ -179,7 +179,7 @@ class Hook:
             self.output.write(json.dumps(facts, default=str))
 
     def complete(self, facts: dict[str, Any]) -> None:
-        """Put the numbers of a step that have come from the device into its line."""
+        """Insert the numbers of a step that have arrived from the device into its line."""
         losses, divided = [self.number(value) for value in facts.pop("losses")], facts.pop("divided")
         known = [loss for loss in losses if loss is not None]
         if known and len(known) == len(losses) < MOST_LOSSES:
@@ -191,7 +191,7 @@ class Hook:
         facts["rss"] = resident()
 
     def write_now(self) -> None:
-        """What the rank does now, where that has changed."""
+        """Write what the rank does now, if that has changed."""
         state, output = self.current, self.output
         if state is None:
             now: tuple[Any, ...] = (output.phase,)
@@ -209,13 +209,13 @@ class Hook:
         os.pwrite(output.now, text.ljust(NOW_SIZE).encode(), 0)
 
     def end(self) -> None:
-        """At the end of the interpreter: write what is left."""
+        """At the end of the interpreter, write what is left."""
         if not self.active or os.getpid() != self.output.pid:
             return
         try:
             self.active = False
             self.output.queue.put(None)
-            self.thread.join(1.0)  # it may hold a line that it has not written yet
+            self.thread.join(1.0)  # it may hold a line that is not written yet
             while not self.output.queue.empty():
                 self.output.pending.append(self.output.queue.get())
             self.write_pending(last=True)
@@ -225,7 +225,7 @@ class Hook:
             self.fault("end", error)
 
     def fault(self, where: str, error: BaseException) -> None:
-        """Count a fault of our own; report the first, stop after a few."""
+        """Count an error of the hook. Report the first, stop after a few."""
         self.faults += 1
         if self.faults == 1:
             try:
@@ -263,7 +263,7 @@ class Hook:
         self.wrap_class(deepspeed.DeepSpeedEngine)
 
     def torch_imported(self, module: Any) -> None:
-        """Note when an optimizer steps though no engine was made."""
+        """Report an optimizer that steps although no engine was made."""
         when = "pre" if self.ends_after else "post"  # a probe trains nothing
         register = getattr(module, "register_optimizer_step_%s_hook" % when, None)
         if register is not None:
@@ -291,7 +291,7 @@ class Hook:
             self.leave_process()
 
     def leave_process(self) -> None:
-        """End a probe: once all ranks have come so far, without a word of theirs and before anything is trained or saved."""
+        """End a probe: when all ranks have got this far, without output and before anything is trained or saved."""
         try:
             distributed = sys.modules["torch.distributed"]
             if distributed.is_available() and distributed.is_initialized():
@@ -315,7 +315,7 @@ class Hook:
             self.fault("initialize", error)
 
     def adopt(self, engine: Any, facts: dict[str, Any]) -> Engine:
-        """Observe an engine from now on, and report what it is."""
+        """Observe an engine from now on, and report its description."""
         self.models += 1
         if self.optimizers is not None:
             self.optimizers.remove()
@@ -333,7 +333,7 @@ class Hook:
         return state
 
     def wrap_class(self, kind: Any) -> None:
-        """Wrap the methods that this class defines itself."""
+        """Wrap the methods that this class itself defines."""
         for name, phase in PHASES.items():
             method = kind.__dict__.get(name)
             if callable(method) and not hasattr(method, STATE):
@@ -358,7 +358,7 @@ class Hook:
                 return hook.observe(method, name, phase, engine, args, kwargs)
             if state.phase:
                 return method(engine, *args, **kwargs)
-            # A step that is not reported, of many in a second: only its phase is noted.
+            # For an unreported step (of many per second) only the phase is recorded.
             state.phase = phase
             try:
                 result = method(engine, *args, **kwargs)
@@ -390,7 +390,7 @@ class Hook:
         return result
 
     def enter(self, engine: Any, name: str, phase: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Engine | None:
-        """Begin a phase; None where the call is part of another one."""
+        """Begin a phase; return None if the call is part of another one."""
         try:
             state: Engine = engine.__dict__.get(STATE) or self.adopt(engine, {})
             if state.phase:
@@ -423,13 +423,13 @@ class Hook:
             return None
 
     def leave(self, engine: Any, state: Engine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """End a phase; where it completed an optimizer step, report that."""
+        """End a phase. If it completed an optimizer step, report the step."""
         phase, state.phase = state.phase, ""
         try:
             now = time.perf_counter()
             seconds = now - state.entered
             if state.measured is None:
-                state.began = now  # an evaluation, or a checkpoint, is no part of the next step
+                state.began = now  # an evaluation, or a checkpoint, does not count into the next step
             if phase == "evaluation":
                 state.evaluated, state.evaluating = state.evaluated + 1, state.evaluating + seconds
             elif name in REPORTED:
@@ -455,7 +455,7 @@ class Hook:
             state.losses.append(self.fetch(loss))
 
     def fetch(self, value: Any) -> Any:
-        """A number, or where it will be: `("slot", n)` of what a device still computes; None where it cannot be had without waiting."""
+        """Return a number, or `("slot", n)` for one that a device still computes; None if it is unavailable without waiting."""
         if value is None or isinstance(value, (int, float)):
             return value
         if value.device.type == "cpu":
@@ -472,7 +472,7 @@ class Hook:
         return float(self.ring[value[1]]) if isinstance(value, tuple) else value
 
     def mark(self) -> Any:
-        """A moment in the device's own queue."""
+        """Record an event in the device's own queue."""
         if self.device.is_current_stream_capturing():
             return None
         event = self.device.Event(enable_timing=True)
@@ -480,7 +480,7 @@ class Hook:
         return event
 
     def allowed(self, now: float) -> bool:
-        """Whether this step is reported: each one at the pace of most trainings, a sample of many in a second."""
+        """Return whether to report this step: every step of usual trainings, a sample of many per second."""
         self.rate = next(rate for most, rate in RATES if self.output.count < most)
         self.tokens = min(self.tokens + (now - self.refilled) * self.rate, BURST)
         self.refilled = now
@@ -490,7 +490,7 @@ class Hook:
         return True
 
     def stepped(self, engine: Any, state: Engine, now: float) -> None:
-        """Report an optimizer step, if this one is reported, and begin the next."""
+        """Report an optimizer step, if this one is to be reported, and begin the next."""
         state.step = engine.global_steps
         if state.is_left_out and (now - self.refilled) * self.rate + self.tokens < 1.0:
             state.began = now
@@ -522,7 +522,7 @@ class Hook:
 
 
 class Engine:
-    """What is known of one engine. It holds no tensor and no reference to the engine."""
+    """The state of one engine. It holds no tensor and no reference to the engine."""
 
     def __init__(self, number: int, step: int) -> None:
         self.number, self.step = number, step
@@ -531,11 +531,11 @@ class Engine:
         self.raised: tuple[str, str] | None = None
         self.evaluated, self.evaluating = 0, 0.0
         self.calls_backward = False
-        """Whether the program calls the engine's backward; else a loss is what forward returns, as with `loss.backward()`."""
+        """Whether the program calls the engine's backward. Otherwise the loss is what forward returns, as with `loss.backward()`."""
         self.begin(0.0)
 
     def begin(self, now: float) -> None:
-        """The next optimizer step."""
+        """Begin the next optimizer step."""
         self.began = now
         self.measured: bool | None = None
         """Whether this step is reported; None until it begins."""
@@ -549,12 +549,12 @@ class Engine:
         self.marks: list[tuple[str, Any, Any]] = []
 
     def interrupt(self, error: BaseException) -> None:
-        """An exception left a phase: the record of what the rank does keeps that phase until the next one begins."""
+        """Record that an exception left a phase: the phase stays in the record until the next one begins."""
         self.raised, self.phase, self.measured = (self.phase, type(error).__name__), "", None
         self.is_left_out = False
 
     def count_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Add the elements of a micro-batch's first tensor, and its tokens: `input_ids`, or a first argument of whole numbers."""
+        """Add the elements of a micro-batch's first tensor, and its tokens: `input_ids`, or a first argument of integers."""
         ids: Any = kwargs.get("input_ids", args[0] if args else None)
         first = next((value for value in (ids, *kwargs.values()) if hasattr(value, "numel")), None)
         if first is not None:
@@ -564,7 +564,7 @@ class Engine:
 
 
 class Ready:
-    """Whether the device has come as far as the end of a step; then its own times replace those of the host."""
+    """Tells whether the device has reached the end of a step; then its own times replace those of the host."""
 
     def __init__(self, last: Any, marks: Sequence[tuple[str, Any, Any]], times: dict[str, float]) -> None:
         self.last, self.marks, self.times = last, marks, times
@@ -590,25 +590,25 @@ PHASES = {
     "save_16bit_model": "save",
     "load_checkpoint": "load",
 }
-"""Methods of DeepSpeed's engines, and what the rank does in them."""
+"""Methods of DeepSpeed's engines -> the phase of the rank."""
 REPORTED = {"save_checkpoint": "save", "save_16bit_model": "save", "load_checkpoint": "load"}
-"""Those whose begin and end are lines of their own."""
+"""Methods whose begin and end are reported as lines."""
 
 
 def loss_of(result: Any) -> Any:
-    """The loss in what a forward returned: itself, its attribute `loss`, or its first part."""
+    """Return the loss in the result of a forward: itself, its attribute `loss`, or its first part."""
     return getattr(result, "loss", result[0] if isinstance(result, (tuple, list)) and result else result)
 
 
 def place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Folder and tag of a checkpoint, as its call names them."""
+    """Return folder and tag of a checkpoint from the arguments of its call."""
     folder = args[0] if args else kwargs.get("save_dir", kwargs.get("load_dir"))
     tag = args[1] if len(args) > 1 else kwargs.get("tag")
     return {"folder": os.path.abspath(str(folder)) if folder else None, "tag": None if tag is None else str(tag)}
 
 
 def description(engine: Any) -> dict[str, Any]:
-    """What an engine is; a fact that this release does not have is None."""
+    """Describe an engine. A fact that this release lacks is None."""
     import json
 
     config = engine._config
@@ -645,7 +645,7 @@ def description(engine: Any) -> dict[str, Any]:
 
 
 def read(*ways: Callable[[], Any]) -> Any:
-    """The first of several ways to a fact that this release knows; None where it knows none."""
+    """Return the first of several attributes that this release has; None if it has none."""
     for way in ways:
         try:
             return way()
@@ -659,7 +659,7 @@ def name_of(value: Any) -> str:
 
 
 def callers(frame: Any) -> tuple[str, str | None]:
-    """`file:line` of a call, and of the innermost line outside of any installed package that led to it."""
+    """Return `file:line` of a call, and of the innermost line outside of installed packages that led to it."""
     caller = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
     for _ in range(200):
         name = frame.f_code.co_filename
@@ -672,7 +672,7 @@ def callers(frame: Any) -> tuple[str, str | None]:
 
 
 def resident() -> int | None:
-    """Bytes of memory that this process holds."""
+    """Return the resident memory of this process in bytes."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -681,9 +681,9 @@ def resident() -> int | None:
 
 
 class Finder:
-    """A finder of modules that finds none itself: it calls back when one of those that it waits for has been imported.
+    """A module finder that finds nothing itself: it calls back when one of the expected modules was imported.
 
-    It stays until then: transformers asks for the spec of deepspeed first, without importing it.
+    It stays until then: transformers asks for the spec of deepspeed earlier, without importing it.
     """
 
     def __init__(self, waiting: dict[str, Callable[[Any], None]], failed: Callable[[str, BaseException], None]) -> None:
@@ -716,12 +716,12 @@ class Finder:
                     self.failed(name, error)
 
             loader.exec_module = exec_module
-        except Exception as error:  # a loader that takes no attributes: the rank is not observed
+        except Exception as error:  # a loader without settable attributes: the rank is not observed
             self.failed(name, error)
 
 
 def observe() -> None:
-    """Begin, as the shim wants it. Every trace of it in the environment goes first: children are to find what they would find."""
+    """Start observing as the shim asks. First remove all traces from the environment, for the sake of child processes."""
     mode, folder, was_set = os.environ.pop(SETTINGS).split("\n")
     rest = os.environ.get("PYTHONPATH", "")[len(HERE) + 1 :]
     if was_set == "set":
@@ -739,7 +739,7 @@ def observe() -> None:
 if __name__ == "sitecustomize" and SETTINGS in os.environ:
     try:
         observe()
-    except Exception:  # the files cannot be written, for one: the rank runs as it would
+    except Exception:  # for example, the files cannot be written: the rank runs unobserved
         pass
     finally:
         del sys.modules["sitecustomize"]

@@ -88,8 +88,11 @@ def _port(state: State) -> str:
 
 
 def _fields(state: State) -> tuple[Field, ...]:
+    from dstui.tui.forms.steps.slurm_fields import slurm_fields
+
     hosts, rest = FIELDS[:2], FIELDS[2:]
-    return (*hosts, *_sources(state), *rest)
+    place = next(number for number, field in enumerate(rest) if field.path == f"{C}cpu_binding")
+    return (*hosts, *_sources(state), *rest[:place], *slurm_fields(state), *rest[place:])
 
 
 FIELDS = (

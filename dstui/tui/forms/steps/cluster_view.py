@@ -1,4 +1,4 @@
-"""What step 7 shows beside its fields: requirements and pitfalls of the launcher, sources of hosts, variables that reach the ranks."""
+"""The rows of step 7 besides its fields: requirements and pitfalls of the launcher, sources of hosts, variables that reach the ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HOSTS, HOSTFILE = "cluster.hosts", "cluster.hostfile"
 ONE_BY_ONE = 12
-"""Hosts of an ssh configuration that are offered each by itself."""
+"""Hosts of an ssh configuration that are offered individually."""
 SHOWN = 12
 """Variables of the shell that are shown."""
 NAME = 26

@@ -1,6 +1,6 @@
 """The cost of a ZeRO stage or an offload, beside the option that chooses it; words if the model is unknown.
 
-Everything is asked of the outlook, which works it out when somebody looks at it first.
+All figures come from the outlook, which computes them when they are first shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dstui.forecast.forecast import Forecast
 
 Way = tuple[int, str, str]
-"""ZeRO stage, where the optimizer states are, where the weights are: a Choice of the forecast."""
+"""ZeRO stage, place of the optimizer states, place of the weights: a Choice of the forecast."""
 
 
 def own_offload(state: State) -> tuple[str, str]:
@@ -63,7 +63,7 @@ def severity(estimate: Forecast) -> str:
 def figure(estimate: Forecast) -> str:
     """Return `✔ 41.3 GB   48% 17.3k`: the tightest place, the share left, tokens per second; no speed if it does not fit.
 
-    Where RAM or NVMe decide, the GPU's figure stands before theirs, so that stages differ also where all need too much RAM.
+    If RAM or NVMe decides, the GPU's figure comes first, so that stages differ even if all need too much RAM.
     """
     from dstui.tui.forms.memory_rows import NAMES, columns, share_left, short
 

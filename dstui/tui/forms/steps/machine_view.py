@@ -1,6 +1,6 @@
 """A machine as rows: GPUs, the link matrix with its islands, host and software, and the findings.
 
-Apart from the step itself, since the snapshot's module is needed only once there is a snapshot.
+Separate from the step, since the snapshot's module is only needed once there is a snapshot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, para
 LINK_STYLES: Final = {"X": "faint", "PIX": "value", "PXB": "value", "PHB": "", "NODE": "", "SYS": "warning"}
 """NVLink (NV#) is the fast one; SYS crosses the sockets."""
 BESIDE: Final = 84
-"""Cells from which links and host stand beside each other."""
+"""Cells from which links and host are side by side."""
 
 
 def bar(part: float, cells: int = 8) -> str:
@@ -42,7 +42,7 @@ def gpu_line(gpu: Gpu) -> str:
 
 
 def _unit(value: Maybe[int] | Maybe[float], unit: str, width: int) -> str:
-    return "" if isinstance(value, Unknown) else f"{value:>{width}.0f}{unit}"  # as nvidia-smi writes them
+    return "" if isinstance(value, Unknown) else f"{value:>{width}.0f}{unit}"  # in nvidia-smi's format
 
 
 def gpu_help(gpu: Gpu) -> str:

@@ -21,7 +21,7 @@ def precision_of(plan: Plan) -> str:
 
 
 def _written(state: State) -> str:
-    """Return the value that is set now; "auto" also if nobody fills it."""
+    """Return the value that is set now; "auto" even if nothing fills it in."""
     found = precision_of(state.plan)
     return AUTO if found == "fp32" and AUTO in (state.plan.get(f"{BF16}.enabled", None), state.plan.get(f"{FP16}.enabled", None)) else found
 
@@ -65,7 +65,7 @@ FORMAT = Field(
     read=_written,
 )
 BOTH_AUTO = ((f"{BF16}.enabled", AUTO), (f"{FP16}.enabled", AUTO))
-"""As files for the Trainer and accelerate have it: --bf16, --fp16 or mixed_precision says which."""
+"""The form in files for the Trainer and accelerate: --bf16, --fp16 or mixed_precision decides."""
 DETAILS = (
     _scale("loss_scale", "Loss scale", title="Loss scaling of fp16"),
     _scale("initial_scale_power", "First scale, 2 to the", unit="th power"),

@@ -19,7 +19,7 @@ def nameless(state: State) -> bool:
     from dstui.render.launch import RenderError
 
     try:
-        return "SLURM_JOB_ID" not in os.environ and not state.launch_target().launch.named
+        return "SLURM_JOB_ID" not in os.environ and not state.plan.cluster.submits and not state.launch_target().launch.named
     except RenderError:
         return False
 

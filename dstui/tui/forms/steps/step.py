@@ -22,14 +22,14 @@ class Step:
     question: str = ""
     fields: Callable[[State], tuple[Field, ...]]
     owns: tuple[str, ...] = ()
-    """Dotted paths whose findings count for this step's badge, with everything under them."""
+    """Dotted paths whose findings count for this step's badge, including everything below them."""
     value: Callable[[State], str]
     badge: Callable[[State], str] | None = None
-    """Where the badge is not simply the gravest finding: a function to ok, warning, error or unknown."""
+    """Returns ok, warning, error or unknown, if the badge is not simply the most severe finding."""
     below: Callable[[State, Sequence[Finding], int], list[Row]] | None = None
-    """Rows under the fields that only inform: from the findings of this step, so many cells wide."""
+    """Returns informative rows below the fields, from the findings of this step and a width in cells."""
     wide: bool = False
-    """Wants the place of preview and checks too."""
+    """Whether it also takes the space of preview and checks."""
     pane: Literal["form", "review", "run"] = "form"
 
 
@@ -75,7 +75,7 @@ def role(state: State) -> tuple[Field, ...]:
     return (Field(path=f"models.{state.plan.focus}.role", label="Its role", kind="choice", options=ROLES, default="train"),)
 
 
-def of_model(path: str) -> tuple[str, str]:
+def split_model_path(path: str) -> tuple[str, str]:
     """Return the model and the path in its forms that a path of the Plan stands for: `models.a.deepspeed.x`."""
     parts = path.split(".", 2)
     if len(parts) == 3 and parts[0] == "models" and parts[2].partition(".")[0] in ("deepspeed", "model"):

@@ -1,0 +1,106 @@
+"""A job for SLURM's queue: what the Plan asks for against what the cluster offers (only where somebody has asked the cluster)."""
+
+from __future__ import annotations
+
+import re
+
+from dstui.check.context import Context
+from dstui.check.rule import Problems, rule
+from dstui.check.rules.cluster import replace
+from dstui.check.rules.job import about_the_plan
+from dstui.machine.slurm_offers import UNLIMITED, Partition, format_time, seconds_of
+
+SLURM = "cluster.slurm."
+MOST = 8
+"""Names in a message."""
+TIMES = "minutes, HH:MM:SS or DAYS-HH:MM:SS"
+
+
+def _partition(c: Context) -> Partition | None:
+    """Return the partition that the job would be in, as far as it is known."""
+    if c.plan is None or c.slurm is None or not c.plan.cluster.submits:
+        return None
+    return c.slurm.partition(c.plan.cluster.slurm.partition)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:MOST]) + (f" and {len(names) - MOST} more" if len(names) > MOST else "") if names else "none"
+
+
+@rule("PL052", "error", when="launch", source="sbatch(1), --partition")
+def unknown_partition(c: Context) -> Problems:
+    """The cluster has no such partition, or it takes no jobs now."""
+    if c.plan is None or c.slurm is None or not c.plan.cluster.submits:
+        return
+    asked, path = c.plan.cluster.slurm.partition, f"{SLURM}partition"
+    offered = tuple(one.name for one in c.slurm.partitions)
+    unknown = [name for name in asked.split(",") if name not in offered] if asked else []
+    if unknown:
+        other = next((one.name for one in c.slurm.partitions if one.default), offered[0] if len(offered) == 1 else "")
+        fix = replace(path, other, f"set {path} to {other}") if other else None
+        yield about_the_plan(path, f"this cluster has no partition {unknown[0]}: it has {_names(offered)}", fix=fix)
+    elif not asked and not any(one.default for one in c.slurm.partitions):
+        yield about_the_plan(path, f"this cluster has no default partition: name one of {_names(offered)}")
+    elif (found := _partition(c)) is not None and not found.up:
+        yield about_the_plan(path, f"the partition {found.name} is down: the job waits until it is up again", severity="warning")
+
+
+@rule("PL053", "error", when="launch", source="sbatch(1), --time")
+def time_over_the_limit(c: Context) -> Problems:
+    """A time that is none, or over the limit of the partition."""
+    time, path = c.plan.cluster.slurm.time if c.plan is not None else None, f"{SLURM}time"
+    if time is None or c.plan is None or not c.plan.cluster.submits:
+        return
+    asked, found = seconds_of(time), _partition(c)
+    limit = found.seconds if found is not None else None
+    if asked is None and time.upper() not in UNLIMITED:
+        yield about_the_plan(path, f"{time[:40]!r} is no time of SLURM's: {TIMES}")
+    elif limit is not None and found is not None and (asked is None or asked > limit):
+        most = format_time(limit)
+        why = "SLURM would refuse the job, or let it wait for ever"
+        fix = replace(path, most, f"set {path} to {most}")
+        yield about_the_plan(path, f"the partition {found.name} allows {most} at most", why, fix)
+
+
+@rule("PL054", "error", when="launch", source="sbatch(1), --nodes, --gpus-per-node")
+def more_than_the_partition_has(c: Context) -> Problems:
+    """More nodes, or more GPUs or CPUs of one, than the partition gives a job."""
+    found = _partition(c)
+    if found is None or c.plan is None:
+        return
+    cluster, slots = c.plan.cluster, list(c.hosts.values())
+    nodes, each = len(slots) or 1, max(slots, default=cluster.num_gpus or 0)
+    on_cpus = cluster.env.get("DS_ACCELERATOR") == "cpu"
+    if found.nodes is not None and nodes > found.nodes:
+        path = "cluster.num_nodes" if cluster.num_nodes else "cluster.hosts"
+        yield about_the_plan(path, f"{nodes} nodes are asked for, and the partition {found.name} gives a job {found.nodes} at most")
+    if found.gpus is not None and not on_cpus and not re.match(r"gpu", cluster.slurm.gres or "") and each > found.gpus:
+        path = "cluster.num_gpus" if cluster.num_gpus else "cluster.hosts"
+        message = f"{each} GPUs of each node are asked for, and no node of the partition {found.name} has more than {found.gpus}"
+        yield about_the_plan(path, message, "" if found.gpus else "ranks on CPUs: cluster.env.DS_ACCELERATOR: cpu")
+    cpus = cluster.slurm.cpus_per_task
+    if cpus is not None and found.cpus is not None and cpus > found.cpus:
+        message = f"{cpus} CPUs of each node are asked for, and no node of the partition {found.name} has more than {found.cpus}"
+        yield about_the_plan(f"{SLURM}cpus_per_task", message)
+
+
+@rule("PL055", "error", when="launch", source="sbatch(1), --account, --qos")
+def account_that_may_not(c: Context) -> Problems:
+    """An account or a QOS that is not the user's, or that the partition does not admit."""
+    found = _partition(c)
+    if c.plan is None or c.slurm is None or not c.plan.cluster.submits:
+        return
+    for name, own, admitted in (
+        ("account", c.slurm.accounts, found.accounts if found else None),
+        ("qos", c.slurm.qos, found.qos if found else None),
+    ):
+        asked = getattr(c.plan.cluster.slurm, name)
+        if asked and own and asked not in own:
+            yield about_the_plan(f"{SLURM}{name}", f"{asked} is no {_word(name)} of yours: you have {_names(own)}")
+        elif asked and found is not None and admitted is not None and asked not in admitted:
+            message = f"the partition {found.name} does not admit the {_word(name)} {asked}: it admits {_names(admitted)}"
+            yield about_the_plan(f"{SLURM}{name}", message)
+
+
+def _word(name: str) -> str:
+    return "QOS" if name == "qos" else name

@@ -1,0 +1,113 @@
+"""The end of the steps: findings and forecast, then save, launch or leave; a job that was launched is watched here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dstui.machine.report import format_size
+from dstui.plain.answers import finding_text
+from dstui.plain.console import Back, Console, Leave, number_in
+from dstui.plain.saving import save
+from dstui.tui.forms.memory_rows import NAMES, needed
+from dstui.tui.forms.steps import STEPS
+
+if TYPE_CHECKING:
+    from dstui.plan.finding import Fix
+    from dstui.tui.session.session import Session
+    from dstui.tui.session.state import State
+
+AT = sum(step.pane == "form" for step in STEPS)
+"""Where the review stands among the steps, counted from 0."""
+WORDS = {"save": 0, "launch": 1, "files": 2}
+"""The first answers by a word too: their numbers never change."""
+
+
+class Review:
+    """The questions of the review."""
+
+    def __init__(self, console: Console, session: Session) -> None:
+        self._console, self._session = console, session
+
+    def ask(self) -> int:
+        """Show what follows from the Plan, and do what is asked for; return the number of the step to go to."""
+        console = self._console
+        console.say("", "Review", *findings(self._session.state), *forecast(self._session.state))
+        acts = self._acts()
+        console.say(*(f"  {number}. {label}" for number, (label, _) in enumerate(acts, 1)))
+        answer = console.ask("A number, or save, launch, files; step and a number goes to that step; b goes back, q leaves:")
+        word, _, rest = answer.partition(" ")
+        if word == "step" and (step := number_in(rest.strip(), AT)) is not None:
+            return step
+        chosen = WORDS.get(answer, number_in(answer, len(acts)))
+        if chosen is not None:
+            acts[chosen][1]()
+        else:
+            console.say("Enter changes nothing here." if not answer else f"A number from 1 to {len(acts)}, or one of the words.")
+        return AT
+
+    def _acts(self) -> list[tuple[str, Callable[[], object]]]:
+        """Return what can be done, each with its words."""
+        path = self._session.path
+        acts: list[tuple[str, Callable[[], object]]] = [
+            (f"save the Plan as {path}" if path else "save the Plan", partial(save, self._console, self._session)),
+            ("launch the job", self._launch),
+            ("show the files and the command of the launch", self._show_files),
+        ]
+        fixes = [finding.fix for finding in self._session.state.findings if finding.fix and finding.fix.patch]
+        return [*acts, *((f"fix: {fix.text}", partial(self._apply, fix)) for fix in fixes)]
+
+    def _apply(self, fix: Fix) -> None:
+        done = self._session.apply(fix)
+        self._console.say(fix.text if done else f"This Plan cannot take it: {self._session.state.refusal[1]}")
+
+    def _show_files(self) -> None:
+        from dstui.render.artifacts import artifacts
+        from dstui.render.launch import RenderError
+
+        try:
+            for artifact in artifacts(self._session.state.launch_target()):
+                self._console.say("", f"{artifact.name}: {artifact.why}", artifact.text)
+        except RenderError as error:
+            self._console.say(str(error))
+
+    def _launch(self) -> None:
+        from dstui.plain.launching import launch
+        from dstui.plain.watching import watch
+
+        try:
+            folder = launch(self._console, self._session)
+            fixes = watch(self._console, folder) if folder is not None else ()
+            for fix in fixes:
+                if self._console.agrees(f"Fix it in the Plan: {fix.text}?"):
+                    self._apply(fix)
+        except (Back, Leave):
+            return
+
+
+def findings(state: State) -> Iterator[str]:
+    """Yield what is wrong with the Plan, the gravest first."""
+    counted = {name: state.counted(name) for name in ("error", "warning", "info")}
+    words = [f"{count} {name}{'s' * (count > 1 and name != 'info')}" for name, count in counted.items() if count]
+    yield f"Findings: {', '.join(words) or 'none'}"
+    yield from map(finding_text, state.findings)
+
+
+def forecast(state: State) -> Iterator[str]:
+    """Yield whether it fits, and how fast it would be."""
+    if state.outlook is None:
+        yield "Forecast: none; name the model first, in step 2 (source or parameters)"
+        return
+    estimate = state.outlook.forecast
+    if estimate.problem:
+        yield f"Forecast: none; {estimate.problem}"
+        return
+    for name, need in needed(estimate).items():
+        low, high = need.range
+        around = f", between {format_size(low)} and {format_size(high)}" if high > low else ""
+        free = f" of {format_size(need.capacity)} free" if need.capacity else ""
+        yield f"Forecast: {NAMES[name]} {format_size(need.bytes or 0)}{free}{around}: {need.verdict}"
+    if estimate.speed is not None:
+        yield f"Forecast: about {estimate.speed.tokens:,.0f} tokens/s, bound by {estimate.speed.bound_by}"
+    yield from (f"Not known: {sentence}" for sentence in estimate.unknown)

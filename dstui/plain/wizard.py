@@ -1,0 +1,179 @@
+"""The steps as prompts, in their order, then the review: what the wizard of the TUI asks, one line after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dstui.plain.answers import ask_field, ask_setting, describe, explain, finding_text
+from dstui.plain.console import Back, Console, Ended, Leave, number_in
+from dstui.plain.review import Review
+from dstui.plain.saving import keep_draft, leaves, offer_draft
+from dstui.tui.forms.fields import why_fixed
+from dstui.tui.forms.steps import STEPS, step_of
+from dstui.tui.session.file_lookups import resolve_all
+from dstui.tui.session.session import Session
+
+if TYPE_CHECKING:
+    from dstui.documents.open import Opened
+    from dstui.machine.snapshot import Machine
+    from dstui.tui.forms.fields import Field
+    from dstui.tui.forms.steps import Step
+    from dstui.tui.session.state import State
+
+ASKED = tuple(step for step in STEPS if step.pane == "form")
+WELCOME = "dstui, in lines. At every prompt: Enter keeps what is there, ? explains, b goes back, q leaves."
+HELP = (
+    "Enter goes on to the next step, b to the step before.",
+    "A number changes the setting with that number; ? and a number explains it.",
+    "l lists the settings of this step again; step and a number goes to that step; r goes to the review.",
+    "u takes the last edit back. set PATH=VALUE writes any key: set deepspeed.gradient_clipping=1.0",
+)
+REVIEW = len(ASKED)
+"""Where the review stands among the steps, counted from 0."""
+
+
+class Wizard:
+    """One session from its start to its end."""
+
+    def __init__(self) -> None:
+        self.console = Console()
+
+    def run(self, opened: Opened | None, machine: Machine | None, script: str) -> int:
+        """Ask, until the user leaves or standard input ends; the exit status."""
+        console = self.console
+        console.say(WELCOME)
+        try:
+            self._begin(opened, machine, script)
+            console.can_go_back = True
+            self._ask_steps()
+        except Leave:  # before there was anything to leave
+            return 0
+        except Ended:
+            return self._end()
+        except KeyboardInterrupt:
+            self._end()
+            raise
+        return 0
+
+    def _begin(self, opened: Opened | None, machine: Machine | None, script: str) -> None:
+        from dstui.machine.descriptions import summarise
+        from dstui.plain.start import ask_start
+
+        if machine is None:
+            from dstui.machine.probe import probe
+
+            machine = probe()
+        self.console.say(summarise(machine))
+        chosen = opened or ask_start(self.console, machine, script)
+        self.session = Session(chosen.plan, chosen.path, machine)
+        self.console.say(f"The Plan: {chosen.plan.name or chosen.plan.source}", *chosen.notes)
+        self.console.say(*(f"{one.severity} {one.code}, line {one.line}: {one.message}" for one in chosen.findings))
+        offer_draft(self.console, self.session)
+        self._look()
+        self.session.subscribe(lambda before, now: keep_draft(self.session) if now.plan is not before.plan else None)
+
+    def _end(self) -> int:
+        """Say what became of unsaved edits where nobody answers any more; the exit status."""
+        session = getattr(self, "session", None)
+        if session is None or session.state.saved:
+            return 0
+        keep_draft(session)
+        self.console.say("The edits are not saved; they are kept, and offered at the next start.")
+        return 1
+
+    def _look(self) -> None:
+        """Look at the files around the Plan, which an edit may have made others."""
+        self.session.lookups_resolved(resolve_all(self.session.state.plan))
+
+    def _ask_steps(self) -> None:
+        """Go through the steps and the review, back and forth, until the user leaves."""
+        at: int | None = 0
+        while at is not None:
+            at = self._ask_at(at)
+
+    def _ask_at(self, at: int) -> int | None:
+        """Ask for a step or the review; return the number of what comes next, None to leave."""
+        try:
+            return Review(self.console, self.session).ask() if at == REVIEW else self._ask_step(at)
+        except Back:
+            return max(at - 1, 0)
+        except Leave:
+            return None if leaves(self.console, self.session) else at
+
+    def _ask_step(self, at: int) -> int:
+        """Ask for one step; return the number of the next one."""
+        step, console = ASKED[at], self.console
+        self._list(step, at)
+        while True:
+            where = f"to step {at + 2}, {ASKED[at + 1].title}" if at + 1 < REVIEW else "to the review"
+            answer = console.ask(f"{step.title}: a number to change a setting, Enter to go on {where}, ? for help:")
+            fields = fields_of(step, self.session.state)
+            word, _, rest = answer.partition(" ")
+            number = number_in(rest.strip() if word in ("?", "step") else word, max(len(fields), REVIEW + 1))
+            if not answer:
+                return at + 1
+            if word == "r":
+                return REVIEW
+            if word == "step" and number is not None and number <= REVIEW:
+                return number
+            if word == "?":
+                known = number is not None and number < len(fields)
+                console.say(*(explain(fields[number], self.session.state) if known and number is not None else self._help(step)))
+            elif word == "l":
+                self._list(step, at)
+            elif word == "u":
+                console.say("The last edit is taken back." if self.session.undo() else "There is nothing to take back.")
+            elif word == "set":
+                ask_setting(console, self.session, rest.strip())
+                self._look()
+            elif number is not None and number < len(fields):
+                self._ask_field(fields[number])
+            else:
+                console.say(f"A number from 1 to {len(fields)}, Enter, b, r, l, u, q, or ? for help.")
+
+    def _ask_field(self, field: Field) -> None:
+        before = {finding.message for finding in self.session.state.findings}
+        try:
+            ask_field(self.console, self.session, field)
+        except Back:
+            return
+        self._look()
+        for finding in self.session.state.findings:
+            if finding.message not in before and finding.severity != "info":
+                self.console.say(finding_text(finding))
+
+    def _list(self, step: Step, at: int) -> None:
+        state = self.session.state
+        self.console.say("", f"Step {at + 1} of {REVIEW}: {step.title}. {step.question}")
+        self.console.say(*field_lines(step, state))
+        for finding in state.findings:
+            if step_of(finding.path) is step and finding.severity != "info":
+                self.console.say(finding_text(finding))
+
+    def _help(self, step: Step) -> tuple[str, ...]:
+        """Return what can be typed at a step, and what there is to know of it."""
+        state = self.session.state
+        below = step.below(state, [f for f in state.findings if step_of(f.path) is step], 76) if step.below else []
+        return (*HELP, *(" ".join(row.text.split()) for row in below if row.text.strip()))
+
+
+def field_lines(step: Step, state: State) -> Iterator[str]:
+    """Yield the settings of a step that can be changed, each with its number; the others together, by the reason."""
+    closed: dict[str, list[str]] = {}
+    title = ""
+    for number, field in enumerate(fields_of(step, state), 1):
+        title = field.title or title
+        if why := why_fixed(field, state):
+            closed.setdefault(why, []).append(f"{number} {field.label}")
+            continue
+        if title:
+            yield f"{title}:"
+        title = ""
+        yield f"  {number}. {describe(field, state)}"
+    yield from (f"Cannot be set, {why}: {', '.join(labels)}" for why, labels in closed.items())
+
+
+def fields_of(step: Step, state: State) -> tuple[Field, ...]:
+    """Return the fields of a step that can be asked in lines: a grid of slots is what include and exclude say in words."""
+    return tuple(field for field in step.fields(state) if field.kind != "grid")

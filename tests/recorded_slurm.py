@@ -1,0 +1,41 @@
+"""Programs of SLURM on a PATH that print what was recorded: for what only needs their words. The real ones run in tests/long/test_queue.py.
+
+Partitions and nodes: Slurm 22.05 of Debian 12 on the pretend hosts, with names and limits changed. sacct: never run, for its slurmdbd needs a
+MySQL server; the columns are those of sacct(1).
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+PARTITIONS = """\
+PartitionName=gpu AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A DefaultTime=NONE MaxNodes=UNLIMITED \
+MaxTime=2-00:00:00 MinNodes=0 Nodes=g[01-16] PreemptMode=REQUEUE State=UP TotalCPUs=1536 TotalNodes=16 TRES=cpu=1536,mem=16000G,node=16
+PartitionName=short AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A DefaultTime=NONE MaxNodes=2 \
+MaxTime=00:30:00 MinNodes=0 Nodes=g[01-16] PreemptMode=REQUEUE State=UP TotalCPUs=1536 TotalNodes=16 TRES=cpu=1536,mem=16000G,node=16
+"""
+NODES = "gpu|16|96|1000000|gpu:h100:8(S:0-1)|h100,ib\nshort|16|96|1000000|gpu:h100:8(S:0-1)|h100,ib\n"
+ASSOCIATIONS = "physics||normal,high\nguests||normal\n"
+ACCOUNTING = """\
+6|COMPLETED|2026-11-23T12:00:00|g[01-02]|None
+7|TIMEOUT|2026-11-23T13:00:00|g[01-02]|None
+8|CANCELLED by 1000|2026-11-23T14:00:00|g01|None
+9|NODE_FAIL|2026-11-23T14:30:00|g01|None
+10|OUT_OF_MEMORY|2026-11-23T15:00:00|g01|None
+"""
+
+
+def record(folder: Path, **outputs: str) -> Path:
+    """Write programs that print these texts and note in `folder/asked` that they were asked; the folder for the PATH."""
+    folder.mkdir(exist_ok=True)
+    for name, text in outputs.items():
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho {name} >>{shlex.quote(str(folder / 'asked'))}\ncat <<'END'\n{text}END\n")
+        program.chmod(0o755)
+    return folder
+
+
+def cluster(folder: Path, **more: str) -> Path:
+    """A cluster with two partitions, and an empty queue."""
+    return record(folder, **{"scontrol": PARTITIONS, "sinfo": NODES, "sacctmgr": ASSOCIATIONS, "squeue": "", **more})
