@@ -213,7 +213,7 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
         return "medium"  # the signal alone: a mapped file on a full disk causes it too
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # only from its place
     # unclear which of the two is too old
-    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and first.raised.in_user_code
+    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and (first.raised.in_user_code or not first.raised.traced)
     if not signature.sure or not first.sure or not certain or guessed or own_import:
         return "medium"
     shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
