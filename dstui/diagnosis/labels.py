@@ -14,6 +14,8 @@ LATE_RANK = re.compile(r"\[rank(\d+)\]: (?=Traceback )")
 LABELS = (
     # docker logs and kubectl logs: a time, and the stream.
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"), "time"),
+    # kubectl logs --prefix.
+    (re.compile(r"\[pod/([a-z0-9.-]+)/[a-z0-9.-]+\] ?"), "pod"),
     # A time as users' own wrappers put it (ts, logging, journalctl), if another label follows it.
     (
         re.compile(
@@ -106,6 +108,8 @@ def read_label(line: str, *, late: bool = True) -> Label:
                 rank = int(found[1])
             elif kind == "local":
                 local = int(found[1])
+            elif kind == "pod":
+                host, task = found[1], node_of_pod(found[1])
             elif kind == "host":
                 host = next((name for name in found.groups() if name), None)
             break
@@ -116,6 +120,14 @@ def read_label(line: str, *, late: bool = True) -> Label:
         while text.startswith(found[0]):  # printed twice
             text = text[len(found[0]) :]
     return Label(text, stream, rank, host, task, local)
+
+
+def node_of_pod(name: str) -> int | None:
+    """Return the number of a pod among those of its job: `sft-node-0-1-x7k2p` of a TrainJob, `sft-worker-0` of a PyTorchJob."""
+    if found := re.search(r"-\d+-(\d+)(?:-[a-z0-9]{5})?$", name):
+        return int(found[1])
+    found = re.search(r"-(master|worker)-(\d+)$", name)
+    return int(found[2]) + (found[1] == "worker") if found else None
 
 
 def is_no_host(name: str | None) -> bool:

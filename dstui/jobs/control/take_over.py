@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import dstui
@@ -37,6 +38,8 @@ def take_over(folder: JobFolder) -> JobStatus | None:
         return status
     tag = own_tag(folder, status)
     lock = folder.lock()
+    if lock is None and status.slurm_job:
+        return status  # its supervisor is on a node that SLURM has lost
     if lock is None:
         return folder.read_status() or status
     try:
@@ -75,7 +78,7 @@ def _write_slurms_end(folder: JobFolder, status: JobStatus) -> JobStatus:
     if job and job.words and requested_exit_code(folder) is None:
         with suppress(OSError):
             folder.append_event(time.time(), "notice", text=f"SLURM job {status.slurm_job}: {job.words}")
-    status = write_end(folder, status, ranks_of(folder, status))
+    status = write_end(folder, replace(status, waits=""), ranks_of(folder, status))
     spawn_notification(folder)
     return status
 

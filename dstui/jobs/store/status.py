@@ -63,6 +63,8 @@ def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
     if not status.orphaned:
         return ""
     name = quote(folder.name)
+    if status.final and status.slurm_job:
+        return f"SLURM has ended it, and its end is not recorded: dstui attach {name} records it"
     if status.final:
         return f"its supervisor was killed, and its end is not recorded: dstui attach {name} records it"
     return f"its supervisor was killed: dstui attach {name} starts another, dstui stop {name} ends the job"
@@ -202,7 +204,7 @@ def _queued(folder: JobFolder, status: JobStatus, job: str) -> JobStatus:
             status, waits=found.words or "its nodes are there: dstui starts on them" if status.state == "queued" else found.words
         )
     status = folder.read_status() or status  # its supervisor may have written the end since
-    return status if status.final else replace(ended_by_slurm(folder, status, found), orphaned=True)
+    return status if status.final else replace(ended_by_slurm(folder, status, found), orphaned=True, waits=found.words)
 
 
 def ended_by_slurm(folder: JobFolder, status: JobStatus, found: QueuedJob) -> JobStatus:
@@ -220,7 +222,8 @@ def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
     If its supervisor should be visible and is not running, the job has ended if all its ranks have; otherwise its state is lost.
     """
     ranks, supervisor = ranks_of(folder, status), status.supervisor.here if status.supervisor else None
-    if ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder)):
+    alone = status.supervisor is None and ranks.over  # the pods of a Kubernetes job have none: their records tell the end
+    if not alone and (ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder))):
         return status
     return concluded(status, ranks, requested_exit_code(folder), watched=False) if ranks.over else replace(status, state="lost")
 
