@@ -1,4 +1,4 @@
-"""Read reports about a hanging run: stacks (py-spy dump, faulthandler) and the report of NCCL's RAS (ncclras). Pure."""
+"""Read what was printed of a run that hangs: stacks (py-spy dump, faulthandler) and the report of NCCL's RAS (ncclras). Pure."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ OF_SEVERAL = re.compile(r"^ {1,8}\d+ ranks have (?:launched up to operation (\d+
 OF_A_RANK = re.compile(rf"^ {{1,8}}Rank (\d+) (?:has launched up to operation (\d+) |{NO_OPERATION} )?-- ")
 COMMUNICATOR = re.compile(r"^#(\d+-\d+) \([0-9a-f]+\) ")
 LARGEST = "0-0"
-"""The first communicator of the report. It is the largest: its ranks are all ranks of the run."""
+"""The first communicator of the report. It is the largest, so that its ranks are those of the run."""
 INCOMPLETE = re.compile(r"^ {1,8}Missing communicator data from \d+ rank")
 
 
 class Ras:
-    """The report of NCCL's RAS (2.24 and later): ranks that launched fewer operations than most, and those that did not answer."""
+    """The report of NCCL's RAS (2.24 and later): ranks that launched fewer operations than most, and ranks that did not answer."""
 
     def __init__(self, found: Findings) -> None:
         self.found = found
@@ -87,7 +87,7 @@ class Ras:
                 self._compare()
 
     def _compare(self) -> None:
-        """Keep the ranks that are known to be late. The report's first number is the most frequent one, not always the highest."""
+        """Keep the ranks that are known to be late: the report begins with the most frequent number, not with the largest."""
         self._most = max(self._most, self._count)
         self.found.hits += [hit for count, hit in self._outliers if count < self._most]
         self._outliers = [(count, hit) for count, hit in self._outliers if count >= self._most]
