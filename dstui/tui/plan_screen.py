@@ -20,10 +20,10 @@ from dstui.tui.forms.navigation import TABS, StepList, TabLine
 from dstui.tui.forms.side_panes import Checks, Preview
 from dstui.tui.forms.steps import STEPS, Step, field_of
 from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
-from dstui.tui.forms.steps.step import of_model
+from dstui.tui.forms.steps.step import split_model_path
 from dstui.tui.forms.under_form import Hint, Memory
 from dstui.tui.kit.breakpoints import WIDE, side_width
-from dstui.tui.kit.keys import FORM, REVIEW, bindings
+from dstui.tui.kit.keys import FORM, REVIEW, bindings, key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.tools import copy, label, say
 from dstui.tui.main_screen import Go, MainScreen
@@ -157,7 +157,7 @@ class PlanScreen(MainScreen):
     @on(PathChosen)
     def jump(self, chosen: PathChosen) -> None:
         """Show the field that writes a path; if no form has one, ask for its value."""
-        model, path = of_model(chosen.path)
+        model, path = split_model_path(chosen.path)
         if model:
             self.session.select_model(model)
         state = self.session.state
@@ -251,7 +251,7 @@ class PlanScreen(MainScreen):
         else:
             self.launching.led_to_review()
             self.go(REVIEW_STEP)
-            say(self.app, "l once more launches this.")
+            say(self.app, f"{key_of('launch')} once more launches this.")
 
     def action_probe(self) -> None:
         """Show what DeepSpeed makes of this Plan, by running its ranks up to deepspeed.initialize."""

@@ -11,6 +11,7 @@ from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.flows.consent import question
+from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
@@ -78,12 +79,12 @@ class Launching:
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
         """Remember a yes: to an interpreter permanently, to a Plan of another user's folder while neither it nor the session changes."""
         from dstui.documents.trusted_lines import agree
-        from dstui.documents.trusted_python import own, remember
+        from dstui.documents.trusted_python import is_own_interpreter, remember
 
         if not yes:
             say(self._app, "Nothing was started.")
             return
-        if not own(plan):
+        if not is_own_interpreter(plan):
             remember(plan, True)
         agree(plan)
         self._agreed.add((plan.source, plan.text))
@@ -206,7 +207,11 @@ class Launching:
         from dstui.jobs.control.stop import stop
 
         report = stop(folder)
-        left = f", but: {'; '.join(map(str, report.left))}. s once more tries again." if report.left else ". No process is left."
+        left = (
+            f", but: {'; '.join(map(str, report.left))}. {key_of('stop')} once more tries again."
+            if report.left
+            else ". No process is left."
+        )
         text = f"Not stopped: {folder.name} {report.refused}." if report.refused else f"Stopped{left}"
         self._app.call_later(say, self._app, text, "error" if report.refused or report.left else "information")
 
