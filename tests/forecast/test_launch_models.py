@@ -114,8 +114,8 @@ def test_the_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("--zero_stage 3 --offload --per_device_train_batch_size 4 --max_seq_len 512 --dtype fp16", "ZeRO-3, optimizer in RAM, weights in RAM, fp16, micro-batch 4 x 512 tokens x 1"),
-        ("--ds.zero_stage 2 --train.micro_batch_size 2 --train.batch_size 64 --data.max_len 1024 --bf16", "ZeRO-2, bf16, micro-batch 2 x 1024 tokens x 4"),
+        ("--zero_stage 3 --offload --per_device_train_batch_size 4 --max_seq_len 512 --dtype fp16", "ZeRO-3, optimizer in RAM, weights in RAM, fp16, micro-batch 4 of 512 tokens"),
+        ("--ds.zero_stage 2 --train.micro_batch_size 2 --train.batch_size 64 --data.max_len 1024 --bf16", "ZeRO-2, bf16, micro-batch 2 of 1024 tokens, accumulated 4 times"),
     ],
 )  # fmt: skip
 def test_a_script_that_builds_its_configuration_of_arguments_gets_a_verdict(tmp_path: Path, words: str, line: str) -> None:
