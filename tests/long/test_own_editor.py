@@ -7,7 +7,9 @@ from pathlib import Path
 
 from tests.terminal import Terminal
 
-PLAN = "version: 1\nname: small\njob: {script: train.py}\ndeepspeed:\n  train_micro_batch_size_per_gpu: 4\n  zero_optimization: {stage: 2}\n"
+PLAN = (
+    "version: 1\nname: small\njob: {script: train.py}\ndeepspeed:\n  train_micro_batch_size_per_gpu: 4\n  zero_optimization: {stage: 2}\n"
+)
 EDITOR = """\
 #!/bin/sh
 echo "editing $1"
