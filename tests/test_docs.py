@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dstui.base.arguments import Parser
 from dstui.cli import TAKE_A_COMMAND
@@ -113,6 +114,36 @@ def test_what_a_page_shows_works_as_written(page: Path, tmp_path: Path) -> None:
         assert done.returncode == status, f"{page.name}: dstui {shlex.join(words)}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
     if page.parent.name == "howto" and 'title="plan.yaml"' in text:
         assert ran, "a page with a Plan shows a command that works on it"
+
+
+def test_the_steps_of_ci_judge_a_plan_as_written(tmp_path: Path) -> None:
+    """GitHub's step, pre-commit's hook and GitLab's job of the page, on its own Plan and on one that the site file does not allow."""
+    text = (ROOT / "docs/howto/ci.md").read_text()
+    blocks = FENCED.findall(text)
+    (tmp_path / "plans").mkdir()
+    tmp_path.chmod(0o755)
+    for _, _, name, block in blocks:
+        if name:
+            (tmp_path / "plans" / name).write_text(block)
+    (tmp_path / "site.yaml").write_text("version: 1\nlocked: {deepspeed.zero_optimization.stage: {min: 2, reason: policy}}\n")
+    (tmp_path / "site.yaml").chmod(0o644)
+    steps = [yaml.safe_load(block) for _, language, name, block in blocks if language == "yaml" and not name]
+    hook = next(step["repos"][0]["hooks"][0] for step in steps if "repos" in step)
+    job = next(step["check-plans"] for step in steps if "check-plans" in step)
+    assert re.search(hook["files"], "plans/plan.yaml") and not re.search(hook["files"], "site.yaml")
+    lines = [next(step[0]["run"] for step in steps if isinstance(step, list)), f"{hook['entry']} plans/plan.yaml", *job["script"]]
+    broken = (tmp_path / "plans/plan.yaml").read_text().replace("stage: 2", "stage: 1")
+    for expected in (0, 1):
+        for line in lines:
+            words = [
+                found
+                for word in shlex.split(line)[1:]
+                for found in (sorted(map(str, Path(tmp_path).glob(word))) if "*" in word else [word])
+            ]
+            done = dstui(*words, cwd=tmp_path, env={"DSTUI_SITE": str(tmp_path / job["variables"]["DSTUI_SITE"])})
+            assert done.returncode == expected, (line, done.stdout, done.stderr)
+            assert not expected or "policy" in done.stdout
+        (tmp_path / "plans/plan.yaml").write_text(broken)
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dstui.adopt.shell.recognise import FRAMEWORKS
-from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, as_plan_text
+from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, to_plan_text
 
 SWITCHES: Mapping[str, frozenset[str]] = {
     "deepspeed": frozenset(
@@ -69,7 +69,7 @@ class NoLaunch(Exception):
 
 def command_line(launch: Launch, here: str) -> CommandLine:
     """Split a launch. `here` is the absolute folder in which its text runs. Raises NoLaunch."""
-    words = [as_plan_text(word) for word in launch.words]
+    words = [to_plan_text(word) for word in launch.words]
     framework = launch.launcher in FRAMEWORKS
     options, rest, module = ({}, [launch.launcher], False) if framework else _options(launch.launcher, words)
     if not rest:
@@ -77,7 +77,7 @@ def command_line(launch: Launch, here: str) -> CommandLine:
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
     notes = [f"{wrapper} stands before the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
     notes += [f"{name} is exported and holds words of the command, which are in the Plan: it is left out of cluster.env" for name in texts]
-    folder = _relative(as_plan_text(launch.folder), here)
+    folder = _relative(to_plan_text(launch.folder), here)
     notes += [f"job.workdir is {folder}: the text changes to it"] if folder else []
     return CommandLine(
         launch.launcher,
@@ -85,9 +85,9 @@ def command_line(launch: Launch, here: str) -> CommandLine:
         rest[0],
         module,
         tuple(rest[1:]),
-        {name: as_plan_text(value) for name, value in launch.env.items() if name not in ("PATH", *texts)},
+        {name: to_plan_text(value) for name, value in launch.env.items() if name not in ("PATH", *texts)},
         folder,
-        {as_plan_text(path): content for path, content in launch.written.items()},
+        {to_plan_text(path): content for path, content in launch.written.items()},
         tuple(notes),
         (launch.launcher, *words) if framework else (),
     )

@@ -13,7 +13,7 @@ from dstui.adopt.from_command import plan_of_command
 from dstui.adopt.new_plan import Imported, plan_of_dsconfig, plan_text
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.shell.read import Parse, ShellText, Unparsed, read_shell, undecided_in
-from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, ShellLimit, as_shown, holes_in
+from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, ShellLimit, holes_in, to_display_text
 from dstui.adopt.signs import Kind
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
@@ -100,9 +100,11 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
         yield f"{len(shell.launches)} launches in the text; this is the one in line {launch.line} (--launch N takes another):"
         for number, one in enumerate(shell.launches[:LISTED], 1):
             decided = f", reached as the branch in line {one.condition} decides" if one.condition else ""
-            words = " ".join(map(as_shown, one.words))
+            words = " ".join(map(to_display_text, one.words))
             own = "".join(
-                f"{name}={as_shown(value)} " for name, value in one.env.items() if one is not launch and launch.env.get(name) != value
+                f"{name}={to_display_text(value)} "
+                for name, value in one.env.items()
+                if one is not launch and launch.env.get(name) != value
             )
             yield f"  {number}. line {one.line}: {own}{one.launcher} {words[:80]}{decided}"
     texts = [*launch.words, *launch.env.values(), launch.folder]

@@ -46,15 +46,15 @@ class LimitError(ValueError):
 
 def parse_integer(text: str) -> int:
     """Convert digits to an integer. Raises LimitError."""
-    return int(of_few_digits(text))
+    return int(check_digits(text))
 
 
 def parse_float(text: str) -> float:
     """Convert a text to a float. Raises LimitError."""
-    return float(of_few_digits(text))
+    return float(check_digits(text))
 
 
-def of_few_digits(text: str) -> str:
+def check_digits(text: str) -> str:
     """Return the text of a number. Raises LimitError if it has too many digits."""
     if len(text) > MAX_DIGITS:
         raise LimitError(f"a number of {len(text):,} digits: no setting has more than {MAX_DIGITS}")

@@ -9,7 +9,7 @@ from dstui.check.arrival import config_for_deepspeed, fitting_world_size
 from dstui.check.reference import ReferenceChecker, ReferenceFailure, ReferenceVerdict
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.checked_file import CheckedFile
-from dstui.documents.trusted_python import OPTION, own, probe_python, remember
+from dstui.documents.trusted_python import OPTION, is_own_interpreter, probe_python, remember
 from dstui.plan.finding import Finding, Fix, When, sort_findings
 
 MOST_STARTED = 8
@@ -56,7 +56,7 @@ def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: i
 def _whose(one: CheckedFile, trust: bool) -> str:
     """Return the interpreter to ask. Print a remark if it is not the one that the Plan names."""
     plan = one.plan
-    if plan is None or own(plan):
+    if plan is None or is_own_interpreter(plan):
         return sys.executable
     if trust:
         remember(plan, True)

@@ -15,7 +15,7 @@ from dstui.assess import assess
 from dstui.base.files import FileProblem, read_text
 from dstui.check import check_config
 from dstui.documents.open import for_script_here
-from dstui.documents.plan_files import is_shipped, load_at, overridden
+from dstui.documents.plan_files import apply_overrides, is_shipped, load_at
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding, sort_findings
@@ -128,7 +128,7 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         first = error.findings[0]
         return CheckedFile(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
     try:
-        plan = overridden(load_at(path, text, site=asked.site), asked.sets)
+        plan = apply_overrides(load_at(path, text, site=asked.site), asked.sets)
         plan = for_script_here(plan) if is_shipped(str(path.parent)) else plan
         target, facts = gather(plan, asked.machine or Machine.unprobed())
     except PlanError as error:

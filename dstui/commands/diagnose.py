@@ -15,7 +15,7 @@ from dstui.base.text import sanitise
 from dstui.diagnosis import Diagnosis, diagnose, report
 from dstui.diagnosis.recurrence import latest_failures, repeated, with_history
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.index import find, known, runs
+from dstui.jobs.store.index import find, known_runs, runs
 from dstui.jobs.store.records import JobStatus
 from dstui.logs.time_parsing import parse_iso, parse_moment
 
@@ -73,7 +73,7 @@ def _since(text: str, form: str) -> int:
     moment = parse_iso(text) if moment is None else moment
     if moment is None:
         return refuse(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h, 1d and 2026-03-01 are")
-    here = {one.folder.path for one in known() if one.is_here}
+    here = {one.folder.path for one in known_runs() if one.is_here}
     found = [(folder, status) for folder, status in runs() if folder.path in here and (status.started or 0) >= moment]
     if not found:
         say(f"No run was started in this folder since {datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}")

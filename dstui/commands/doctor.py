@@ -14,7 +14,7 @@ from dstui.commands.plan_argument import plan_of
 from dstui.doctor.deep import all_reduce
 from dstui.doctor.examine import Result, examine, is_ready
 from dstui.doctor.gather import gather_cases
-from dstui.documents.trusted_python import HELP, OPTION, own, remember
+from dstui.documents.trusted_python import HELP, OPTION, is_own_interpreter, remember
 from dstui.plan import PlanError
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(OPTION, action="store_true", help=HELP)
     parser.add_argument("--deep", action="store_true", help="also let all hosts meet in an all-reduce over gloo")
     fleet = parser.add_argument_group("many hosts side by side, without a Plan")
-    fleet.add_argument("--fleet", metavar="HOSTS", help="the hosts of a hostfile, or of a list such as node[01-16]: the odd one out first")
+    fleet.add_argument(
+        "--fleet", metavar="HOSTS", help="a hostfile, a SLURM partition or a list such as node[01-16]: the odd one out comes first"
+    )
     fleet.add_argument("--save", metavar="FILE", type=Path, help="keep what they have as a baseline")
     fleet.add_argument("--against", metavar="FILE", type=Path, help="tell what changed since that baseline")
     fleet.add_argument("--force", action="store_true", help="let --save replace a file that holds something else")
@@ -35,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the checks. Return 0 if none fails, 1 if one does, 2 if the Plan is unreadable."""
-    if args.fleet and (args.plan or args.deep):
-        return refuse("--fleet goes with neither a Plan nor --deep: it compares hosts, whatever will run there")
+    if args.fleet and args.plan:
+        return refuse("--fleet does not go with a Plan: it compares hosts, whatever will run there")
     if (args.save or args.against) and not args.fleet:
         return refuse("--save and --against go with --fleet HOSTS")
     try:
@@ -45,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         plan = plan_of(args.plan) if args.plan else None
     except (FileProblem, PlanError) as problem:
         return refuse(str(problem))
-    if plan and args.trust_python and not own(plan):
+    if plan and args.trust_python and not is_own_interpreter(plan):
         remember(plan, True)
     job, found = gather_cases(plan)
     if args.deep:

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from dstui.base.files import check_unused
 from dstui.base.output import remark, tell
+from dstui.doctor.deep import all_reduce_fleet
 from dstui.doctor.fleet import SIZES, Change, Fleet, HostReport, Value, changes, compare, parse_fleet, read_baseline, save
 from dstui.doctor.gather import gather_fleet
+from dstui.jobs.queue.offers import nodes_of_partition
 from dstui.machine.report import format_size
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✗"}
@@ -20,13 +22,17 @@ def run_fleet(args: argparse.Namespace) -> int:
     baseline = read_baseline(args.against) if args.against else None
     if args.save and not args.force:
         check_unused(args.save)
-    fleet = compare(gather_fleet(parse_fleet(args.fleet)))
+    job, cases = gather_fleet(_hosts(args.fleet))
+    cases = all_reduce_fleet(job, cases) if args.deep else cases
+    fleet, deep = compare(cases), next((case.deep for case in cases if case.deep), None)
     drift = changes(fleet.reports, baseline) if baseline is not None else []
     ok = fleet.is_ready and not drift
     if args.json:
-        tell(json.dumps(_json(fleet, drift, ok), indent=1))
+        tell(json.dumps({**_json(fleet, drift, ok), "all_reduce": deep}, indent=1))
     else:
         tell("\n".join(_lines(fleet)))
+        if deep and "ranks" in deep:
+            tell(f"all-reduce over gloo: {deep['ranks']} ranks in {deep['seconds']:.1f} s")
         if baseline is not None:
             tell("\n".join(_drift_lines(drift, str(args.against))))
     if args.save:
@@ -34,6 +40,11 @@ def run_fleet(args: argparse.Namespace) -> int:
         left_out = ", ".join(report.host for report in fleet.reports if not report.facts)
         remark(f"saved to {args.save}" + (f", without {left_out}" if left_out else ""))
     return 0 if ok else 1
+
+
+def _hosts(text: str) -> dict[str, int]:
+    """Return the hosts of a hostfile, a SLURM partition or a list of nodes. Raises FileProblem."""
+    return dict.fromkeys(nodes, 0) if (nodes := nodes_of_partition(text)) else parse_fleet(text)
 
 
 def _json(fleet: Fleet, drift: Sequence[Change], ok: bool) -> dict[str, object]:

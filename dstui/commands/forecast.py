@@ -159,7 +159,8 @@ def _head(plan: Plan, found: Forecast) -> str:
     if found.setups:
         each = "; ".join(f"{name} {'trained' if one.training else 'for inference'}, {_way(one)}" for name, one in found.setups.items())
         return f"{plan.name or 'this Plan'}: {len(found.setups)} models, {_count(found.params)} parameters, {trained}; {ranks}; {each}"
-    return f"{plan.name or 'this Plan'}: {_count(found.params)} parameters, {trained}; {ranks}, {_way(s)}"
+    active = f" ({_count(int(plan.model.active_params))} for a token)" if plan.model and plan.model.active_params else ""
+    return f"{plan.name or 'this Plan'}: {_count(found.params)} parameters{active}, {trained}; {ranks}, {_way(s)}"
 
 
 def _way(s: Setup) -> str:
@@ -171,8 +172,8 @@ def _way(s: Setup) -> str:
         if place != "none"
     )
     split = f" over {s.sequence_parallel} ranks" if s.sequence_parallel > 1 else ""
-    batch = f"micro-batch {s.micro_batch} x {s.sequence} tokens{split} x {s.accumulation}"
-    return f"{zero}{places}, {s.precision}, {batch}"
+    times = f", accumulated {s.accumulation} times" if s.accumulation > 1 else ""
+    return f"{zero}{places}, {s.precision}, micro-batch {s.micro_batch} of {s.sequence} tokens{split}{times}"
 
 
 def _count(number: int) -> str:
@@ -216,8 +217,9 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield from (f"  - {way}" for way in recommendation.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
     else:
         yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step, {recommendation.order}"
-        yield f"  {'':<5} {'GPU':>9}  {'left':>5} {'RAM':>9}  {'left':>5} {'tokens/s':>9}   (* the place with the least left)"
+        yield f"  {'':<5} {'GPU':>9}  {'left':>5} {'RAM':>9}  {'left':>5} {'tokens/s':>9}"
         yield from map(_ranked_line, recommendation.rows)
+        yield "  * the place with the least left; micro-batch 4 x 2: 4 samples at a time, twice in a step"
         yield "  tried: " + ", ".join(f"{number} {name}" for name, number in recommendation.tried.items())
         if recommendation.cheapest:
             yield f"  cheaper: {recommendation.cheapest}"

@@ -10,7 +10,7 @@ from dstui.base.files import FileProblem, is_there, read_text, write_atomic
 from dstui.base.output import refuse, tell
 from dstui.base.text import sanitise
 from dstui.documents.layers import load_layered
-from dstui.documents.plan_files import SHIPPED, find_plan, overridden
+from dstui.documents.plan_files import SHIPPED, apply_overrides, find_plan
 from dstui.documents.templates import Template, site_templates
 from dstui.plan import Plan, PlanError
 from dstui.plan.holes import find_holes
@@ -66,7 +66,7 @@ def _write(name: str, output: Path, sets: list[str]) -> int:
     template = next((one for one in all_templates() if one.name == name), None)
     if template is None:
         return refuse(f"{name}: no template of this name; `dstui new` lists them")
-    plan = overridden(load_layered(read_text(template.path), str(output), str(output.absolute().parent)), sets)
+    plan = apply_overrides(load_layered(read_text(template.path), str(output), str(output.absolute().parent)), sets)
     if is_there(output):
         return refuse(f"{output} is there already, and is not replaced: -o FILE names another place")
     write_atomic(output, plan.text)

@@ -8,7 +8,7 @@ import shlex
 from dstui.base.output import refuse, say, tell
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.index import RUN, find, known
+from dstui.jobs.store.index import RUN, find, known_runs
 from dstui.jobs.store.status import has_ended
 
 
@@ -43,5 +43,5 @@ def run(args: argparse.Namespace) -> int:
 
 def _living_here(but: JobFolder) -> list[str]:
     """Return the other runs of the current folder that have not ended."""
-    here = (run.folder for run in known() if run.is_here and run.entry and run.folder != but)
+    here = (run.folder for run in known_runs() if run.is_here and run.entry and run.folder != but)
     return [folder.name for folder in here if not has_ended(folder)]

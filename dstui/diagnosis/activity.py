@@ -44,18 +44,18 @@ def breaks_off(last: str, *, within_traceback: bool) -> str:
     return ""
 
 
-def moves(last: list[str]) -> bool:
+def has_moving_bar(last: list[str]) -> bool:
     """Return whether the last lines of a file show a progress bar that has begun or advances, and is not at its end."""
     bars = [int(bar) for line in last for bar in BAR.findall(line)]
     return len(set(bars)) >= MOVED and bars[-1] < DONE
 
 
-def advances(last: list[str]) -> bool:
+def bar_advances(last: list[str]) -> bool:
     """Return whether a progress bar advances in the last lines of a file: nothing above them has ended it."""
     return len({steps for line in last for steps in STEPS.findall(line)}) >= MOVED
 
 
-def finished(last: str) -> str:
+def finished_bar(last: str) -> str:
     """Return the total of a progress bar that is at its end in the last line of a file; "" if there is none."""
     bars = BAR.findall(last)
     steps = STEPS.findall(last)
@@ -67,7 +67,7 @@ def shape(line: str) -> str:
     return NUMBER.sub("0", line.strip())
 
 
-def at_work(lines: Iterable[str]) -> bool:
+def is_loop(lines: Iterable[str]) -> bool:
     """Return whether lines come from a loop: they differ only in numbers, or count."""
     numbers = {line: [float(number) for number in NUMBER.findall(line)] for line in lines}
     shapes = Counter(shape(line) for line in numbers if len(numbers[line]) >= LEAST_NUMBERS)
@@ -78,24 +78,24 @@ def at_work(lines: Iterable[str]) -> bool:
     return max([*shapes.values(), *counts], default=0) >= ALIKE
 
 
-def goes_on(before: Iterable[str], after: Iterable[str], least: int = ALIKE) -> bool:
+def loop_continues(before: Iterable[str], after: Iterable[str], least: int = ALIKE) -> bool:
     """Return whether the loop whose lines (as `shape`s) precede an exception continues after it.
 
     A program that has ended may still print: its buffered output reaches a file after the exception. But a buffer ends in the middle of a
     line, so whole lines of one kind on both sides were written one by one.
     """
     after = list(after)
-    return comes_again(before, after, least) or comes_again(map(shape, filter(FLUSHED.search, after)), after, least)
+    return shape_recurs(before, after, least) or shape_recurs(map(shape, filter(FLUSHED.search, after)), after, least)
 
 
-def comes_again(before: Iterable[str], after: Iterable[str], least: int = ALIKE) -> bool:
+def shape_recurs(before: Iterable[str], after: Iterable[str], least: int = ALIKE) -> bool:
     """Return whether so many of these lines are of one of these shapes that a loop wrote them."""
     differing = {MOMENT.sub("", line): line for line in after}  # what is said twice in a row is no loop
     shapes = Counter(shape(line) for bare, line in differing.items() if NUMBER.search(bare))
     return any(shapes[one] >= least for one in before)
 
 
-def lasts(lines: Iterable[str]) -> bool:
+def runs_long(lines: Iterable[str]) -> bool:
     """Return whether the time stamps of lines show that a program worked for long."""
     moments = [int(at[1]) * 3600 + int(at[2]) * 60 + int(at[3]) for line in lines if (at := STAMP.match(line))]
     return len(moments) >= STAMPS and moments == sorted(moments) and moments[-1] - moments[0] >= LONG

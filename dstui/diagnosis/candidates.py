@@ -9,7 +9,7 @@ from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.labels import HANDLED
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.subjects import likely, subjects_of
+from dstui.diagnosis.subjects import likely_causes, subjects_of
 
 MOST = 3
 """Causes that are reported in total: the first, further ones, and possible ones. A longer list helps nobody."""
@@ -88,7 +88,7 @@ def _alike(verdict: Verdict) -> list[str]:
     """Return causes with the same text, those first that this very text suggests too."""
     signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
     named = list(signature.alike) if signature else []
-    by_words = likely(first.raised, first.text) if first is not None and first.raised is not None else ()
+    by_words = likely_causes(first.raised, first.text) if first is not None and first.raised is not None else ()
     if signature is BY_ID["USER-PY"]:
         named = list(by_words)
     named.sort(key=lambda one: by_words.index(one) if one in by_words else len(by_words))

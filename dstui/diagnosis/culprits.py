@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Ended, Findings, Hit
-from dstui.diagnosis.rank_resolution import first_of_host, shown
+from dstui.diagnosis.rank_resolution import count_showing, first_of_host
 
 A_HOST = 4
 """Consecutive ranks in a log: one host's log of several contains no others."""
@@ -28,7 +28,7 @@ def every_rank(context: FailureContext, hits: Sequence[Hit]) -> bool:
     unlabelled = [hit for hit in hits if hit.rank is None]
     texts = {hit.text for hit in unlabelled if hit.raised}
     beside = [hit for hit in context.found.named if hit.rank is None and hit.text in texts]  # tracebacks that are interleaved
-    return 1 < context.processes <= shown(unlabelled) + len(beside) or (not ranks and _all_ended_alike(context, hits))
+    return 1 < context.processes <= count_showing(unlabelled) + len(beside) or (not ranks and _all_ended_alike(context, hits))
 
 
 def _all_ended_alike(context: FailureContext, hits: Sequence[Hit]) -> bool:

@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 
-from dstui.diagnosis.activity import at_work
+from dstui.diagnosis.activity import is_loop
 from dstui.diagnosis.exits import SIGNAL_CAUSES
 from dstui.diagnosis.findings import Ended, Findings, Hit
 from dstui.diagnosis.labels import rank_in
 from dstui.diagnosis.last_run import FRAME, keep_last_run
-from dstui.diagnosis.rank_resolution import resolve, tracebacks
+from dstui.diagnosis.rank_resolution import count_raising, resolve
 from dstui.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05
@@ -54,7 +54,7 @@ class FailureContext:
             _rename(busy, "OOM-GPU")
             self.found.remarks["OOM-GPU"] = SIBLINGS
         folders = [hit for hit in hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
-        if tracebacks(folders) < 2 and self.processes < 2:  # if only one process finds a folder, no other one has created it
+        if count_raising(folders) < 2 and self.processes < 2:  # if only one process finds a folder, no other one has created it
             _rename(folders, "USER-PY")
 
     @cached_property
@@ -100,7 +100,7 @@ class FailureContext:
         """Return whether a loop is at work after a mere mention, or the program reports its own end after it."""
         if any(other.signature.role == "success" and other.at[0] == hit.at[0] and other.at > hit.at for other in self.found.hits):
             return True
-        return at_work(text for number, text in self.found.ending.get(hit.at[0], []) if number > hit.at[1])
+        return is_loop(text for number, text in self.found.ending.get(hit.at[0], []) if number > hit.at[1])
 
     def in_last_lines(self, hit: Hit) -> bool:
         """Return whether a file ends within a line or two after it."""

@@ -28,7 +28,7 @@ from dstui.diagnosis.unread_config import unread_configuration
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import KILLED, Ranks, read_record
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import asked_for, current_status, ranks_of
+from dstui.jobs.store.status import current_status, ranks_of, requested_exit_code
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
@@ -185,7 +185,7 @@ def _stop(folder: JobFolder, status: JobStatus | None) -> Stop | None:
     """Return the request that ended the job, if there was one: a file, or the supervisor's note."""
     if status and status.final and status.state != "stopped":
         return None  # the request came too late
-    asked = asked_for(folder)
+    asked = requested_exit_code(folder)
     code = translated(asked if asked is not None else (status.exit_code if status else None) or 0)
     cause = "SIGHUP" if code == -1 else "CTRL-C"
     noted = [(line, event) for line, event in folder.numbered_events() if event.get("stops")]

@@ -14,6 +14,8 @@ LATE_RANK = re.compile(r"\[rank(\d+)\]: (?=Traceback )")
 LABELS = (
     # docker logs and kubectl logs: a time, and the stream.
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"), "time"),
+    # kubectl logs --prefix.
+    (re.compile(r"\[pod/([a-z0-9.-]+)/[a-z0-9.-]+\] ?"), "pod"),
     # A time as users' own wrappers put it (ts, logging, journalctl), if another label follows it.
     (
         re.compile(
@@ -65,7 +67,9 @@ FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 HANDLED = re.compile(
     r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
 )
-"""A program's message about an error that it has handled."""
+"""What a program says of an error that it has dealt with."""
+REMARKED = re.compile(r"^.{0,60}?(?<![\w.-])(?:DEBUG|INFO)(?![\w.])[^\n]{0,60}?(?::\d+\]|[\]:-]) ")
+"""The head of a logger's line that nobody is to act on: `DEBUG 06-13 18:12:02 [__init__.py:44] `."""
 WARNED = re.compile(r":\d+: \w*Warning: ")
 """The format of a Python warning."""
 NOT_HOSTS = frozenset(
@@ -104,6 +108,8 @@ def read_label(line: str, *, late: bool = True) -> Label:
                 rank = int(found[1])
             elif kind == "local":
                 local = int(found[1])
+            elif kind == "pod":
+                host, task = found[1], node_of_pod(found[1])
             elif kind == "host":
                 host = next((name for name in found.groups() if name), None)
             break
@@ -114,6 +120,14 @@ def read_label(line: str, *, late: bool = True) -> Label:
         while text.startswith(found[0]):  # printed twice
             text = text[len(found[0]) :]
     return Label(text, stream, rank, host, task, local)
+
+
+def node_of_pod(name: str) -> int | None:
+    """Return the number of a pod among those of its job: `sft-node-0-1-x7k2p` of a TrainJob, `sft-worker-0` of a PyTorchJob."""
+    if found := re.search(r"-\d+-(\d+)(?:-[a-z0-9]{5})?$", name):
+        return int(found[1])
+    found = re.search(r"-(master|worker)-(\d+)$", name)
+    return int(found[2]) + (found[1] == "worker") if found else None
 
 
 def is_no_host(name: str | None) -> bool:

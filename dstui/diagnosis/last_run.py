@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
-from dstui.diagnosis.activity import FLUSHED, advances, at_work, comes_again, lasts, moves
+from dstui.diagnosis.activity import FLUSHED, bar_advances, has_moving_bar, is_loop, runs_long, shape_recurs
 from dstui.diagnosis.findings import Findings, Hit
 
 QUIET = 60
@@ -135,17 +135,17 @@ def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str])
     """Return whether the text after the last end belongs to another run."""
     below = [line for number, line in found.ending.get(0, []) if number > end.line]
     if end.stop:  # a bar may still have been redrawn before it
-        again = found.last.get(0, 0) > end.line and moves(tail)
+        again = found.last.get(0, 0) > end.line and has_moving_bar(tail)
     else:
-        again = moves(below) or advances(below) or comes_again(found.loops, below)
+        again = has_moving_bar(below) or bar_advances(below) or shape_recurs(found.loops, below)
     if end.launcher and again:
         return True
-    if end.whole and ((end.gone and at_work(below)) or (not end.stop and lasts(below))):
+    if end.whole and ((end.gone and is_loop(below)) or (not end.stop and runs_long(below))):
         return True
     much = (found.final.get(0, 0) - end.line) * found.width.get(0, 0) > BUFFER
     trains = any(PROGRESS.search(line) for line in tail)  # destructors and warnings can continue for long, too
     enough = (
-        QUIET_AMONG_RANKS if found.several_nodes or not trains else QUIET if at_work(tail) or (end.whole and much) else QUIET_TO_THE_END
+        QUIET_AMONG_RANKS if found.several_nodes or not trains else QUIET if is_loop(tail) or (end.whole and much) else QUIET_TO_THE_END
     )
     return quiet >= enough and not _printed_late(found, end, tail)
 

@@ -88,15 +88,15 @@ def tasks_are_ranks(found: Findings) -> bool:
     return not mixed and not launched
 
 
-def tracebacks(hits: Iterable[Hit]) -> int:
+def count_raising(hits: Iterable[Hit]) -> int:
     """Return how many processes raised these exceptions, if there are no labels. A chain of handled exceptions counts once."""
     raised = [(hit, (hit.stream, hit.raised.chain)) for hit in hits if hit.raised and hit.raised.traced]
     first = {hit.at: chain for hit, chain in raised if hit.raised and not hit.raised.chained}
     return len(first) + len({chain for _, chain in raised} - set(first.values()))
 
 
-def shown(hits: Iterable[Hit]) -> int:
+def count_showing(hits: Iterable[Hit]) -> int:
     """Return how many processes show a cause, if there are no labels: by their tracebacks, or by lines that each process prints once."""
     hits = list(hits)
     same = Counter(NUMBER.sub("", hit.text) for hit in {hit.at: hit for hit in hits}.values())
-    return tracebacks(hits) or max(same.values(), default=0)
+    return count_raising(hits) or max(same.values(), default=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dstui.diagnosis.diagnosis import Diagnosis
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.index import is_job, known
+from dstui.jobs.store.index import is_job, known_runs
 from dstui.jobs.store.records import JobStatus
 from dstui.jobs.store.status import ranks_of
 
@@ -67,5 +67,5 @@ def with_history(diagnosis: Diagnosis, folder: JobFolder) -> Diagnosis:
     """Return the diagnosis of a failed run of the user's own with a note on which host or rank was first in earlier failures here."""
     if diagnosis.kind != "failure" or not is_job(folder):
         return diagnosis
-    sentence = repeated(latest_failures((one.folder, one.folder.read_status()) for one in known() if one.is_here))
+    sentence = repeated(latest_failures((one.folder, one.folder.read_status()) for one in known_runs() if one.is_here))
     return replace(diagnosis, notes=(*diagnosis.notes, sentence)) if sentence else diagnosis

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dstui.diagnosis import activity
-from dstui.diagnosis.activity import advances, breaks_off, finished
-from dstui.diagnosis.dumps import Dumps
+from dstui.diagnosis.activity import bar_advances, breaks_off, finished_bar
+from dstui.diagnosis.dumps import Dumps, Ras
 from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.diagnosis.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
@@ -93,7 +93,7 @@ class Scanner:
         self.found = Findings()
         self.shapes = Shapes()
         self._launchers = Launchers(self.found)
-        self._dumps = Dumps(self.found)
+        self._reports = (Dumps(self.found), Ras(self.found))
         self._traces: dict[Key, Traces] = defaultdict(Traces)
         self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
         self._time: dict[Key, float] = {}
@@ -145,14 +145,14 @@ class Scanner:
         after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
         ended = any(end.exit.code != 0 for end in self.found.ends)
         if raised and (
-            (logged and went_on) or advances(after) or (self._alone and not ended and activity.goes_on(self.found.loops, after))
+            (logged and went_on) or bar_advances(after) or (self._alone and not ended and activity.loop_continues(self.found.loops, after))
         ):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif raised and self._alone and not ended and self._says_it_is_done(place, max(lines), after):
             self._survived(raised)
             self.found.tracebacks, self.found.end_untold = self._tracebacks, True
-        elif of := finished(tail[-1][1]):
+        elif of := finished_bar(tail[-1][1]):
             self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
 
@@ -162,7 +162,7 @@ class Scanner:
         It is no proof of a success: what a buffer held reaches a file below the traceback of an exception that ended the program.
         """
         done = any(hit.at[0] == place and hit.at[1] > line and hit.signature.id in DONE for hit in self.found.hits)
-        return done and activity.goes_on(self.found.loops, after, activity.FEW)
+        return done and activity.loop_continues(self.found.loops, after, activity.FEW)
 
     @property
     def _alone(self) -> bool:
@@ -207,7 +207,8 @@ class Scanner:
                 self._survived([hit for hit in self.found.hits if hit.stream == f"{place[0]}:{label.stream}" and _same_chain(hit, raised)])
                 self.found.tracebacks -= not trace.logged
             self._launchers.feed(label, place, key)
-            self._dumps.feed(label, place)
+            for report in self._reports:
+                report.feed(label, place)
         if raised or trace.open or trace.at_frame:
             self.found.traced.setdefault(place[0], array("Q")).append(number)
         warned = raised is None and WARNED.search(before[-HEADS:]) is not None  # Python's output for a warning continues for a line

@@ -200,7 +200,7 @@ PROGRAMMING = frozenset({
 NotImplementedError, `KINDS` above has an older release and a setting that a library refuses."""
 
 
-def likely(raised: Raised, text: str) -> tuple[str, ...]:
+def likely_causes(raised: Raised, text: str) -> tuple[str, ...]:
     """Return the probable causes of an exception, the likeliest first."""
     votes = _votes(MESSAGES, message(text), MESSAGE)
     for frame, share in ((raised.own, 1.0), (raised.deepest, 0.5)):

@@ -48,6 +48,16 @@ def all_reduce(job: JobOnHosts, found: Sequence[Case]) -> tuple[Case, ...]:
     return _reported(found, {"ranks": len(hosts), "seconds": time.monotonic() - began})
 
 
+def all_reduce_fleet(job: JobOnHosts, found: Sequence[Case]) -> tuple[Case, ...]:
+    """Return the cases, the first with the result of an all-reduce over the hosts that can be reached."""
+    reached = {case.host: case for case in found if not case.failure}
+    if not reached:
+        return tuple(found)
+    among = replace(job, slots={host: slots for host, slots in job.slots.items() if host in reached})
+    tried = {case.host: case for case in all_reduce(among, list(reached.values()))}
+    return tuple(tried.get(case.host, case) for case in sorted(found, key=lambda case: case.host not in tried))
+
+
 def _reported(found: Sequence[Case], deep: dict[str, Any]) -> tuple[Case, ...]:
     return tuple(replace(case, deep=deep) for case in found)
 

@@ -26,7 +26,7 @@ Value: TypeAlias = str | int | None
 """A fact in comparable form: a number (bytes for a size), a text, or None for something missing or unlimited."""
 Facts: TypeAlias = Mapping[str, Value]
 
-CHECKS = ("reach", "driver", "gpu-count", "gpu-health", "xid", "shm", "memlock", "open-files", "rdma", "clock")
+CHECKS = ("reach", "driver", "gpu-count", "gpu-health", "xid", "shm", "memlock", "open-files", "rdma", "clock", "all-reduce")
 """The doctor's checks of one host that need no job."""
 VERSION = 1
 

@@ -21,7 +21,7 @@ from dstui.check.reference import add_float_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
 from dstui.documents.open import allocation_of
-from dstui.documents.trusted_python import own, probe_python
+from dstui.documents.trusted_python import is_own_interpreter, probe_python
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
 from dstui.hosts.address import is_address, meeting_address
@@ -76,7 +76,7 @@ class JobOnHosts:
     @property
     def asked(self) -> bool:
         """Return whether the probing interpreter is that of the ranks."""
-        return self.plan is None or own(self.plan) or self.probe_with != sys.executable
+        return self.plan is None or is_own_interpreter(self.plan) or self.probe_with != sys.executable
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -146,10 +146,10 @@ def gather_cases(
     return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
 
 
-def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tuple[Case, ...]:
-    """Return a case for each of these hosts without a job. A failure of a host never raises."""
+def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tuple[JobOnHosts, tuple[Case, ...]]:
+    """Return hosts as a job without a Plan, and a case for each of them. A failure of a host never raises."""
     job = JobOnHosts(None, hosts, sys.executable, sys.executable, gettempdir(), None)
-    return tuple(_look(job, probe(), False, deadline))
+    return job, tuple(_look(job, probe(), False, deadline))
 
 
 def _look(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dstui.adopt.signs import PYTHON, Kind, kind_of
 from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
 from dstui.documents.layers import load_layered
-from dstui.documents.plan_files import find_plan, overridden, read_plan
+from dstui.documents.plan_files import apply_overrides, find_plan, read_plan
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
@@ -69,7 +69,7 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
     plan = read_plan(path, site=site)
     chosen = for_script_here(plan)
     notes = (f"{name} is for {chosen.job.script}, the script of this folder",) if chosen is not plan else ()
-    return Opened(overridden(chosen, sets), None, notes)
+    return Opened(apply_overrides(chosen, sets), None, notes)
 
 
 def for_script_here(plan: Plan) -> Plan:
@@ -110,7 +110,7 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
     if script.facts.options:
         notes.append(f"its arguments, for job.args: {' '.join(script.facts.options)}")
     plan = load_layered(offered[0].text, name, str(Path.cwd()), site=site)
-    return Opened(overridden(plan, sets), None, tuple(notes), made=True)
+    return Opened(apply_overrides(plan, sets), None, tuple(notes), made=True)
 
 
 def open_text(text: str, launch: int = 0) -> Opened:
@@ -160,7 +160,7 @@ def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
-    return Opened(overridden(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True)
+    return Opened(apply_overrides(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True)
 
 
 def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:

@@ -113,7 +113,7 @@ def read_pool(plan: Plan) -> dict[str, int] | None:
 def read_plan(path: Path, sets: Iterable[str] = (), *, site: bool = True) -> Plan:
     """Return the Plan of a file, or a shipped one by name, with `PATH=VALUE` overrides (VALUE is YAML)."""
     path = find_plan(str(path))
-    return overridden(load_at(path, read_text(path), site=site), sets)
+    return apply_overrides(load_at(path, read_text(path), site=site), sets)
 
 
 def load_at(path: Path, text: str, *, site: bool = True) -> Plan:
@@ -127,7 +127,7 @@ def load_at(path: Path, text: str, *, site: bool = True) -> Plan:
     return plan
 
 
-def overridden(plan: Plan, sets: Iterable[str]) -> Plan:
+def apply_overrides(plan: Plan, sets: Iterable[str]) -> Plan:
     """Return the Plan with `PATH=VALUE` overrides (VALUE is YAML). Raises PlanError."""
     for override in sets:
         key, equals, text = override.partition("=")

@@ -38,10 +38,10 @@ _of_this_process: list[dict[str, Any]] = []
 def probe_python(plan: Plan) -> str:
     """Return the interpreter that inspects this Plan: that of its ranks if it is dstui's own or has consent, else dstui's own."""
     python = interpreter(plan)
-    return sys.executable if own(plan) or not answer(plan) else python if "/" in python else _place(python)
+    return sys.executable if is_own_interpreter(plan) or not answer(plan) else python if "/" in python else _place(python)
 
 
-def own(plan: Plan) -> bool:
+def is_own_interpreter(plan: Plan) -> bool:
     """Return whether the ranks of a Plan run under dstui's own interpreter. Another virtual environment is another interpreter."""
     mine, theirs = Path(_place(sys.executable)), Path(_place(interpreter(plan)))
     return mine.parent == theirs.parent and mine.resolve() == theirs.resolve()
@@ -49,7 +49,7 @@ def own(plan: Plan) -> bool:
 
 def to_be_asked(plan: Plan) -> bool:
     """Return whether to ask for consent: the ranks have another interpreter, it exists, and the user has not answered yet."""
-    return not own(plan) and answer(plan) is None and Path(_place(interpreter(plan))).is_file()
+    return not is_own_interpreter(plan) and answer(plan) is None and Path(_place(interpreter(plan))).is_file()
 
 
 def answer(plan: Plan) -> bool | None:
@@ -74,7 +74,7 @@ def remember(plan: Plan, yes: bool) -> None:
         write_atomic(state_file(), json.dumps([*others, entry][-MOST:], indent=1) + "\n", replace=True)
 
 
-def about(plan: Plan) -> str:
+def describe_interpreter(plan: Plan) -> str:
     """Describe the interpreter of a Plan for the question: its owner, and who else may write its environment."""
     python = _place(interpreter(plan))
     found, owner = [], _owner(python)

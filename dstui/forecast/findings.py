@@ -60,7 +60,9 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
     reported = found or forecast(plan, facts, machine, pool, measured=measured)
     places = {"gpu": reported.gpu, "host": reported.host, "nvme": reported.nvme}
     fix = (
-        nearest(plan, facts, machine, pool, measured) if any(need.bytes and need.verdict == "too big" for need in places.values()) else None
+        nearest_fix(plan, facts, machine, pool, measured)
+        if any(need.bytes and need.verdict == "too big" for need in places.values())
+        else None
     )
     found_here = [finding for name, need in places.items() for finding in _finding(plan, PLACES_OF_FORECAST[name], need, fix)]
     return [*found_here, *_unbound(plan, reported), *_faster_beside_others(plan, facts, machine, pool, measured)]
@@ -114,7 +116,7 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
 
 
-def nearest(
+def nearest_fix(
     plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None, measured: Mapping[str, Any] | None = None
 ) -> Fix | None:
     """Return a fix with the smallest change that fits: checkpointing and a smaller micro-batch, then a higher stage, then offload."""

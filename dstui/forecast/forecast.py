@@ -20,10 +20,10 @@ from dstui.forecast.memory import (
     WASTED,
     Needs,
     Room,
+    combine_needs,
     fragmented,
     nccl_bytes,
     needs,
-    together,
 )
 from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
 from dstui.forecast.own_arguments import built_configuration
@@ -276,8 +276,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         unsure = max(unsure, one.facts.widening)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
-    whole = together(rows)
-    gpu, host = of_gpu(whole.gpu, first.setup, room, unsure), of_host(whole, first.setup, room)
+    whole = combine_needs(rows)
+    gpu, host = gpu_need(whole.gpu, first.setup, room, unsure), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
     of_node = done.memory if room.on_cpu else done.host
@@ -357,7 +357,7 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
 
 
-def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
+def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
     """Return a GPU's need including its process; 0 for CPU ranks."""
     if capacity.on_cpu:
         return Need()
@@ -371,7 +371,7 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> N
     return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
 
 
-def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
+def host_need(found: Needs, setup: Setup, capacity: Capacity) -> Need:
     """Return a node's need of RAM: that of its ranks, on CPUs including what GPUs would hold."""
     ranks = capacity.ranks_per_node
     process = CPU_PROCESS if capacity.on_cpu else GPU_PROCESS

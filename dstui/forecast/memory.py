@@ -106,7 +106,7 @@ def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
     return Needs(gpu, host_room(setup, n, s, a.host), s.nvme, checkpoint_bytes(setup, n))
 
 
-class Beside(NamedTuple):
+class PassMemory(NamedTuple):
     """Memory besides the activations in the forward and backward pass."""
 
     at_loss: float
@@ -119,12 +119,12 @@ class Beside(NamedTuple):
         return max(kept + a.loss + self.at_loss, kept + a.work + self.in_layers, LAST * kept + self.at_end)
 
 
-def beside(setup: Setup, n: Counts, s: States) -> Beside:
+def beside(setup: Setup, n: Counts, s: States) -> PassMemory:
     """Return buffers and gradients at the three possible moments of the peak."""
     held = s.gradients if setup.accumulation > 1 else 0.0  # after the first micro-batch of an accumulation
     of_head = setup.weight_bytes * min(n.head, n.trained) if setup.stage < 3 and setup.training else 0.0
     buffers = sum(s.backward.values())
-    return Beside(s.early + held, buffers + held + of_head, s.gradients + s.late + buffers)
+    return PassMemory(s.early + held, buffers + held + of_head, s.gradients + s.late + buffers)
 
 
 def host_room(setup: Setup, n: Counts, s: States, activations: float = 0.0) -> Room:
@@ -149,7 +149,7 @@ def checkpoint_bytes(setup: Setup, n: Counts) -> float:
     return setup.weight_bytes * n.params + (master + optimizer_bytes(setup)) * n.trained * setup.training
 
 
-def together(several: Iterable[Needs]) -> Needs:
+def combine_needs(several: Iterable[Needs]) -> Needs:
     """Combine several models of a run: persistent bytes add up, plus the highest temporary peak."""
     rows = list(several)
     if len(rows) == 1:

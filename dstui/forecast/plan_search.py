@@ -16,7 +16,7 @@ from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity
 from dstui.forecast.choices import CHOICES, Choice
 from dstui.forecast.forecast import Modelled, batch_of, idle_of
-from dstui.forecast.memory import CPU_PROCESS, GPU_PROCESS, LAST, WASTED, Beside, around, beside, fragmented, host_room
+from dstui.forecast.memory import CPU_PROCESS, GPU_PROCESS, LAST, WASTED, PassMemory, around, beside, fragmented, host_room
 from dstui.forecast.model import Counts, counts
 from dstui.forecast.patch import KEYS
 from dstui.forecast.rates import Rates
@@ -64,7 +64,7 @@ class Space(NamedTuple):
     """Factors for the allocator's overhead: with kept activations, and with recomputed ones."""
     host: float
     """Bytes of a rank's RAM that are left for activations."""
-    beside: Beside
+    beside: PassMemory
 
     def peak(self, a: Activations) -> float:
         """Return the peak of torch's allocations with these activations."""

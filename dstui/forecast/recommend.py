@@ -12,7 +12,7 @@ from typing import Any
 
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import ON_CPUS, Choice
-from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host, rates_for
+from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, gpu_need, host_need, models_of, rates_for
 from dstui.forecast.memory import BUILD, needs
 from dstui.forecast.model import ModelFacts, counts
 from dstui.forecast.patch import Patch, patch_of
@@ -292,7 +292,7 @@ def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False)
     mine = replace(one, setup=setup)
     found = needs(setup, n, states(setup, n), batch_of(mine, n))
     there = replace(room, ranks=setup.ranks, nodes=setup.nodes)
-    gpu, host = of_gpu(found.gpu, setup, there), of_host(found, setup, there)
+    gpu, host = gpu_need(found.gpu, setup, there), host_need(found, setup, there)
     disk = sum(found.nvme.values()) * there.ranks_per_node
     held = sum(found.host.parts.values()) * there.ranks_per_node
     good = ("fits",) if surely else ("fits", "tight")

@@ -37,7 +37,7 @@ def is_loopback(text: str) -> bool:
     return is_address(text) and ipaddress.ip_address(text.partition("%")[0]).is_loopback
 
 
-def means_itself(name: str) -> bool:
+def is_local_name(name: str) -> bool:
     """Return whether this name or address means the local host everywhere."""
     return name == "localhost" or is_loopback(name)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dstui.plain.console import NO, YES, Console, number_in
-from dstui.tui.forms.fields import Field, NotThat, Option, default_of, help_for, parsed, shown, why_fixed
+from dstui.tui.forms.fields import Field, NotThat, Option, default_of, format_value, help_for, parse_value, why_fixed
 from dstui.tui.forms.form_rows import chosen_option
 from dstui.tui.session.session import Session
 from dstui.tui.session.state import UNSET, State
@@ -42,7 +42,7 @@ def value_text(field: Field, state: State) -> str:
     value = field.value(state)
     written = value is not UNSET and value is not None
     option = chosen_option(field, state)
-    text = option.label if option is not None else shown(value if written else default_of(field))
+    text = option.label if option is not None else format_value(value if written else default_of(field))
     unit = f" {field.unit}" if field.unit and text != EMPTY else ""
     return "not set" if text == EMPTY else " ".join(f"{text}{unit}".split()) + ("" if written else ", by default")
 
@@ -58,7 +58,7 @@ def explain(field: Field, state: State) -> Iterator[str]:
     yield field.help(state) if field.help else help_for(field.path)
     if not field.help and not field.selects_model:
         yield f"In the Plan: {field.path}"
-    if (default := shown(default_of(field))) != EMPTY:
+    if (default := format_value(default_of(field))) != EMPTY:
         yield f"Default: {default}"
     if field.kind in HOW:
         yield "A value that would be a command here has = before it: =b is the text b."
@@ -113,7 +113,9 @@ def _answer(session: Session, field: Field, options: tuple[Option, ...], answer:
     """Write an answer to the Plan; return why it is not taken, or ""."""
     state = session.state
     try:
-        value: Any = UNSET if answer == "-" else _chosen(options, answer, state) if options else parsed(field, answer.removeprefix("="))
+        value: Any = (
+            UNSET if answer == "-" else _chosen(options, answer, state) if options else parse_value(field, answer.removeprefix("="))
+        )
     except NotThat as problem:
         return str(problem)
     if field.selects_model:
@@ -143,11 +145,11 @@ def _chosen(options: tuple[Option, ...], answer: str, state: State) -> Any:
 
 def ask_setting(console: Console, session: Session, setting: str) -> None:
     """Write PATH=VALUE, any key of the Plan, as --set does."""
-    from dstui.documents.plan_files import overridden
+    from dstui.documents.plan_files import apply_overrides
     from dstui.plan import PlanError
 
     try:
-        session.replace(overridden(session.state.plan.unfocused, [setting]).text)
+        session.replace(apply_overrides(session.state.plan.unfocused, [setting]).text)
     except PlanError as error:
         console.say(str(error))
     else:

@@ -38,7 +38,7 @@ def launch(console: Console, session: Session) -> JobFolder | None:
 
 def _agreed(console: Console, target: Target) -> bool:
     """Ask before programs run that the user has not chosen; return whether they may."""
-    from dstui.documents.trusted_python import own, remember
+    from dstui.documents.trusted_python import is_own_interpreter, remember
     from dstui.render.launch import interpreter
 
     plan = target.plan
@@ -48,7 +48,7 @@ def _agreed(console: Console, target: Target) -> bool:
     console.say(*why, f"interpreter: {interpreter(plan)}", f"folder: {plan.place(plan.job.workdir)}", f"script: {script}")
     if not console.agrees("Start these programs?"):
         return False
-    if not own(plan):
+    if not is_own_interpreter(plan):
         remember(plan, True)
     return True
 

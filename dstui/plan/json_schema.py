@@ -25,6 +25,8 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "option": {"type": ["string", "number"]},
     "options": WORDS,
     "lines": WORDS,
+    "labels": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+    "secrets": {"type": "object", "additionalProperties": {"type": "string"}},
     "env": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
     "slots": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}, "minProperties": 1},
     "patterns": {"type": "object", "additionalProperties": {"type": "string"}},

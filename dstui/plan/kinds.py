@@ -16,6 +16,8 @@ from dstui.plan.hostfile import host_problem
 
 Mistakes = Iterator[tuple[Path, str]]
 
+SECRET_KEY = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-\w.]+")
+"""The name of a Secret of Kubernetes, and a key in it."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 MODULE = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
@@ -122,6 +124,20 @@ def _env(value: Any) -> Mistakes:
             yield (name,), f"{what} cannot be in it: .deepspeed_env has one line per variable, and launchers pass it on as it stands"
 
 
+def _labels(value: Any) -> Mistakes:
+    yield from _mapping_of_texts(value, "a mapping NAME: value")
+
+
+def _secrets(value: Any) -> Mistakes:
+    """Yield the mistakes in references to Secrets; a value that may be a secret itself is not repeated."""
+    yield from _mapping_of_texts(value, "a mapping NAME: secret/key")
+    for name, place in value.items() if isinstance(value, dict) else ():
+        if not VARIABLE.fullmatch(name):
+            yield (name,), "a variable's name has letters, digits and _ only"
+        if isinstance(place, str) and not SECRET_KEY.fullmatch(place):
+            yield (name,), "the name of a Secret and its key (hf-secret/token) belong here, never the value itself"
+
+
 def _slots(value: Any) -> Mistakes:
     if not isinstance(value, dict) or not value or not all(is_integer(slots) and slots >= 1 for slots in value.values()):
         yield (
@@ -163,13 +179,15 @@ KINDS: dict[str, Callable[[Any], Mistakes]] = {
     "options": _options,
     "lines": _lines,
     "env": _env,
+    "labels": _labels,
+    "secrets": _secrets,
     "slots": _slots,
     "patterns": _patterns,
     "mapping": _form(lambda value: isinstance(value, dict), "a mapping (key: value)"),
 }
 TEXTS = ("str", "host", "module", "option")
 """Kinds whose value is read as text unless it is null."""
-LISTS_OF_TEXTS = ("words", "words or str", "options", "lines", "env", "patterns")
+LISTS_OF_TEXTS = ("words", "words or str", "options", "lines", "env", "labels", "secrets", "patterns")
 """Kinds that contain only such text."""
 
 

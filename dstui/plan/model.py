@@ -177,6 +177,34 @@ class Slurm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kubernetes:
+    """What the rendered manifest for Kubernetes says beside nodes and GPUs."""
+
+    trainer: str = opt(
+        "2.2",
+        "The release of Kubeflow Trainer in the cluster, which decides how a TrainJob changes pods: '2.0', '2.1', or '2.2' and later.",
+        kind="str",
+        choices=("2.0", "2.1", "2.2"),
+    )
+    runtime: str = opt("torch-distributed", "The ClusterTrainingRuntime, whose pods run torchrun.", kind="str")
+    namespace: str | None = opt(None, "The namespace; null is that of kubectl's context.", kind="str")
+    image: str | None = opt(None, "The image: Python, torch, DeepSpeed and the script; null leaves a line to fill in.", kind="str")
+    resources: Mapping[str, str] = opt({}, "Limits of each pod beside its GPUs: {cpu: '16', memory: 128Gi}.", kind="labels")
+    volumes: Mapping[str, str] = opt({}, "Mount path -> PersistentVolumeClaim: {/data: my-claim}.", kind="labels")
+    secrets: Mapping[str, str] = opt({}, "Variable -> key of a Secret, never a value: {HF_TOKEN: hf-secret/token}.", kind="secrets")
+    node_selector: Mapping[str, str] = opt({}, "Labels that the nodes must have.", kind="labels")
+    tolerations: tuple[str, ...] = opt(
+        (), "Taints of nodes that the pods accept, as kubectl writes them: [nvidia.com/gpu=true:NoSchedule].", kind="words"
+    )
+    shm: str | None = opt(None, "The size of /dev/shm: 64Gi; null is half of the node's memory.", kind="str")
+    job_folder: str | None = opt(
+        None,
+        "A folder on a volume in which the ranks leave a job folder with their logs, for dstui attach, logs and diagnose.",
+        kind="str",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """Where the job runs: hosts and slots, the launcher and its filters, the environment of the ranks."""
 
@@ -207,6 +235,8 @@ class Cluster:
     env: Mapping[str, str] = opt({}, "Variables for every rank on every host (.deepspeed_env).", kind="env")
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
     slurm: Slurm = opt(Slurm(), "What the rendered SLURM script asks for.", kind="section", of=Slurm)
+
+    kubernetes: Kubernetes = opt(Kubernetes(), "What the rendered manifest for Kubernetes says.", kind="section", of=Kubernetes)
 
     @property
     def submits(self) -> bool:

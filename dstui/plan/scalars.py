@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from dstui.base.limits import of_few_digits
+from dstui.base.limits import check_digits
 
 _NULL = frozenset({"null", "Null", "NULL", "~", ""})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -50,11 +50,11 @@ def resolve(text: str) -> Any:
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     if _INT.match(text):
-        number = SpelledInt(of_few_digits(text))
+        number = SpelledInt(check_digits(text))
     elif _BASED.match(text):
-        number = SpelledInt(int(of_few_digits(text), 0))
+        number = SpelledInt(int(check_digits(text), 0))
     elif _FLOAT.match(text):
-        number = SpelledFloat(re.sub(r"\.(?=[in])", "", of_few_digits(text).lower()))  # float() expects inf and nan without the dot
+        number = SpelledFloat(re.sub(r"\.(?=[in])", "", check_digits(text).lower()))  # float() expects inf and nan without the dot
     else:
         return text
     number.spelling = text

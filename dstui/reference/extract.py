@@ -50,7 +50,7 @@ class Noted(dict[str, Any]):
     def note(self, key: Any, default: Any = None) -> None:
         known = self.asked.get(key)
         if isinstance(key, str) and key != PROBE and (known is None or known[0] is None):
-            self.asked[key] = (default, known[1] if known else asked_from())
+            self.asked[key] = (default, known[1] if known else reading_line())
 
     def get(self, key: Any, default: Any = None) -> Any:
         self.note(key, default)
@@ -84,7 +84,7 @@ class _Keys:
         return dict.__iter__(self.owner)
 
 
-def asked_from() -> str:
+def reading_line() -> str:
     """Return the line of DeepSpeed that reads the key, skipping its one-line getters: `runtime/config.py:123`."""
     frame = inspect.currentframe()
     while frame is not None:

@@ -1,14 +1,15 @@
-"""Render Kubernetes manifests for a Plan, with ds_config.json in a ConfigMap: a TrainJob of Kubeflow Trainer, or the older PyTorchJob.
+"""Kubernetes manifests for a Plan, with ds_config.json in a ConfigMap: a TrainJob of Kubeflow Trainer, or the older PyTorchJob.
 
-Both controllers tell each pod its number and the rendezvous address; torchrun in each pod starts the ranks of its GPUs. Sources: the
-CustomResourceDefinitions of kubeflow/trainer v2.2 and v2.3 (TrainJob, trainer.kubeflow.org/v1alpha1; before v2.2 pods were changed by
-podTemplateOverrides, which later releases refuse) and of kubeflow/training-operator v1.8 and v1.9 (PyTorchJob, kubeflow.org/v1).
+Both controllers tell each pod its number and the rendezvous address; torchrun in each pod starts the ranks of its GPUs.
+Sources: the CustomResourceDefinitions of kubeflow/trainer v2.0 to v2.3 (TrainJob, trainer.kubeflow.org/v1alpha1; each of the first three
+changes pods by another key) and of kubeflow/training-operator v1.8 and v1.9 (PyTorchJob, kubeflow.org/v1).
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ import yaml
 from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
+from dstui.plan.layered import without_layers
 from dstui.render.accelerate import PORT, without_spelling
 from dstui.render.quoting import quote_word, variable
 from dstui.render.sbatch import ClusterScript, for_cluster, header_comment, identifier
@@ -24,15 +26,33 @@ from dstui.render.spec import LaunchSpec
 
 CONFIG = "/etc/deepspeed"
 IMAGE = "REPLACE-WITH-YOUR-IMAGE"
+RANK_SCRIPT = "rank.sh"
 HEAD = """\
-# kubectl apply -f job.yaml: needs CONTROLLER. Give your image: it holds Python, torch, DeepSpeed and the
-# script at WORKDIR, or mount a volume there. Keys (HF_TOKEN, WANDB_API_KEY) belong into a Secret: envFrom: [{secretRef: {name: …}}].
-# /dev/shm is memory of its own: the 64 MB that a container has by default are too little for NCCL and data loaders.
+# kubectl apply -f job.yaml: needs CONTROLLER. The image holds Python, torch, DeepSpeed and the script at
+# WORKDIR, or a volume is mounted there. cluster.kubernetes in the Plan sets image, volumes, secrets and more.
 """
-
-
-RUNTIME = "torch-distributed"
-"""The runtime that Kubeflow Trainer installs for torchrun. Its pods are those of the replicated job `node`, with the container `node`."""
+STARTS_RANK = """\
+#!/bin/sh
+# Run one rank: its lines go into the job folder and, with its number, into the log of the pod.
+log="$DSTUI_RUN/logs/rank_$RANK.log" started=$(date +%s)
+record() {
+  printf '{"rank": %s, "world_size": %s, "local_rank": %s, "host": "%s", "pid": %s, "tag": "%s", "started": %s, %s}\\n' \
+    "$RANK" "$WORLD_SIZE" "$LOCAL_RANK" "$(hostname)" "$rank" "$DSTUI_TAG" "$started" "$1" >"$DSTUI_RUN/ranks/rank_$RANK.json"
+}
+"$@" >>"$log" 2>&1 &
+rank=$!
+record '"ended": null, "exit_code": null'
+tail -n +1 -f --pid="$rank" "$log" | sed -u "s/^/[rank$RANK]: /" &
+trap 'kill -TERM "$rank"' TERM INT
+wait "$rank"
+code=$?
+while kill -0 "$rank" 2>/dev/null; do wait "$rank"; code=$?; done
+record "\\"ended\\": $(date +%s), \\"exit_code\\": $code"
+wait
+exit "$code"
+"""
+NODE = "node"
+"""The replicated job, and the container, of the pods of Kubeflow Trainer's own runtimes."""
 MANAGER = "dstui.io/render"
 """The manager name of the patch to the runtime's pods; a required field."""
 TRAINER = ("PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
@@ -49,29 +69,38 @@ def render_trainjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None
         notes.append("left out: run.restarts: how often a TrainJob's pods start again is its runtime's to say (backoffLimit)")
     if plan.cluster.master_port:
         notes.append("left out: cluster.master_port: Kubeflow Trainer chooses the port")
-    container = {"name": "node", "volumeMounts": MOUNTS}
-    pod = {"containers": [container], "volumes": _volumes(name)}
-    patched = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]}}}
+    asked = plan.cluster.kubernetes
     trainer = {
-        "image": IMAGE,
+        "image": asked.image or IMAGE,
         "numNodes": len(spec.hosts),
         "numProcPerNode": slots,
-        "command": ["sh", "-c", _command(plan, spec, TRAINER)],
+        "command": ["sh", "-c", _command(plan, spec, name, TRAINER)],
         "env": _variables(plan, spec),
-        **({} if spec.cpu else {"resourcesPerNode": {"limits": {"nvidia.com/gpu": slots}}}),
+        **_resources(plan, spec, slots, "resourcesPerNode"),
     }
+    changed = {"containers": [{"name": NODE, "volumeMounts": _mounts(plan)}], **_of_pod(plan, name)}
     job = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {"name": name},
-        "spec": {
-            "runtimeRef": {"name": RUNTIME},
-            "trainer": trainer,
-            "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": patched}],
-        },
+        "metadata": _metadata(plan, name),
+        "spec": {"runtimeRef": {"name": asked.runtime}, "trainer": trainer, **CHANGES[asked.trainer](changed)},
     }
-    needs = f"Kubeflow Trainer v2.2 or newer with its runtime {RUNTIME} (--only k8s-v1: a PyTorchJob)"
-    return _manifest(plan, spec, (_configmap(name, configs), job), notes, needs)
+    release = f"v{asked.trainer}{' or newer' if asked.trainer == '2.2' else ''}"
+    needs = f"Kubeflow Trainer {release} with its runtime {sanitise(asked.runtime)} (--only k8s-v1: a PyTorchJob)"
+    return _manifest(plan, spec, (_configmap(plan, spec, name, configs), job), notes, needs)
+
+
+def _template(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pod as a part of a runtime's template, from which v2.2 and later take changes."""
+    return {"spec": {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": {"spec": pod}}}}]}}
+
+
+CHANGES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "2.0": lambda pod: {"podSpecOverrides": [{"targetJobs": [{"name": NODE}], **pod}]},
+    "2.1": lambda pod: {"podTemplateOverrides": [{"targetJobs": [{"name": NODE}], "spec": pod}]},
+    "2.2": lambda pod: {"runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": {"template": _template(pod)}}]},
+}
+"""Release of Kubeflow Trainer -> the key by which a TrainJob changes the pods of its runtime."""
 
 
 def render_pytorchjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
@@ -86,10 +115,10 @@ def render_pytorchjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | No
     job = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": name},
+        "metadata": _metadata(plan, name),
         "spec": {"runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": plan.run.restarts.max}, "pytorchReplicaSpecs": replicas},
     }
-    return _manifest(plan, spec, (_configmap(name, configs), job), notes, "Kubeflow's training operator (PyTorchJob)")
+    return _manifest(plan, spec, (_configmap(plan, spec, name, configs), job), notes, "Kubeflow's training operator (PyTorchJob)")
 
 
 def _manifest(plan: Plan, spec: LaunchSpec, objects: Sequence[Mapping[str, Any]], notes: Sequence[str], needs: str) -> ClusterScript:
@@ -99,51 +128,115 @@ def _manifest(plan: Plan, spec: LaunchSpec, objects: Sequence[Mapping[str, Any]]
     return ClusterScript(f"{header_comment(plan, notes)}\n{head}{body}", tuple(notes))
 
 
-def _configmap(name: str, configs: Mapping[str, str]) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-config"}, "data": dict(configs)}
+def _metadata(plan: Plan, name: str) -> dict[str, str]:
+    namespace = plan.cluster.kubernetes.namespace
+    return {"name": name, **({"namespace": namespace} if namespace else {})}
 
 
-MOUNTS = [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "config", "mountPath": CONFIG, "readOnly": True}]
+def _first_status(spec: LaunchSpec, name: str) -> str:
+    """Return status.json of the job folder: the records of the ranks beside it tell what became of them."""
+    pods = {host: f"pod {number}" for number, host in enumerate(spec.hosts)}
+    ranks = {str(rank): {"host": pods[host], "state": "waiting"} for rank, host in spec.ranks.items()}
+    hosts = {pod: {"state": "reached"} for pod in pods.values()}
+    return json.dumps({"version": 1, "state": "running", "tag": _tag(name), "attempt": 1, "ranks": ranks, "hosts": hosts}) + "\n"
 
 
-def _volumes(name: str) -> list[dict[str, Any]]:
-    return [{"name": "shm", "emptyDir": {"medium": "Memory"}}, {"name": "config", "configMap": {"name": f"{name}-config"}}]
+def _tag(name: str) -> str:
+    return f"k8s-{name}"
 
 
-def _variables(plan: Plan, spec: LaunchSpec) -> list[dict[str, str]]:
-    return [{"name": key, "value": value} for key, value in _environment(plan, spec).items()]
+def _configmap(plan: Plan, spec: LaunchSpec, name: str, configs: Mapping[str, str]) -> dict[str, Any]:
+    data = dict(configs)
+    if plan.cluster.kubernetes.job_folder:
+        data |= {"plan.yaml": without_layers(plan).text, "status.json": _first_status(spec, name), RANK_SCRIPT: STARTS_RANK}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(plan, f"{name}-config"), "data": data}
+
+
+def _mounts(plan: Plan) -> list[dict[str, Any]]:
+    claims = [{"name": f"volume-{number}", "mountPath": path} for number, path in enumerate(plan.cluster.kubernetes.volumes)]
+    return [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "config", "mountPath": CONFIG, "readOnly": True}, *claims]
+
+
+def _of_pod(plan: Plan, name: str) -> dict[str, Any]:
+    """Return what a pod has beside its container."""
+    asked = plan.cluster.kubernetes
+    claims = [
+        {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(asked.volumes.values())
+    ]
+    shm = {"medium": "Memory", **({"sizeLimit": asked.shm} if asked.shm else {})}
+    volumes = [{"name": "shm", "emptyDir": shm}, {"name": "config", "configMap": {"name": f"{name}-config"}}, *claims]
+    return {
+        **({"nodeSelector": dict(asked.node_selector)} if asked.node_selector else {}),
+        **({"tolerations": [_toleration(text) for text in asked.tolerations]} if asked.tolerations else {}),
+        "volumes": volumes,
+    }
+
+
+def _toleration(text: str) -> dict[str, str]:
+    """Return `key=value:Effect`, `key:Effect` or `key` as Kubernetes has it."""
+    name, _, effect = text.partition(":")
+    key, equals, value = name.partition("=")
+    operator = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
+    return {"key": key, **operator, **({"effect": effect} if effect else {})}
+
+
+def _resources(plan: Plan, spec: LaunchSpec, slots: int, key: str) -> dict[str, Any]:
+    """Return the limits of a pod under the key of its controller; empty where it has none."""
+    limits: dict[str, Any] = {**plan.cluster.kubernetes.resources, **({} if spec.cpu else {"nvidia.com/gpu": slots})}
+    return {key: {"limits": limits}} if limits else {}
+
+
+def _variables(plan: Plan, spec: LaunchSpec) -> list[dict[str, Any]]:
+    plain = [{"name": key, "value": value} for key, value in _environment(plan, spec).items()]
+    secrets = [(variable, *place.rpartition("/")) for variable, place in plan.cluster.kubernetes.secrets.items()]
+    return [
+        *plain,
+        *({"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}} for variable, name, _, key in secrets),
+    ]
 
 
 def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
     """Return the pod of every replica."""
-    gpus = {} if spec.cpu else {"resources": {"limits": {"nvidia.com/gpu": slots}}}
     container = {
         "name": "pytorch",  # the operator looks for this name
-        "image": IMAGE,
-        "command": ["sh", "-c", _command(plan, spec, OPERATOR)],
+        "image": plan.cluster.kubernetes.image or IMAGE,
+        "command": ["sh", "-c", _command(plan, spec, name, OPERATOR)],
         "env": _variables(plan, spec),
         "ports": [{"name": "pytorchjob-port", "containerPort": plan.cluster.master_port or PORT}],
-        **gpus,
-        "volumeMounts": MOUNTS,
+        **_resources(plan, spec, slots, "resources"),
+        "volumeMounts": _mounts(plan),
     }
-    return {"spec": {"containers": [container], "volumes": _volumes(name)}}
+    return {"spec": {"containers": [container], **_of_pod(plan, name)}}
 
 
-def _command(plan: Plan, spec: LaunchSpec, told: tuple[str, str, str]) -> str:
-    """Return the torchrun command. `told`: the variables with the number of the pod and the rendezvous address."""
+def _command(plan: Plan, spec: LaunchSpec, name: str, told: tuple[str, str, str]) -> str:
+    """Return the torchrun command. `told`: the variables for the pod's number and the rendezvous address."""
     rank, address, port = map(variable, told)
+    python = spec.python if spec.python != sys.executable or plan.job.python else "python"
+    base = plan.cluster.kubernetes.job_folder
     inside = replace(
         spec,
         launcher="torchrun",
         slots={f"pod-{number}": chosen for number, chosen in enumerate(spec.slots.values())},
-        python=spec.python if spec.python != sys.executable or plan.job.python else "python",
-        launcher_options=(),
+        python=python,
+        launcher_options=("--no-python",) if base else (),
         bindings=(),
         master_addr=address,
         master_port=port,
     )
-    words = inside.argv(f"{CONFIG}/ds_config.json", rank)
-    return f"{spec.refusals}cd {quote_word(spec.workdir)} && exec {' '.join(map(quote_word, words))}"
+    wrapper = ("sh", f"{CONFIG}/{RANK_SCRIPT}", python, "-u") if base else ()
+    words = inside.argv(f"{CONFIG}/ds_config.json", rank, wrapper)
+    before = spec.refusals + (_leave_folder(base, name) if base else "")
+    return f"{before}cd {quote_word(spec.workdir)} && exec {' '.join(map(quote_word, words))}"
+
+
+def _leave_folder(base: str, name: str) -> str:
+    """Return the shell words that make the job folder."""
+    run = quote_word(f"{base.rstrip('/')}/{name}")
+    return (
+        f"export DSTUI_RUN={run} DSTUI_TAG={quote_word(_tag(name))} && "
+        f'mkdir -p "$DSTUI_RUN/logs" "$DSTUI_RUN/ranks" && cp {CONFIG}/*.json {CONFIG}/plan.yaml "$DSTUI_RUN" && '
+    )
 
 
 def _environment(plan: Plan, spec: LaunchSpec) -> Mapping[str, str]:

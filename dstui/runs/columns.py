@@ -78,7 +78,7 @@ def changes_text(changed: Iterable[Change]) -> str:
 
 def _change_text(change: Change) -> str:
     key = one_line(change.path.rpartition(".")[2])
-    before, after = (_short(text) for text in beside([change.before, change.after]))
+    before, after = (_short(text) for text in texts_side_by_side([change.before, change.after]))
     return f"{key} {before} → {after}" if change.op == "replace" else f"+{key} {after}" if change.op == "add" else f"-{key} {before}"
 
 
@@ -86,24 +86,24 @@ def _short(text: str) -> str:
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 
-def beside(values: Sequence[Any]) -> list[str]:
+def texts_side_by_side(values: Sequence[Any]) -> list[str]:
     """Return texts of values in one line. Of lists, keep only the differences, each with the option before it."""
     lists = [value for value in values if isinstance(value, list)]
     if len(lists) < 2 or len(lists) < len(values):
-        return [plain(value) for value in values]
+        return [format_value(value) for value in values]
     shortest = min(map(len, lists))
     first = next((n for n in range(shortest) if any(each[n] != lists[0][n] for each in lists)), shortest)
     last = next((n for n in range(shortest - first) if any(each[-1 - n] != lists[0][-1 - n] for each in lists)), shortest - first)
     first -= first > 0 and str(lists[0][first - 1]).startswith("-")
-    return [plain(each[first : len(each) - last]) for each in lists]
+    return [format_value(each[first : len(each) - last]) for each in lists]
 
 
-def plain(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value of a Plan on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {plain(part)}" for key, part in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {format_value(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
-        return " ".join(plain(part) for part in value)
+        return " ".join(format_value(part) for part in value)
     if isinstance(value, float) and 0 < abs(value) < FINE:
         mantissa, exponent = f"{value:.6e}".split("e")
         return f"{float(mantissa):g}e{int(exponent)}"
@@ -140,7 +140,7 @@ def _texts(name: str, help: str, text: Callable[[Run], str], widest: int = 60) -
 
 _ALL: Final = (
     Column("state", "starting, running, succeeded, failed, stopped or lost; with its exit status", lambda run: run.status.state, _state),
-    Column("exit", "exit status", lambda run: run.status.exit_code, lambda run: plain(run.status.exit_code or ""), number=True),
+    Column("exit", "exit status", lambda run: run.status.exit_code, lambda run: format_value(run.status.exit_code or ""), number=True),
     Column("name", "the run", lambda run: run.name, lambda run: run.name, widest=44, tail=True),
     Column("started", "when it was started", lambda run: run.status.started, _started),
     Column("age", "since its start", _age, lambda run: short_duration(_age(run)), number=True),
@@ -190,7 +190,7 @@ def setting(run: Run, name: str) -> Any:
 
 def _setting_text(run: Run, name: str) -> str:
     value = setting(run, name)
-    return "" if value is None else plain(value)
+    return "" if value is None else format_value(value)
 
 
 def plain_column(name: str, *, number: bool = False) -> Column:

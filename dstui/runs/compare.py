@@ -18,7 +18,7 @@ from dstui.jobs.metrics.series import MetricSeries
 from dstui.jobs.store.plan_diff import same
 from dstui.jobs.watch.summary import value_text
 from dstui.machine.report import format_size
-from dstui.runs.columns import COLUMNS, beside, metric_text
+from dstui.runs.columns import COLUMNS, metric_text, texts_side_by_side
 from dstui.runs.run import Run
 from dstui.runs.table import BEST, markdown_lines, short_names
 
@@ -125,7 +125,7 @@ def _plan_lines(runs: Sequence[Run]) -> Iterator[Line]:
         values = [run.settings.get(path, missing) for run in runs if run.plan is not None]
         if any(value is missing or not same(value, values[0]) for value in values):
             told = [run.settings.get(path) for run in runs]
-            given = iter(beside([run.settings[path] for run in runs if path in run.settings]))
+            given = iter(texts_side_by_side([run.settings[path] for run in runs if path in run.settings]))
             texts = [next(given) if path in run.settings else ABSENT for run in runs]
             yield Line("plan", path.removeprefix("deepspeed."), tuple(told), tuple(texts))
 

@@ -67,7 +67,7 @@ def _run(  # noqa: PLR0913 - all but the first three are named
     from dstui.tui.kit import drawing
     from dstui.tui.terminal_app import run_reported
 
-    if drawing.wanted(os.environ):
+    if drawing.wants_ascii(os.environ):
         drawing.draw_plainly()
     plan, path = (opened.plan, opened.path) if opened is not None else (None, None)
     app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened, script=script, until_end=until_end)

@@ -17,7 +17,7 @@ from textual.content import Content
 from dstui.base.text import one_line
 from dstui.tui.dialogs.dialog import Over
 from dstui.tui.flows.examining import examine_plan
-from dstui.tui.flows.preferences import choosable, shown_value
+from dstui.tui.flows.preferences import choosable, format_setting
 from dstui.tui.flows.saving import take_screenshot
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, WHY_NOT, KeyHint, table
@@ -160,7 +160,7 @@ class Commands(Provider):
         yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
         yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
         for one in choosable():
-            yield Command(f"Setting: {one.name} ({shown_value(one)})", one.help, partial(app.preferences.choose, one))
+            yield Command(f"Setting: {one.name} ({format_setting(one)})", one.help, partial(app.preferences.choose, one))
         yield Command("Settings…", "The file of settings in your own editor.", app.preferences.edit)
         picture = "Write what is on the screen to a picture (SVG) in the current folder."
         yield Command("Screenshot", picture, partial(take_screenshot, self.app, app.session))

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.navigation import StepLine, TitleBar
 from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.kit.breakpoints import MINIMUM, PARTS, shown
+from dstui.tui.kit.breakpoints import MINIMUM, PARTS, visible_parts
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import ACTIONS, PANES, valid
 from dstui.tui.kit.row_list import RowList
@@ -65,7 +65,7 @@ class MainScreen(Screen[None]):
 
     def show_parts(self) -> None:
         """Show the parts that belong on a screen of this size, and hide the others."""
-        parts = shown(*self.app.size, self.step.pane, self.tab, self.step.wide)
+        parts = visible_parts(*self.app.size, self.step.pane, self.tab, self.step.wide)
         for part in self.walk_children(Widget):  # a query would match each of them against a selector for each part
             if part.id in PARTS:
                 part.display = part.id in parts

@@ -20,7 +20,7 @@ from dstui.tui.forms.navigation import TABS, StepList, TabLine
 from dstui.tui.forms.side_panes import Checks, Preview
 from dstui.tui.forms.steps import STEPS, Step, field_of
 from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
-from dstui.tui.forms.steps.step import of_model
+from dstui.tui.forms.steps.step import split_model_path
 from dstui.tui.forms.under_form import Hint, Memory
 from dstui.tui.kit.breakpoints import WIDE, side_width
 from dstui.tui.kit.keys import FORM, REVIEW, bindings, key_of
@@ -157,7 +157,7 @@ class PlanScreen(MainScreen):
     @on(PathChosen)
     def jump(self, chosen: PathChosen) -> None:
         """Show the field that writes a path; if no form has one, ask for its value."""
-        model, path = of_model(chosen.path)
+        model, path = split_model_path(chosen.path)
         if model:
             self.session.select_model(model)
         state = self.session.state

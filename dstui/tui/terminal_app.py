@@ -24,7 +24,7 @@ from textual.filter import LineFilter
 
 from dstui.base.output import say
 from dstui.base.regular_files import append_regular
-from dstui.tui.kit.drawing import SAFELY, together
+from dstui.tui.kit.drawing import SAFELY, combine_filters
 from dstui.tui.kit.driver import LastingDriver
 from dstui.tui.kit.styles import THEMES
 from dstui.tui.session.settings import setting
@@ -55,7 +55,7 @@ class TerminalApp(App[int]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters and the one that removes control characters."""
-        return (together(*super().get_line_filters(), SAFELY),)
+        return (combine_filters(*super().get_line_filters(), SAFELY),)
 
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver for this platform; LastingDriver on a Unix terminal."""

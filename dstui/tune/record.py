@@ -20,7 +20,7 @@ from dstui.facts.calibration import machine_key
 from dstui.jobs.store.create import create
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder, read_json
 from dstui.jobs.store.ownership import is_own
-from dstui.jobs.store.record_forms import is_number, is_text, one_of, record, sound, whole
+from dstui.jobs.store.record_forms import integer_between, is_number, is_text, one_of, record, sound
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.finding import Operation
@@ -69,11 +69,11 @@ RESULT = {
     "state": one_of(STATES),
     "note": is_text,
     **dict.fromkeys(("rate", "spread", "expected_rate", "elements", "seconds"), is_number),
-    **dict.fromkeys(("memory", "expected_memory"), whole(0, 1 << 60)),
-    "steps": whole(0, 1 << 30),
+    **dict.fromkeys(("memory", "expected_memory"), integer_between(0, 1 << 60)),
+    "steps": integer_between(0, 1 << 30),
 }
 FORM = {
-    "version": whole(VERSION, VERSION),
+    "version": integer_between(VERSION, VERSION),
     "key": is_text,
     "finished": lambda value: isinstance(value, bool),
     "results": lambda value: isinstance(value, list) and len(value) <= MOST_RESULTS and all(map(record(**RESULT), value)),

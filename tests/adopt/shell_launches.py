@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dstui.adopt.shell.read import ShellText, Unparsed, read_shell
-from dstui.adopt.shell.shell_state import Node, ShellContext, as_plan_text
+from dstui.adopt.shell.shell_state import Node, ShellContext, to_plan_text
 from dstui.base.shell_parser import ShellSyntax, parse_shell
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
@@ -56,8 +56,8 @@ def launches_read(text: str, folder: Path) -> list[Launched]:
     return [
         (
             one.launcher,
-            (*(("launch",) if one.launcher == "accelerate" else ()), *map(as_plan_text, one.words)),
-            {name: as_plan_text(value) for name, value in one.env.items() if name.startswith("X_")},
+            (*(("launch",) if one.launcher == "accelerate" else ()), *map(to_plan_text, one.words)),
+            {name: to_plan_text(value) for name, value in one.env.items() if name.startswith("X_")},
             one.folder,
         )
         for one in ordered

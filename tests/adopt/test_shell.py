@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dstui.adopt.shell.read import Unparsed, undecided_in
-from dstui.adopt.shell.shell_state import ShellLimit, as_plan_text
+from dstui.adopt.shell.shell_state import ShellLimit, to_plan_text
 from tests.adopt.shell_launches import launches_read, launches_run, needs_bash, read
 
 SAME_AS_BASH = {
@@ -62,7 +62,7 @@ def test_what_is_read_is_what_bash_runs(name: str, tmp_path: Path) -> None:
 )
 def test_what_only_the_user_or_the_cluster_knows_is_a_hole_with_its_source(text: str, words: str, source: str) -> None:
     shell = read(text)
-    assert " ".join(map(as_plan_text, shell.launches[0].words)) == words
+    assert " ".join(map(to_plan_text, shell.launches[0].words)) == words
     assert source in " ".join(shell.sources.values())
 
 
@@ -83,7 +83,7 @@ def test_arguments_that_a_script_asks_for_are_holes_by_their_own_number() -> Non
     shell = read(
         'if [ "$#" -lt 2 ]; then echo usage; exit 1; fi\nN=$1; shift\nO=$1; shift 2\ndeepspeed --num_gpus $N t.py --out $O $1 "$@"'
     )
-    assert " ".join(map(as_plan_text, shell.launches[0].words)) == "--num_gpus ${ARG_1} t.py --out ${ARG_2} ${ARG_4}"
+    assert " ".join(map(to_plan_text, shell.launches[0].words)) == "--num_gpus ${ARG_1} t.py --out ${ARG_2} ${ARG_4}"
     assert not undecided_in(shell.launches[0], shell)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dstui.diagnosis import report
-from dstui.tui.run.diagnosis_pane import whole_rows
+from dstui.tui.run.diagnosis_pane import full_rows
 from tests.diagnosis.crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages/{}/part.py"
@@ -24,7 +24,7 @@ def test_a_kill_that_nothing_proves_may_have_been_the_kernels_or_the_schedulers(
     assert "it could also be:" in said
     assert "OOM-HOST: The host ran out of memory" in said
     assert "To tell: sacct -j JOB" in said
-    assert any("OOM-HOST" in str(row) for row in whole_rows(found, 100)), "in the dialog too"
+    assert any("OOM-HOST" in str(row) for row in full_rows(found, 100)), "in the dialog too"
     assert found.as_json()["could_be"] == list(found.could_be)
 
 

@@ -54,6 +54,9 @@ def table(rank: int, local: int, code: int = 1) -> list[str]:
         "[rank=3] ",
         "2026-03-01T10:00:00.123Z stderr F [rank3]: ",  # kubectl logs
         "n04: [rank3]: ",  # pdsh
+        "[pod/sft-node-0-1-x7k2p/node] [rank3]: ",  # kubectl logs --prefix
+        "[pod/sft-node-0-3-x7k2p/node] ",  # a TrainJob with a rank in each pod
+        "[pod/sft-worker-2/pytorch] 2026-03-01T10:00:00.123456789Z ",  # a PyTorchJob, --timestamps
     ],
 )
 def test_a_label_before_each_line_names_the_rank(tmp_path: Path, label: str) -> None:
@@ -79,6 +82,19 @@ def test_a_label_of_the_program_names_the_rank_before_the_traceback_alone_or_bef
 @pytest.mark.parametrize("label", ["(RayTrainWorker pid=304, ip=10.0.0.3) ", "n04: ", "local_rank: 3 | ", "num_ranks 3: "])
 def test_a_process_a_host_and_a_local_rank_are_no_rank(tmp_path: Path, label: str) -> None:
     assert of_lines(tmp_path / "log", [label + line for line in PLAIN]).first_failing_rank is None
+
+
+def test_the_pods_of_kubectl_logs_are_told_as_hosts_and_their_ranks_by_torchruns_table(tmp_path: Path) -> None:
+    """Two pods with two ranks each, as `kubectl logs --prefix` mixes them: the number of a pod is no rank there."""
+    pods = ["[pod/sft-node-0-0-abcde/node] ", "[pod/sft-node-0-1-x7k2p/node] "]
+    failed = [CLOSING.format(303), ENDED.format(1, 0), *AGENT, *table(2, 0)]
+    lines = [
+        pods[0] + "step 1 loss 2.0",
+        *(pods[1] + line for line in [*(f"[rank2]: {line}" for line in PLAIN), *failed]),
+        pods[0] + "step 2 loss 2.0",
+    ]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.first_failing_rank, found.host) == (2, "sft-node-0-1-x7k2p")
 
 
 def test_the_only_process_that_ended_by_itself_is_the_one_that_failed(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_the_text_says_whether_it_fits_by_part_and_moment_and_what_is_not_known(
     done = dstui("forecast", written(tmp_path), "--machine", saved(EIGHT_H100, tmp_path), "--recommend", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     for expected in (
-        "demo: 6.74B parameters, all trained; 8 ranks, ZeRO-2, bf16, micro-batch 1 x 2048 tokens x 8",
+        "demo: 6.74B parameters, all trained; 8 ranks, ZeRO-2, bf16, micro-batch 1 of 2048 tokens, accumulated 8 times",
         ": fits",
         "GPU, by part, at the peak (forward and backward)",
         "optimizer states",

@@ -98,14 +98,14 @@ def forecast_of(folder: Path, launch: str) -> dict[str, Any]:
 def test_a_verdict_stands_right_after_the_import(tmp_path: Path) -> None:
     found = forecast_of(tmp_path, LAUNCH)
     assert (found["verdict"], found["params"]) == ("fits", 6_738_415_616)
-    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 4 x 1024 tokens x 2")
+    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 4 of 1024 tokens, accumulated 2 times")
     assert not [sentence for sentence in found["unknown"] if "batch" in sentence or "precision" in sentence]
 
 
 def test_the_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text(HANDBOOK)
     found = forecast_of(tmp_path, "deepspeed train.py sft.yaml --deepspeed ds.json --gradient_accumulation_steps 7\n")
-    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 3 x 512 tokens x 7")
+    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 3 of 512 tokens, accumulated 7 times")
     assert found["trainable"] == 32 * 16 * (2 * 4096 + 4096 + 1024)
     lora = open_document(str(tmp_path / "plan.yaml")).plan.model
     assert lora is not None and lora.quantization == "nf4"
@@ -149,7 +149,7 @@ def test_an_accelerate_launch_tells_its_model_too(tmp_path: Path) -> None:
         "accelerate launch --config_file zero2.yaml train.py --model_name_or_path Qwen/Qwen2-7B-Instruct --per_device_train_batch_size 2\n"
     )
     found = forecast_of(tmp_path, launch)
-    assert found["params"] == 7_615_616_512 and "ZeRO-2, bf16, micro-batch 2 x" in found["first line"]
+    assert found["params"] == 7_615_616_512 and "ZeRO-2, bf16, micro-batch 2 of" in found["first line"]
 
 
 def test_what_the_configuration_says_wins_over_the_options(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_what_the_configuration_says_wins_over_the_options(tmp_path: Path) -> No
     (tmp_path / "plan.yaml").write_text(plan.text)
     (tmp_path / "machine.json").write_text(json.dumps(EIGHT_H100.to_json()))
     done = dstui("forecast", "plan.yaml", "--machine", "machine.json", cwd=tmp_path, env={"HF_HOME": str(tmp_path)})
-    assert "bf16, micro-batch 2 x" in done.stdout.partition("\n")[0]
+    assert "bf16, micro-batch 2 of" in done.stdout.partition("\n")[0]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class Slurm:
         names = {name: f"--{name}-file={self.state}/munge.{name}" for name in ("key", "pid", "log", "seed")}
         self._start("munged", ["munged", "--foreground", "--force", f"--socket={self.state}/munge.socket", *names.values()])
         try:
-            self._start("slurmctld", self.farm.command("login", ["slurmctld", "-D", "-i"]))
+            self.start_controller()
             for host in self.farm.hosts:
                 self._start(f"slurmd-{host}", self.farm.command(host, ["slurmd", "-D", "-N", host]))
             self._wait()
@@ -107,10 +107,20 @@ class Slurm:
         """Whether a script of the shell succeeds on a host; {name} is that of its own cgroup, or of another host's."""
         return self.farm.run(host, "sh", "-c", script.format(name=f"{self.farm.name}-{of or host}")).returncode == 0
 
-    def _start(self, name: str, words: list[str]) -> None:
+    def _start(self, name: str, words: list[str]) -> subprocess.Popen[bytes]:
         path = {"PATH": os.environ["PATH"] + ":/usr/sbin"}
-        with (self.state / f"{name}.out").open("wb") as log:
+        with (self.state / f"{name}.out").open("ab") as log:
             self.processes.append(subprocess.Popen(words, stdout=log, stderr=log, env=self.variables | path, start_new_session=True))
+        return self.processes[-1]
+
+    def start_controller(self) -> None:
+        """Start slurmctld on login, with the state that an earlier one has left."""
+        self.controller = self._start("slurmctld", self.farm.command("login", ["slurmctld", "-D", "-i"]))
+
+    def stop_controller(self) -> None:
+        """End slurmctld, as an update of it does."""
+        self.farm.run("login", "scontrol", "shutdown", "slurmctld", env=self.variables)
+        self.controller.wait(timeout=60)
 
     def run(self, *words: str, timeout: float = 60) -> str:
         """A command on login; its output."""

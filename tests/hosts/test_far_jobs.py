@@ -27,7 +27,7 @@ from dstui.hosts.agent import READY
 from dstui.hosts.ssh import SSH_OPTIONS
 from dstui.jobs.engine.lines import EngineStep, read_all
 from dstui.jobs.store.ranks import read_record
-from dstui.jobs.watch.usage import Sampler, together
+from dstui.jobs.watch.usage import Sampler, summarise_usage
 from tests.waiting import wait_for
 
 
@@ -264,7 +264,7 @@ def test_what_the_gpus_of_each_host_do_comes_home(far: Far, tmp_path_factory: py
     try:
         wait_for(lambda: len(sampler.latest) == 2, otherwise=far.words)
         assert {rank: (usage.host, usage.device) for rank, usage in sampler.latest.items()} == {0: ("h1", 0), 1: ("h2", 0)}
-        assert together(sampler.latest.values()).startswith("2 GPUs ") and sampler.note == ""
+        assert summarise_usage(sampler.latest.values()).startswith("2 GPUs ") and sampler.note == ""
     finally:
         sampler.close()
     far.interrupt(signal.SIGTERM)

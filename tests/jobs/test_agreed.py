@@ -14,7 +14,7 @@ import pytest
 
 from dstui.check.reference import ReferenceChecker, ReferenceFailure
 from dstui.documents import trusted_python
-from dstui.documents.trusted_python import about, answer, own, probe_python, remember, state_file, to_be_asked
+from dstui.documents.trusted_python import answer, describe_interpreter, is_own_interpreter, probe_python, remember, state_file, to_be_asked
 from dstui.machine.child import run_lookup
 from dstui.plan import Plan, load
 
@@ -91,7 +91,7 @@ def test_where_others_may_write_an_environment_the_answer_is_this_process_own(
     found.chmod(found.stat().st_mode | 0o002)
     remember(plan, True)
     assert answer(plan) is True
-    assert str(found) in about(plan) and "asked in each session" in about(plan)
+    assert str(found) in describe_interpreter(plan) and "asked in each session" in describe_interpreter(plan)
     assert not state_file().exists()
     trusted_python._of_this_process.clear()
     assert answer(plan) is None, "the next process asks again"
@@ -101,7 +101,7 @@ def test_an_environment_that_was_closed_when_it_was_agreed_to_and_is_open_now_is
     plan = named("venv/bin/python")
     remember(plan, True)
     trusted_python._of_this_process.clear()
-    assert answer(plan) is True and about(plan) == ""
+    assert answer(plan) is True and describe_interpreter(plan) == ""
     environment.chmod(0o777)
     assert answer(plan) is None and probe_python(plan) == sys.executable
 
@@ -131,7 +131,7 @@ def test_looking_imports_nothing_from_pythonpath_and_the_users_own_packages(
 def test_another_virtual_environment_is_another_interpreter_though_it_links_to_the_same_program(named: Named, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", symlinks=True)
     plan = named("venv/bin/python")
-    assert not own(plan) and to_be_asked(plan)
+    assert not is_own_interpreter(plan) and to_be_asked(plan)
     assert Path(os.path.realpath(tmp_path / "venv/bin/python")) == Path(os.path.realpath(sys.executable))
     remember(plan, True)
     (tmp_path / "venv/bin/python").unlink()
@@ -142,7 +142,7 @@ def test_another_virtual_environment_is_another_interpreter_though_it_links_to_t
 @pytest.mark.parametrize("python", [None, sys.executable, str(Path(sys.executable).with_name("python"))])
 def test_nothing_is_asked_about_dstuis_own_interpreter(python: str | None, named: Named) -> None:
     plan = named(python)
-    assert own(plan) and probe_python(plan) == sys.executable and not to_be_asked(plan)
+    assert is_own_interpreter(plan) and probe_python(plan) == sys.executable and not to_be_asked(plan)
 
 
 @pytest.mark.parametrize("python", ["./not-there", "no-such-program-at-all", "rm"])

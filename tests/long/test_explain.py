@@ -7,11 +7,15 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import releases
+from tests.long.imported import imported
+from tests.whole_deepspeed import with_bare_launcher
 
 SCRIPTS = {
     "deepspeed": """\
@@ -21,10 +25,10 @@ engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters
 """,
     "accelerate": """\
 import json, os, sys, torch
-from accelerate import Accelerator
+from accelerate import Accelerator, InitProcessGroupKwargs
 from torch.utils.data import DataLoader, TensorDataset
 model = torch.nn.Linear(8, 8)
-accelerator = Accelerator(cpu=True)
+accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])
 loader = DataLoader(TensorDataset(torch.zeros(64, 8)), batch_size=4)
 engine, _, _ = accelerator.prepare(model, torch.optim.AdamW(model.parameters()), loader)
 """,
@@ -84,9 +88,12 @@ def generated(number: int) -> dict[str, Any]:
     return {"version": 1, "name": "generated", "job": job, **model, "cluster": cluster, "run": {"observe": "off"}, "deepspeed": config}
 
 
-def dstui(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def dstui(*words: str, cwd: Path, beside: str) -> subprocess.CompletedProcess[str]:
+    """`beside`: the folder of what the ranks import in addition."""
+    path = os.pathsep.join((with_bare_launcher(), beside))
+    env = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(
-        [sys.executable, "-m", "dstui", *words], cwd=cwd, capture_output=True, text=True, timeout=900, check=False, env={**os.environ}
+        [sys.executable, "-m", "dstui", *words], cwd=cwd, capture_output=True, text=True, timeout=300, check=False, env=env
     )
 
 
@@ -97,19 +104,25 @@ def leaves(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def beginning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What a script begins with whose rank is forked from an interpreter that has everything imported."""
+    with imported(tmp_path_factory.mktemp("imported") / "socket", [str(releases.accelerate())]) as text:
+        yield text
+
+
 @pytest.mark.parametrize("number", range(30))
-def test_what_is_explained_is_what_real_ranks_get(number: int, tmp_path: Path) -> None:
+def test_what_is_explained_is_what_real_ranks_get(number: int, tmp_path: Path, beginning: str) -> None:
     plan = generated(number)
-    if plan["job"]["integration"] != "deepspeed":
-        pytest.importorskip("accelerate", reason=".ci/run installs it")
+    beside = str(releases.accelerate())
     (tmp_path / "plan.yaml").write_text(json.dumps(plan))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1, "vocab_size": 32}))
-    (tmp_path / "train.py").write_text(SCRIPTS[plan["job"]["integration"]] + TOLD)
-    explained = dstui("explain", "plan.yaml", "--json", cwd=tmp_path)
+    (tmp_path / "train.py").write_text(beginning + SCRIPTS[plan["job"]["integration"]] + TOLD)
+    explained = dstui("explain", "plan.yaml", "--json", cwd=tmp_path, beside=beside)
     assert explained.returncode == 0, explained.stderr
     found = json.loads(explained.stdout)
     assert found["error"] is None
-    ran = dstui("--headless", "plan.yaml", "--run-dir", "job", cwd=tmp_path)
+    ran = dstui("--headless", "plan.yaml", "--run-dir", "job", cwd=tmp_path, beside=beside)
     assert (tmp_path / "told.json").exists(), ran.stdout[-3000:] + ran.stderr[-3000:]
     told = json.loads((tmp_path / "told.json").read_text())
     place = told["env"]["DSTUI_DS_CONFIG"]

@@ -23,6 +23,7 @@ TRAIN = "{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_co
 PREEMPTION = """\
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+SlurmdTimeout=10
 PartitionName=all Nodes={hosts} Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes={hosts} MaxTime=1 PriorityTier=5 State=UP
 """
@@ -168,10 +169,78 @@ def test_a_preempted_job_waits_again_and_goes_on_as_its_next_attempt(far: Far, s
     nothing_left(far, slurm)
 
 
+def test_slurmctld_may_restart_while_a_job_waits_and_while_it_runs(far: Far, slurm: slurming.Slurm) -> None:
+    blocking = slurm.run("sbatch", "--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600").strip()
+    start(far, "all:say ready", f"all:wait {far.path}/go", "all:say done")
+    job = number(far)
+    slurm.stop_controller()
+    wait_for(lambda: "SLURM gives no answer" in (listed := far.run("runs").stdout) and "queued" in listed, 60)
+    slurm.start_controller()
+    wait_for(lambda: "waits for" in far.run("runs").stdout, 60, otherwise=far.words)
+    slurm.run("scancel", blocking)
+    far.ready()
+    slurm.stop_controller()
+    wait_for(lambda: "running" in far.run("runs").stdout, 60)
+    (far.path / "go").touch()
+    wait_for(lambda: far.folder.has_ended, otherwise=far.words)
+    slurm.start_controller()
+    code, _, err = far.wait()
+    assert (code, far.status["state"], ends_as(slurm, job)) == (0, "succeeded", "COMPLETED"), err + far.words()
+    assert "done" in far.log(0) and "done" in far.log(1)
+    nothing_left(far, slurm)
+
+
+def test_a_drained_node_is_told_and_waited_for(far: Far, slurm: slurming.Slurm) -> None:
+    slurm.run("scontrol", "update", "NodeName=h2", "State=DRAIN", "Reason=test")
+    try:
+        start(far, "all:say done")
+        job = number(far)
+        wait_for(lambda: "down, drained" in far.run("runs").stdout, 40, otherwise=lambda: slurm.run("squeue"))
+    finally:
+        slurm.run("scontrol", "update", "NodeName=h2", "State=RESUME")
+    code, _, err = far.wait()
+    assert (code, ends_as(slurm, job)) == (0, "COMPLETED"), err + far.words()
+    nothing_left(far, slurm)
+
+
+def test_two_submissions_of_one_plan_are_two_jobs(far: Far, slurm: slurming.Slurm) -> None:
+    other = Far(far.farm, far.path)
+    other.folder, other.environment = type(far.folder)(far.path / "other"), far.environment
+    for one in (far, other):
+        start(one, "all:say done")
+    codes = [one.wait()[0] for one in (far, other)]
+    assert codes == [0, 0] and number(far) != number(other), far.words() + other.words()
+    for one in (far, other):
+        assert "done" in one.log(0) and "done" in one.log(1)
+        nothing_left(one, slurm)
+
+
+@pytest.mark.parametrize("host", ["h1", "h2"])
+def test_a_node_that_fails_ends_the_job_and_is_named(far: Far, slurm: slurming.Slurm, host: str) -> None:
+    start(far, "all:hang")
+    far.ready()
+    job = number(far)
+    far.farm.cable(host, plugged=False)
+    try:
+        code, _, err = far.wait()
+        assert "failed" in far.run("runs").stdout
+    finally:
+        far.farm.cable(host, plugged=True)
+    assert code == 1 and "a node of it failed" in err, err + far.words()
+    assert ends_as(slurm, job) == "NODE_FAIL"
+    wait_for(lambda: slurm.run("sinfo", "-h", "-o", "%T %D").split() == ["idle", "2"], otherwise=lambda: slurm.run("sinfo"))
+    wait_for(lambda: not far.pids("h1") and not far.pids("h2"))
+    wait_for(lambda: far.run("stop", str(far.folder.path)) and far.status["state"] == "failed", otherwise=far.words)
+    assert far.status["exit_code"] == 1, "who acts next writes the end that SLURM made, once the supervisor that was cut off is gone"
+
+
 def test_what_slurm_refuses_is_told_and_leaves_nothing(far: Far, slurm: slurming.Slurm) -> None:
     start(far, "all:hang", cluster=CLUSTER.replace("partition: all", "partition: nowhere"))
     code, _, err = far.wait()
-    assert code == 1 and "invalid partition specified: nowhere" in err, err
+    assert code == 2 and "this cluster has no partition nowhere: it has all, short" in err, err
+    start(far, "all:hang", cluster=CLUSTER.replace("--exclusive", "--nodelist=nowhere"))
+    code, _, err = far.wait()
+    assert code == 1 and "Invalid node name specified" in err, err
     assert not far.folder.path.exists() and not queue(slurm)
 
 

@@ -14,7 +14,7 @@ from dstui.jobs.control.start import start
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder, read_json
 from dstui.jobs.store.status import initial
-from dstui.jobs.watch.usage import Sampler, Usage, together
+from dstui.jobs.watch.usage import Sampler, Usage, summarise_usage
 from dstui.jobs.watch.usage_history import UsageHistory, read_history
 from dstui.machine.probe import probe
 from dstui.machine.snapshot import Machine
@@ -54,7 +54,7 @@ def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: P
         assert [usage.device for _, usage in sorted(sampler.latest.items())] == [1, 3]
         assert sampler.latest[0] == Usage("GPU", 7, 601 * MIB, 100.0, 1, capacity=80 * GIB, temperature=36)
         assert str(sampler.latest[1]) == "GPU 97 %  0.6 GB  100 W"
-        assert together(sampler.latest.values()) == "2 GPUs 52 %  0.6 GB  200 W"
+        assert summarise_usage(sampler.latest.values()) == "2 GPUs 52 %  0.6 GB  200 W"
         wait_for(lambda: read_history(folder.path).samples.get(1))
         kept = read_history(folder.path).samples[1][-1]
         assert (kept.load, kept.capacity, kept.throttle) == (97, 80 * GIB, ("power cap",))
@@ -73,14 +73,14 @@ def test_the_gpus_of_a_host_that_only_its_agent_sees_are_told_by_it(library: Pat
     try:
         wait_for(lambda: len(sampler.latest) == 2, 60)
         assert sampler.latest[1] == Usage("GPU", 97, 601 * MIB, 100.0, 1, host="localhost", capacity=80 * GIB, temperature=36)
-        assert (together(sampler.latest.values()), sampler.note) == ("2 GPUs 52 %  0.6 GB  200 W", "")
+        assert (summarise_usage(sampler.latest.values()), sampler.note) == ("2 GPUs 52 %  0.6 GB  200 W", "")
     finally:
         assert not stop(folder).left
         sampler.close()
 
 
 def test_gpus_with_the_same_number_on_two_hosts_are_two() -> None:
-    assert together([Usage("GPU", 50, GIB, 100.0, 0, host=host) for host in ("h1", "h2")]) == "2 GPUs 50 %  1.0 GB  200 W"
+    assert summarise_usage([Usage("GPU", 50, GIB, 100.0, 0, host=host) for host in ("h1", "h2")]) == "2 GPUs 50 %  1.0 GB  200 W"
 
 
 @pytest.mark.launcher

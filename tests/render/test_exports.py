@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from dstui.jobs.store.record_forms import SHIM, sound
 from dstui.plan import Plan, PlanError, load
 from dstui.render.artifacts import Artifact, kubernetes_artifact, slurm_artifact
+from dstui.render.kubernetes import STARTS_RANK
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
 from tests import machines
@@ -135,6 +140,56 @@ def test_the_manifest_is_a_trainjob_whose_pods_are_patched_as_v2_2_and_later_tak
     assert pod["volumes"][1]["configMap"]["name"] == configmap["metadata"]["name"]
     assert '--node-rank "$PET_NODE_RANK" --master-addr "$PET_MASTER_ADDR"' in trainer["command"][2]
     assert any("run.restarts" in note for note in artifact.notes)
+
+
+KUBERNETES = (
+    "image: 'r/i:1', namespace: ml, resources: {memory: 64Gi}, volumes: {/data: claim}, secrets: {HF_TOKEN: hf/token}, "
+    "node_selector: {gpu: h100}, tolerations: ['gpu=true:NoSchedule', spot], shm: 16Gi"
+)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "place"),
+    [
+        ("2.0", ("podSpecOverrides", 0)),
+        ("2.1", ("podTemplateOverrides", 0, "spec")),
+        ("2.2", ("runtimePatches", 0, "trainingRuntimeSpec", "template", "spec", "replicatedJobs", 0, *("template", "spec") * 2)),
+    ],
+)
+def test_each_release_of_the_trainer_is_told_of_the_pods_by_its_own_key(trainer: str, place: tuple[str | int, ...]) -> None:
+    """trainer.kubeflow.org_trainjobs.yaml of kubeflow/trainer v2.0.0, v2.1.0 and v2.2.0; tests/long/test_kubernetes.py asks their models."""
+    asked = f"{{num_nodes: 2, num_gpus: 8, kubernetes: {{trainer: '{trainer}', {KUBERNETES}}}}}"
+    configmap, job = yaml.safe_load_all(kubernetes_artifact(Target(plan(asked), NO_GPU)).text)
+    spec = job["spec"]
+    assert spec.keys() == {"runtimeRef", "trainer", place[0]}
+    assert configmap["metadata"]["namespace"] == job["metadata"]["namespace"] == "ml"
+    assert spec["trainer"]["resourcesPerNode"]["limits"] == {"memory": "64Gi", "nvidia.com/gpu": 8}
+    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}} in spec["trainer"]["env"]
+    pod = spec
+    for key in place:
+        pod = pod[key]
+    assert pod["nodeSelector"] == {"gpu": "h100"} and pod["tolerations"][1] == {"key": "spot", "operator": "Exists"}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["shm"]["emptyDir"]["sizeLimit"] == "16Gi"
+    mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert volumes[mounts["/data"]]["persistentVolumeClaim"] == {"claimName": "claim"}
+
+
+def test_a_secret_is_named_and_never_written() -> None:
+    with pytest.raises(PlanError, match="never the value itself") as refused:
+        plan("{num_gpus: 1, kubernetes: {secrets: {HF_TOKEN: hf_abcdefghijk}}}")
+    assert "hf_abc" not in str(refused.value).partition("\n")[0]
+
+
+def test_a_rank_of_a_pod_leaves_its_log_and_its_record(tmp_path: Path) -> None:
+    for name in ("logs", "ranks"):
+        (tmp_path / name).mkdir()
+    env = {**os.environ, "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "DSTUI_RUN": str(tmp_path), "DSTUI_TAG": "k8s-x"}
+    ran = subprocess.run(["sh", "-c", STARTS_RANK, "rank.sh", "sh", "-c", "echo hello; exit 3"], env=env, capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout) == (3, b"[rank3]: hello\n"), ran.stderr
+    assert (tmp_path / "logs/rank_3.log").read_text() == "hello\n"
+    record = json.loads((tmp_path / "ranks/rank_3.json").read_text())
+    assert sound(record, SHIM) and (record["exit_code"], record["tag"]) == (3, "k8s-x")
 
 
 def test_the_manifest_is_a_pytorchjob_as_its_published_schema_wants_it() -> None:

@@ -7,7 +7,7 @@ import codecs
 import pytest
 from rich.cells import cell_len
 
-from dstui.tui.kit.drawing import LIKE, _likeness, wanted
+from dstui.tui.kit.drawing import LIKE, _likeness, wants_ascii
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from dstui.tui.kit.drawing import LIKE, _likeness, wanted
     ],
 )
 def test_the_locale_the_terminal_and_the_user_decide(environment: dict[str, str], ascii_only: bool) -> None:
-    assert wanted(environment) is ascii_only
+    assert wants_ascii(environment) is ascii_only
 
 
 def test_what_stands_for_a_glyph_is_ascii_and_as_wide() -> None:

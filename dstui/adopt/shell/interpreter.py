@@ -25,9 +25,9 @@ from dstui.adopt.shell.shell_state import (
     ShellState,
     Streams,
     Undecidable,
-    as_shown,
     hole,
     holes_in,
+    to_display_text,
 )
 from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
 
@@ -257,7 +257,7 @@ class ShellReader:
         path = words[0] if words else ""
         text = None if holes_in(path) else self.around.text_of(path_in(state, path))
         if text is None:
-            self.unknowns.note(f"line {line}: {as_shown(path)} is sourced and is not here: variables that it sets stay open")
+            self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and is not here: variables that it sets stay open")
             return None
         return self.again(text, state, streams, line)
 
@@ -267,9 +267,9 @@ class ShellReader:
         path = path_in(state, name)
         text = self.files.get(path) if path in self.files else None if OPEN in path else self.around.text_of(path)
         if text is None:
-            self.unknowns.unseen.append(f"line {line} runs {as_shown(name)}, which is not here")
+            self.unknowns.unseen.append(f"line {line} runs {to_display_text(name)}, which is not here")
             return None
-        self.unknowns.note(f"line {line} runs {as_shown(name)}, which is read as well")
+        self.unknowns.note(f"line {line} runs {to_display_text(name)}, which is read as well")
         exported = {one: value for one in state.exported if (value := state.variables.get(one)) is not None}
         inner = ShellState(
             state.folder, {**exported, **env, "0": name, "BASH_SOURCE": name}, {*exported, *env}, words, arguments_given=True

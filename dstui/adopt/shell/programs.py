@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from dstui.adopt.shell.filters import calculated, filtered
-from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, as_shown, hole, holes_in
+from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, hole, holes_in, to_display_text
 from dstui.adopt.shell.unknowns import Unknowns
 
 
@@ -49,7 +49,7 @@ def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str |
     if not folder:
         return True
     if reader.is_folder(state, folder) is False:
-        reader.unknowns.note(f"cd {as_shown(folder)}: there is no such folder here, and it is read as the current one")
+        reader.unknowns.note(f"cd {to_display_text(folder)}: there is no such folder here, and it is read as the current one")
         return None
     state.previous = state.folder
     state.folder = folder if folder.startswith(OPEN) else posixpath.normpath(posixpath.join(state.folder, folder))

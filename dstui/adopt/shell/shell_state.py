@@ -31,12 +31,12 @@ def holes_in(text: str) -> list[tuple[str, str]]:
     return HOLE.findall(text) if OPEN in text else []
 
 
-def as_plan_text(text: str) -> str:
+def to_plan_text(text: str) -> str:
     """Return the text in the form of a Plan: holes as `${NAME}`, a literal `${` as `$${`."""
     return HOLE.sub(lambda match: f"${{{match[2]}}}", text.replace("${", "$${"))
 
 
-def as_shown(text: str) -> str:
+def to_display_text(text: str) -> str:
     """Return the text for a message."""
     return HOLE.sub(lambda match: f"${match[2]}", text)
 

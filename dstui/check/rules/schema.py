@@ -230,7 +230,7 @@ def _empty(c: Context, section: str) -> Fix:
     return c.drop(section, f"remove {section}")
 
 
-def never(_value: Any) -> bool:
+def accept_nothing(_value: Any) -> bool:
     """Return False: the default of `ALSO_TAKEN`, where only a section is accepted."""
     return False
 
@@ -265,7 +265,7 @@ def section_that_is_none(c: Context) -> Problems:
             checked_by_model
             or not is_read(c, section)
             or section in c.release.removed
-            or (ALSO_TAKEN.get(section, never)(value) and not c.before(NEWER.get(section, "0.0")))
+            or (ALSO_TAKEN.get(section, accept_nothing)(value) and not c.before(NEWER.get(section, "0.0")))
         ):
             continue
         says = "'NoneType' object has no attribute" if value is None and section in loose_sections(c.release) else ""

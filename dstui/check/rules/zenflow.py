@@ -13,7 +13,7 @@ CONFIG = "runtime/zenflow/zenflow_config.py"
 ENGINE = "runtime/zenflow/engine.py"
 
 
-def asked_for(c: Context) -> bool:
+def is_configured(c: Context) -> bool:
     """Return whether ZenFlow is configured."""
     return isinstance(c.written(ZENFLOW), Mapping)
 
@@ -21,7 +21,7 @@ def asked_for(c: Context) -> bool:
 @rule("DS162", "error", when="parse", says="must be", source=f"{CONFIG}:15-70", since="0.18.2")
 def values(c: Context) -> Problems:
     """A strategy or interval that ZenFlow does not know."""
-    if not asked_for(c):
+    if not is_configured(c):
         return
     strategy = f"{ZENFLOW}.select_strategy"
     if c.fit(strategy).ok and c.value(strategy) not in ("auto", "step", "epoch"):
@@ -66,7 +66,7 @@ def _below_one(c: Context, path: str, value: int) -> Problems:
 )
 def without_offload(c: Context) -> Problems:
     """ZenFlow without the optimizer in CPU memory."""
-    if asked_for(c) and c.stage in (1, 2) and c.offload("optimizer") == "none":
+    if is_configured(c) and c.stage in (1, 2) and c.offload("optimizer") == "none":
         yield c.problem(
             ZENFLOW, "zenflow needs offload_optimizer with device cpu", fix=c.drop(ZENFLOW, "remove zenflow, or offload the optimizer")
         )
@@ -76,14 +76,14 @@ def without_offload(c: Context) -> Problems:
 def with_torch_adam(c: Context) -> Problems:
     """ZenFlow with torch's own Adam."""
     path = "optimizer.params.torch_adam"
-    if asked_for(c) and c.stage in (1, 2) and c.offload("optimizer") != "none" and c.section("optimizer.params").get("torch_adam"):
+    if is_configured(c) and c.stage in (1, 2) and c.offload("optimizer") != "none" and c.section("optimizer.params").get("torch_adam"):
         yield c.problem(path, "zenflow brings its own Adam: torch_adam cannot be combined with it", fix=c.drop(path, "remove torch_adam"))
 
 
 @rule("DS155", "error", when="run", says="has no attribute 'zenflow_need_update'", source=f"{ENGINE}:84", since="0.18.2")
 def without_zero(c: Context) -> Problems:
     """ZenFlow at stage 0."""
-    if asked_for(c) and c.stage == 0:
+    if is_configured(c) and c.stage == 0:
         yield c.problem(ZENFLOW, "zenflow needs ZeRO stage 1, 2 or 3", fix=c.drop(ZENFLOW, "remove zenflow"))
 
 
@@ -97,14 +97,14 @@ def without_zero(c: Context) -> Problems:
 )
 def stage_3_on_cpu(c: Context) -> Problems:
     """ZenFlow at stage 3 on ranks without a GPU."""
-    if asked_for(c) and c.stage == 3 and c.cpu_only:
+    if is_configured(c) and c.stage == 3 and c.cpu_only:
         yield c.problem(ZENFLOW, "zenflow at stage 3 needs GPUs", fix=c.drop(ZENFLOW, "remove zenflow"))
 
 
 @rule("DS157", "error", when="initialize", says="select_interval", source=f"{ENGINE}:39-45", since="0.18.2")
 def strategy_and_interval(c: Context) -> Problems:
     """An interval that cannot be combined with the strategy."""
-    if not asked_for(c) or not 1 <= c.stage <= 3:
+    if not is_configured(c) or not 1 <= c.stage <= 3:
         return
     strategy, interval = c.value(f"{ZENFLOW}.select_strategy"), c.value(f"{ZENFLOW}.select_interval")
     path = f"{ZENFLOW}.select_interval"
@@ -128,7 +128,7 @@ def update_longer_than_select(c: Context) -> Problems:
     """Updates are farther apart than selections."""
     select, update = c.number(f"{ZENFLOW}.select_interval"), c.number(f"{ZENFLOW}.update_interval")
     if (
-        asked_for(c)
+        is_configured(c)
         and c.stage
         and c.text(f"{ZENFLOW}.select_strategy") == "step"
         and select is not None
@@ -151,12 +151,12 @@ def update_longer_than_select(c: Context) -> Problems:
 def offload_and_overlap(c: Context) -> Problems:
     """ZenFlow's own offload without overlap_comm."""
     path = "zero_optimization.overlap_comm"
-    if asked_for(c) and c.on(f"{ZENFLOW}.offload") and c.stage in (1, 2) and not c.on(path):
+    if is_configured(c) and c.on(f"{ZENFLOW}.offload") and c.stage in (1, 2) and not c.on(path):
         yield c.problem(path, "zenflow.offload needs overlap_comm", fix=c.put(path, True, "turn overlap_comm on"))
 
 
 @rule("DS161", "info", source=f"{ENGINE}:69", since="0.18.2")
 def accumulation_is_replaced(c: Context) -> Problems:
     """ZenFlow uses update_interval as the accumulation steps."""
-    if asked_for(c) and c.stage and c.number(f"{ZENFLOW}.update_interval") is not None and c.has("gradient_accumulation_steps"):
+    if is_configured(c) and c.stage and c.number(f"{ZENFLOW}.update_interval") is not None and c.has("gradient_accumulation_steps"):
         yield c.problem("gradient_accumulation_steps", "zenflow replaces gradient_accumulation_steps by its update_interval")

@@ -25,7 +25,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.processes import SUPERVISES
 from dstui.jobs.store.records import JobStatus, LaunchRecord, RestartPolicy
-from dstui.jobs.store.status import asked_for, finish, initial, ranks_of
+from dstui.jobs.store.status import finish, initial, ranks_of, requested_exit_code
 from dstui.jobs.supervisor.restart import restart_arguments
 from dstui.jobs.supervisor.supervisor import main as supervise
 from dstui.machine.probe import probe
@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
         return 1
     os.environ[SUPERVISES] = tag
     supervise([str(folder.path), str(lock)])
-    if asked_for(folder) is not None:
+    if requested_exit_code(folder) is not None:
         cancel(job)  # so that SLURM too reports it as cancelled
     ended = folder.read_status()
     return (ended.exit_code or 0) if ended else 1

@@ -97,6 +97,9 @@ def _cancel(folder: JobFolder, status: JobStatus, job: str, exit_code: int) -> S
 
     A running job is asked first: scancel would cut the connections by which its supervisor cleans the nodes.
     """
+    if (known := current_status(folder)) and known.final:
+        known = take_over(folder) or known  # SLURM has ended it already, and nobody has written that
+        return StopReport(known.state, known.exit_code)
     _ask(folder, exit_code, None)
     patience = time.monotonic() + (PATIENCE_FAR if status.supervisor and status.unheard is None else 0.0)
     while time.monotonic() < patience and not folder.has_ended:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import dstui
@@ -20,7 +21,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import own_tag
 from dstui.jobs.store.processes import NOTIFY, SUPERVISES, SUPERVISOR, tagged
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import asked_for, current_status, finish, ranks_of, write_end
+from dstui.jobs.store.status import current_status, finish, ranks_of, requested_exit_code, write_end
 
 IMPORTED_FROM = Path(dstui.__file__).parent.parent
 """The folder from which `python -m` imports dstui, installed or not."""
@@ -37,6 +38,8 @@ def take_over(folder: JobFolder) -> JobStatus | None:
         return status
     tag = own_tag(folder, status)
     lock = folder.lock()
+    if lock is None and status.slurm_job:
+        return status  # its supervisor is on a node that SLURM has lost
     if lock is None:
         return folder.read_status() or status
     try:
@@ -62,7 +65,7 @@ def _supervise(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> Job
             spawn_supervisor(folder, lock, tag)
         return status
     status = found or status
-    status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+    status = finish(folder, status, ranks_of(folder, status), requested_exit_code(folder), watched=False)
     spawn_notification(folder)
     return status
 
@@ -72,10 +75,10 @@ def _write_slurms_end(folder: JobFolder, status: JobStatus) -> JobStatus:
     if (found := folder.read_status()) and found.final:
         return found
     job = look(status.slurm_job or "")
-    if job and job.words and asked_for(folder) is None:
+    if job and job.words and requested_exit_code(folder) is None:
         with suppress(OSError):
             folder.append_event(time.time(), "notice", text=f"SLURM job {status.slurm_job}: {job.words}")
-    status = write_end(folder, status, ranks_of(folder, status))
+    status = write_end(folder, replace(status, waits=""), ranks_of(folder, status))
     spawn_notification(folder)
     return status
 

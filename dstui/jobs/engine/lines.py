@@ -13,7 +13,7 @@ from typing import Any
 
 from dstui.base.regular_files import json_object, open_regular
 from dstui.base.text import sanitise
-from dstui.jobs.store.record_forms import is_number, is_text, one_of, sound, whole
+from dstui.jobs.store.record_forms import integer_between, is_number, is_text, one_of, sound
 
 CHUNK = 1 << 16
 LONGEST = 1 << 19
@@ -21,8 +21,8 @@ LONGEST = 1 << 19
 
 Form = Callable[[Any], bool]
 MOST = 1 << 62
-is_count = whole(0, MOST)
-is_model = whole(1, 1 << 16)
+is_count = integer_between(0, MOST)
+is_model = integer_between(1, 1 << 16)
 
 
 def is_value(value: Any) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from dstui.base.regular_files import read_json
 from dstui.base.text import sanitise
 from dstui.jobs.engine.lines import Form, is_count
-from dstui.jobs.store.record_forms import is_number, is_pid, is_text, sound, whole
+from dstui.jobs.store.record_forms import integer_between, is_number, is_pid, is_text, sound
 
 FORM: Mapping[str, Form] = {
     "pid": is_pid,
@@ -19,7 +19,7 @@ FORM: Mapping[str, Form] = {
     "step": is_count,
     "since": is_number,
     "raised": is_text,
-    "signal": whole(34, 64),
+    "signal": integer_between(34, 64),
     "faults": is_count,
     "t": is_number,
 }

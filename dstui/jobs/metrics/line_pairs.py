@@ -62,7 +62,7 @@ class Pairs(NamedTuple):
     found: dict[str, float]
 
 
-def listed(line: str, known: Callable[[str], str | None]) -> Pairs | None:
+def read_list(line: str, known: Callable[[str], str | None]) -> Pairs | None:
     """Read the list of numbers on a line; None if there is none. A list of settings has no numbers.
 
     `known` returns dstui's name for a spelling, or None.
@@ -75,7 +75,7 @@ def listed(line: str, known: Callable[[str], str | None]) -> Pairs | None:
     return None
 
 
-def behind_bar(text: str, known: Callable[[str], str | None]) -> dict[str, float]:
+def read_bar_text(text: str, known: Callable[[str], str | None]) -> dict[str, float]:
     """Read the text in front of and behind a progress bar."""
     return _named(((match["name"], match["value"]) for match in POSTFIX_ENTRY.finditer(text)), known)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.base.text import sanitise
 from dstui.jobs.metrics.line_hints import hints_of
-from dstui.jobs.metrics.line_pairs import behind_bar, listed
+from dstui.jobs.metrics.line_pairs import read_bar_text, read_list
 
 if TYPE_CHECKING:
     from dstui.plan.patterns import Expression
@@ -122,7 +122,7 @@ BAR = re.compile(r"(?<![\w.])\d+%\|[^|]*\|\s*(?P<step>\d+)/(?P<steps>\d+) \[(?P<
 """A progress bar of tqdm with its running time; `more` is the program's addition."""
 TRAININGS = re.compile(r"(?:train(?:ing)?|steps?)\b[^|%]{0,20}:$")
 """Text before the training's bar."""
-OTHER_BAR = re.compile(r"\s*(?!train|step|epoch)[^\s\d%|][^%|]*\d+%\|")
+OTHER_BAR = re.compile(r"\s*(?!train|step|epoch)[^\s\d%|][^%]*\d+%\|")
 """A bar with a name of its own, for data that is tokenized or shards that are loaded. Its speed is not the training's."""
 EPOCH_OF = re.compile(r"\bepoch\W{0,3}(?P<within>\d+)")
 MEASURES = re.compile(r"loss|reward")
@@ -186,7 +186,7 @@ def scan(line: str) -> dict[str, float]:
     lower = line[:LONGEST].lower()
     if not any(hint in lower for hint in HINTS):
         return {}
-    if (pairs := listed(line, _known)) is None:
+    if (pairs := read_list(line, _known)) is None:
         return _in_words(line, lower)
     return {**(_in_words(line[: pairs.start], lower[: pairs.start]) if pairs.start else {}), **pairs.found}
 
@@ -197,7 +197,7 @@ def _in_words(line: str, lower: str) -> dict[str, float]:
     bar, other = _bar(lower)
     if bar is not None:
         beside = line[bar.end() :] if bar.re is RICH else f"{line[: bar.start()].strip()}{bar['more'] or ''}"
-        found = _place_of(bar) | (behind_bar(beside, _known) if beside else {})
+        found = _place_of(bar) | (read_bar_text(beside, _known) if beside else {})
     elif not other:
         found = next((_place_of(total) for text, counts in COUNTS if text in lower and (total := counts.search(lower))), {})
     for match in WORD_FIRST.finditer(lower):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from typing import Any
 
 from dstui.jobs.queue.answers import cached_answer, run_slurm
 from dstui.machine.slurm_offers import ASSOCIATIONS, SINFO, SlurmOffers, read_offers
 
+PARTITION = re.compile(r"\w[\w.-]{0,99}")
 PAUSE = 300.0
 """Seconds between two questions: partitions change seldom."""
 
@@ -30,3 +32,10 @@ def _ask() -> dict[str, Any]:
         return {"partitions": ""}
     nodes = run_slurm(["sinfo", "--noheader", f"--format={SINFO}"])
     return {"partitions": partitions, "nodes": nodes or "", "associations": run_slurm(words) or ""}
+
+
+def nodes_of_partition(name: str) -> list[str]:
+    """Return the nodes of a partition of the cluster here; none where there is no SLURM, or no partition of this name."""
+    if shutil.which("sinfo") is None or not PARTITION.fullmatch(name):
+        return []
+    return sorted(set((run_slurm(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"]) or "").split()))

@@ -73,7 +73,7 @@ def command_of(words: list[str], local_rank: list[str]) -> list[str]:
     return [sys.executable, "-u", *words[:target], *local_rank, *words[target:]]
 
 
-def at_home(words: list[str], rank: int | None) -> list[str]:
+def resolve_folder(words: list[str], rank: int | None) -> list[str]:
     """Return the words with this host's own folder of the job, if one command for several hosts names the same path on all of them."""
     shared = os.path.dirname(sys.argv[0])  # noqa: PTH120 - pathlib would double the import time
     try:
@@ -226,7 +226,7 @@ def main(argv: list[str]) -> int:
     if os.getppid() != launcher:
         return 128 + signal.SIGTERM  # it died before PR_SET_PDEATHSIG took effect
     local_rank = argv[:1] if argv and argv[0].startswith(("--local_rank", "--local-rank")) else []
-    folder, tag, *words = at_home(argv[len(local_rank) :], name_rank())
+    folder, tag, *words = resolve_folder(argv[len(local_rank) :], name_rank())
     if words[0].startswith("env:"):
         take_environment(words.pop(0).partition(":")[2])
     hook = words.pop(0).partition(":")[2] if words[0].startswith("hook:") else ""

@@ -55,7 +55,7 @@ class KnownRun:
         return os.path.realpath(self.begun_in) == os.path.realpath(Path.cwd())
 
 
-def known() -> list[KnownRun]:
+def known_runs() -> list[KnownRun]:
     """Return the existing runs, oldest first."""
     found: dict[Path, Entry | None] = {Path(entry.folder): entry for entry in entries()}
     with suppress(OSError):
@@ -73,12 +73,12 @@ def last_status(folder: JobFolder) -> JobStatus | None:
 
 def folders() -> list[JobFolder]:
     """Return the folders of the existing runs, oldest first."""
-    return [run.folder for run in known()]
+    return [run.folder for run in known_runs()]
 
 
 def runs() -> list[tuple[JobFolder, JobStatus]]:
     """Return every run with its current status, oldest first. What a run has ended with is read once."""
-    now = ((run.folder, run.status if run.status.final else current_status(run.folder)) for run in known())
+    now = ((run.folder, run.status if run.status.final else current_status(run.folder)) for run in known_runs())
     return [(folder, status) for folder, status in now if status is not None]
 
 
@@ -96,7 +96,7 @@ def find(name: str = "") -> JobFolder:
         return given
     if "/" in name:
         raise LookupError(f"There is no job in {name}{_why_not(name)}")
-    found = known()
+    found = known_runs()
     if not found:
         raise LookupError("There is no run yet: dstui --headless PLAN starts one")
     return _newest_here(found) if not name else _named(name, found)

@@ -39,7 +39,7 @@ def rank_number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,5}", text) and int(text) < MAX_RANKS else None
 
 
-def whole(least: int, most: int) -> Form:
+def integer_between(least: int, most: int) -> Form:
     """Return a check for integers within these bounds; booleans are not integers."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
@@ -71,9 +71,9 @@ def is_time(value: Any) -> bool:
     return isinstance(value, str) and parse_iso(value) is not None
 
 
-is_code = whole(0, 255)
-is_pid = whole(0, LARGEST_PID)
-is_tick = whole(0, 1 << 62)
+is_code = integer_between(0, 255)
+is_pid = integer_between(0, LARGEST_PID)
+is_tick = integer_between(0, 1 << 62)
 
 
 def record(**form: Form) -> Form:
@@ -103,18 +103,18 @@ def _is_master(value: Any) -> bool:
 
 
 def _is_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(whole(-(1 << 62), 1 << 62), value.values()))
+    return isinstance(value, dict) and all(map(integer_between(-(1 << 62), 1 << 62), value.values()))
 
 
 def _is_rank_list(value: Any) -> bool:
-    return isinstance(value, list) and all(map(whole(0, MAX_RANKS), value))
+    return isinstance(value, list) and all(map(integer_between(0, MAX_RANKS), value))
 
 
 PROCESS = record(pid=is_pid, ticks=is_tick, host=is_text, boot=is_text, started=is_text)
-RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code, killed_after=whole(0, MAX_RANKS - 1))
+RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code, killed_after=integer_between(0, MAX_RANKS - 1))
 HOST = record(state=one_of(HOST_STATES), since=is_time, problem=is_text, exit_code=is_code, folder=is_text)
 
-is_version = whole(1, 1 << 30)
+is_version = integer_between(1, 1 << 30)
 
 STATUS: Mapping[str, Form] = {
     "version": is_version,
@@ -123,7 +123,7 @@ STATUS: Mapping[str, Form] = {
     "front": PROCESS,
     "launcher": PROCESS,
     "launcher_exit": is_code,
-    "attempt": whole(1, MOST_ATTEMPTS - 1),
+    "attempt": integer_between(1, MOST_ATTEMPTS - 1),
     "started": is_time,
     "ended": is_time,
     "next_attempt": is_time,
@@ -136,8 +136,8 @@ STATUS: Mapping[str, Form] = {
     "slurm_job": is_slurm_job,
 }
 HOST_LAUNCH = record(command=is_texts, env=is_named_texts)
-CLUSTER = {"reach": one_of(("ssh", "srun", "here")), "folder": is_text, "hosts": _is_host_launches, "port": whole(1, 65535)}
-RESTARTS = {"max": whole(0, 1 << 30), "backoff": is_number, "args": is_texts}
+CLUSTER = {"reach": one_of(("ssh", "srun", "here")), "folder": is_text, "hosts": _is_host_launches, "port": integer_between(1, 65535)}
+RESTARTS = {"max": integer_between(0, 1 << 30), "backoff": is_number, "args": is_texts}
 LAUNCH: Mapping[str, Form] = {
     "version": is_version,
     "python": is_text,
@@ -157,7 +157,7 @@ LAUNCH: Mapping[str, Form] = {
     "cluster": lambda value: record(**CLUSTER, allocation=is_text)(value) and all(value.get(key) is not None for key in CLUSTER),
 }
 SHIM: Mapping[str, Form] = {
-    "rank": whole(0, MAX_RANKS - 1),
+    "rank": integer_between(0, MAX_RANKS - 1),
     "host": is_text,
     "pid": is_pid,
     "shim": is_pid,
@@ -166,27 +166,27 @@ SHIM: Mapping[str, Form] = {
     "started": is_number,
     "ended": is_number,
     "lost": is_number,
-    "world_size": whole(0, MAX_RANKS),
-    "local_rank": whole(0, MAX_RANKS),
+    "world_size": integer_between(0, MAX_RANKS),
+    "local_rank": integer_between(0, MAX_RANKS),
     "gpus": is_text,
     "master": _is_master,
     "tag": is_text,
     "limits": _is_counts,
     "exit_code": is_code,
     "signal": is_text,
-    "max_rss": whole(0, 1 << 60),
+    "max_rss": integer_between(0, 1 << 60),
 }
 STOP: Mapping[str, Form] = {"exit_code": is_code, "by": is_pid, "command": is_text}
 EVENT: Mapping[str, Form] = {
     "t": is_number,
     "event": is_text,
     "text": is_text,
-    "rank": whole(0, MAX_RANKS - 1),
+    "rank": integer_between(0, MAX_RANKS - 1),
     "host": is_text,
     "state": is_text,
     "exit_code": is_code,
     "seconds": is_number,
-    "attempt": whole(1, MOST_ATTEMPTS - 1),
+    "attempt": integer_between(1, MOST_ATTEMPTS - 1),
     "ranks": _is_rank_list,
     "killed": _is_counts,
     "least": record(disk_free=lambda value: isinstance(value, dict)),

@@ -63,6 +63,8 @@ def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
     if not status.orphaned:
         return ""
     name = quote(folder.name)
+    if status.final and status.slurm_job:
+        return f"SLURM has ended it, and its end is not recorded: dstui attach {name} records it"
     if status.final:
         return f"its supervisor was killed, and its end is not recorded: dstui attach {name} records it"
     return f"its supervisor was killed: dstui attach {name} starts another, dstui stop {name} ends the job"
@@ -92,7 +94,7 @@ def unconfirmed(status: JobStatus) -> list[str]:
     return [sanitise(name) for name, host in status.hosts.items() if host.state != "ended"] if status.final else []
 
 
-def asked_for(folder: JobFolder) -> int | None:
+def requested_exit_code(folder: JobFolder) -> int | None:
     """Return the exit status requested with the end of the job; None without a request."""
     return folder.read_stop().get("exit_code")
 
@@ -185,7 +187,7 @@ def current_status(folder: JobFolder) -> JobStatus | None:
     status = folder.read_status() or status  # it may have ended since it was read
     if not status.final:
         lives = tagged(tag) or status.hosts  # only a supervisor sees processes on other hosts
-        ended = status if lives else concluded(status, ranks_of(folder, status), asked_for(folder), watched=False)
+        ended = status if lives else concluded(status, ranks_of(folder, status), requested_exit_code(folder), watched=False)
         status = replace(ended, orphaned=True)
     return status
 
@@ -202,12 +204,12 @@ def _queued(folder: JobFolder, status: JobStatus, job: str) -> JobStatus:
             status, waits=found.words or "its nodes are there: dstui starts on them" if status.state == "queued" else found.words
         )
     status = folder.read_status() or status  # its supervisor may have written the end since
-    return status if status.final else replace(ended_by_slurm(folder, status, found), orphaned=True)
+    return status if status.final else replace(ended_by_slurm(folder, status, found), orphaned=True, waits=found.words)
 
 
 def ended_by_slurm(folder: JobFolder, status: JobStatus, found: QueuedJob) -> JobStatus:
     """Return the final status of a job that SLURM reports as ended and whose supervisor could not write the end."""
-    asked, meaning = asked_for(folder), found.meaning
+    asked, meaning = requested_exit_code(folder), found.meaning
     ended = concluded(status, ranks_of(folder, status), asked, watched=False)
     if asked is not None or meaning.means == "ended":
         return ended
@@ -220,9 +222,10 @@ def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
     If its supervisor should be visible and is not running, the job has ended if all its ranks have; otherwise its state is lost.
     """
     ranks, supervisor = ranks_of(folder, status), status.supervisor.here if status.supervisor else None
-    if ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder)):
+    alone = status.supervisor is None and ranks.over  # the pods of a Kubernetes job have none: their records tell the end
+    if not alone and (ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder))):
         return status
-    return concluded(status, ranks, asked_for(folder), watched=False) if ranks.over else replace(status, state="lost")
+    return concluded(status, ranks, requested_exit_code(folder), watched=False) if ranks.over else replace(status, state="lost")
 
 
 def _attends(supervisor: Process, folder: JobFolder) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.regular_files import read_regular
-from dstui.hosts.address import means_itself
+from dstui.hosts.address import is_local_name
 from dstui.hosts.agent import GAUGE
 from dstui.hosts.connection import agent_by_ssh, agent_here
 from dstui.hosts.srun import agent_by_srun
@@ -64,7 +64,7 @@ def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -
     def host(name: str) -> JobHost:
         known = status.hosts.get(name, HostStatus())
         at_first = replace(known, state="unreachable") if known.state == "starting" else known
-        by_ssh = agent_by_ssh(home if means_itself(name) else name, record.python or "python3")
+        by_ssh = agent_by_ssh(home if is_local_name(name) else name, record.python or "python3")
         if cluster and cluster.reach == "srun" and name in cluster.hosts:
             by_ssh = agent_by_srun(name, record.python, tag=mirror.tag, allocation=cluster.allocation)
         return JobHost(name, by_ssh, mirror, at_first)

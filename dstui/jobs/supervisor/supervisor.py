@@ -22,7 +22,7 @@ from dstui.jobs.store.ownership import NotOwn, own_tag
 from dstui.jobs.store.processes import SUPERVISES, Process, find, reap
 from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.records import ProcessRecord
-from dstui.jobs.store.status import HEARTBEAT, asked_for, finish
+from dstui.jobs.store.status import HEARTBEAT, finish, requested_exit_code
 from dstui.jobs.supervisor.allocation import Allocation
 from dstui.jobs.supervisor.escalation import escalate, rank_processes, until_gone
 from dstui.jobs.supervisor.hang_stacks import HangStacks
@@ -98,7 +98,13 @@ class Supervisor:
     def hear_signals(self, pause: float) -> None:
         """Wait `pause` seconds for a signal. One that asks for the job's end is recorded as a request."""
         news = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY), pause)
-        if news and self.allocation and self.job.asked is None and asked_for(self.folder) is None and news.si_signo != signal.SIGCHLD:
+        if (
+            news
+            and self.allocation
+            and self.job.asked is None
+            and requested_exit_code(self.folder) is None
+            and news.si_signo != signal.SIGCHLD
+        ):
             self.job.asked = self.allocation.signalled(news.si_signo)
         elif news and news.si_signo in STOPPED_BY and self.job.asked is None:
             self.job.asked = STOPPED_BY[signal.Signals(news.si_signo)]
@@ -134,7 +140,7 @@ class Supervisor:
     def hear_requests(self) -> None:
         """Check for requests to end the job: a stop.json, or the end of the process that owns the job."""
         if self.job.asked is None:
-            self.job.asked = asked_for(self.folder)
+            self.job.asked = requested_exit_code(self.folder)
         if self.job.asked is None and self.owner and not self.owner.alive:
             self.job.note("the terminal or command that this job belongs to is gone: the job is stopped", stops=True)
             self.job.asked = OWNER_GONE

@@ -70,7 +70,7 @@ def usage_text(kind: str, load: float | None, memory: float | None, power: float
     return "  ".join(facts)
 
 
-def together(usages: Iterable[Usage]) -> str:
+def summarise_usage(usages: Iterable[Usage]) -> str:
     """Summarise all ranks: mean load, highest memory and total power of GPUs, sums of CPUs; "" if nothing is known."""
     known = [usage for usage in usages if not usage.why]
     if not known:

@@ -175,7 +175,7 @@ class WholeLine(ToRead):
         host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
         super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", format_clock(line.time)))))
         members = [(number, each._replace(text=f"r{each.rank}  {each.text}")) for each in lines.members(number)]
-        self.number, self.near = number, members or around(lines, number)
+        self.number, self.near = number, members or rank_context(lines, number)
 
     def on_mount(self) -> None:
         """Draw it when the width is known, and scroll to the line."""
@@ -193,7 +193,7 @@ class WholeLine(ToRead):
         view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)
 
 
-def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
+def rank_context(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
     """Return a row of the log and the rows around it of the same rank."""
     rank = lines.line(number).rank
 

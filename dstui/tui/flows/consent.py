@@ -68,7 +68,7 @@ class Trusting:
 
     def ask(self, plan: Plan) -> None:
         """Ask about the interpreter of this Plan, if no other question is open and nothing is being typed."""
-        from dstui.documents.trusted_python import about
+        from dstui.documents.trusted_python import describe_interpreter
         from dstui.render.launch import interpreter
 
         python = interpreter(plan)
@@ -78,7 +78,7 @@ class Trusting:
             self._app.set_timer(AGAIN, partial(self.ask, plan))
             return
         self._asked_about |= {python}
-        known = f" {about(plan)}".rstrip()
+        known = f" {describe_interpreter(plan)}".rstrip()
         text = f"The Plan names an interpreter of its own for the ranks:\n{python}\n"
         text += "May dstui run it also while you only look, so that its DeepSpeed judges the Plan? Else dstui's own does."
         text += f"{known} A launch runs it too, and asks where you have not agreed."

@@ -11,7 +11,7 @@ from dstui.plan import PlanError
 from dstui.plan.another_model import add_model, name_problem
 from dstui.plan.load import MOST_MODELS
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
-from dstui.tui.forms.fields import help_for, shown, typed
+from dstui.tui.forms.fields import editable_text, format_value, help_for
 from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FilesChanged
@@ -52,13 +52,13 @@ class TypingKeys:
         """Ask for the value at this dotted path."""
         value = self._session.state.plan.get(path, UNSET)
         text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty takes the key out:"
-        self._app.push_screen(Prompt("Set a key", text, typed(value), no_yaml), partial(self._write, path))
+        self._app.push_screen(Prompt("Set a key", text, editable_text(value), no_yaml), partial(self._write, path))
 
     def _write(self, path: str, text: str | None) -> None:
         if text is None:
             return
         if self._session.edit((path, yaml_value(text) if text.strip() else UNSET)):
-            say(self._app, f"{path.removeprefix('deepspeed.')}: {shown(self._session.state.plan.get(path, UNSET))}")
+            say(self._app, f"{path.removeprefix('deepspeed.')}: {format_value(self._session.state.plan.get(path, UNSET))}")
         else:
             say(self._app, self._session.state.refusal[1], "error")
 

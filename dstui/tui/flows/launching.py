@@ -79,12 +79,12 @@ class Launching:
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
         """Remember a yes: to an interpreter permanently, to a Plan of another user's folder while neither it nor the session changes."""
         from dstui.documents.trusted_lines import agree
-        from dstui.documents.trusted_python import own, remember
+        from dstui.documents.trusted_python import is_own_interpreter, remember
 
         if not yes:
             say(self._app, "Nothing was started.")
             return
-        if not own(plan):
+        if not is_own_interpreter(plan):
             remember(plan, True)
         agree(plan)
         self._agreed.add((plan.source, plan.text))

@@ -107,11 +107,11 @@ class Preferences:
         if why := remember(name, value):
             self._app.call_later(say, self._app, f"Not kept: {why}", "warning")
         else:
-            self._app.call_later(say, self._app, f"{name}: {shown_value(BY_NAME[name])}")
+            self._app.call_later(say, self._app, f"{name}: {format_setting(BY_NAME[name])}")
             self._app.call_later(self._changed)
 
 
-def shown_value(one: Setting) -> str:
+def format_setting(one: Setting) -> str:
     """Return the value of a setting as the palette shows it."""
     value = setting(one.name)
     if isinstance(value, bool):

@@ -12,7 +12,7 @@ from dstui.tui.dialogs.reading import WIDTH, TextViewer
 from dstui.tui.flows.saving import free_name
 from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.kit.tools import in_thread, say
-from dstui.tui.run.diagnosis_pane import stack_rows, whole_rows
+from dstui.tui.run.diagnosis_pane import full_rows, stack_rows
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.session import Session
@@ -32,7 +32,7 @@ class Explaining:
     def show_whole(self) -> None:
         """Show the full diagnosis; choosing a line of evidence shows it in the log."""
         if (diagnosis := self.view.why.diagnosis) is not None:
-            self.view.app.push_screen(TextViewer("Why it ended", whole_rows(diagnosis, self._room)), self.show_evidence)
+            self.view.app.push_screen(TextViewer("Why it ended", full_rows(diagnosis, self._room)), self.show_evidence)
 
     def show_evidence(self, evidence: object) -> None:
         """Show a line of evidence in the log; other rows of the dialog do nothing."""

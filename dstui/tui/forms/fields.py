@@ -93,7 +93,7 @@ def why_fixed(field: Field, state: State) -> str:
 
     lock = lock_of(state.plan, state.plan.absolute(field.path)) if state.plan.beneath.locks else None
     if lock is not None and lock.allows(state.plan.get(field.path)):
-        return f"{shown(lock.exact[0])} · locked: {lock.reason or 'by the site'}"
+        return f"{format_value(lock.exact[0])} · locked: {lock.reason or 'by the site'}"
     return field.disabled(state) if field.disabled else ""
 
 
@@ -134,16 +134,16 @@ def help_for(path: str) -> str:
 # Values as displayed and typed text
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value for a form: numbers as they were spelled, lists separated by spaces."""
     if value is None or value is UNSET or value in ((), [], {}):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return typed(value)
+    return editable_text(value)
 
 
-def typed(value: Any) -> str:
+def editable_text(value: Any) -> str:
     """Return the text of a value with which editing starts."""
     if value is None or value is UNSET:
         return ""
@@ -167,7 +167,7 @@ class NotThat(ValueError):
     """The typed text is not a valid value of this field; the message says why."""
 
 
-def parsed(field: Field, text: str) -> Any:
+def parse_value(field: Field, text: str) -> Any:
     """Parse typed text as a value of the field; an empty text removes it. Raises NotThat."""
     text = text.strip()
     if not text:

@@ -11,7 +11,7 @@ from textual.containers import Container
 from textual.message import Message
 from textual.widgets import Input
 
-from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed, why_fixed
+from dstui.tui.forms.fields import Field, NotThat, Option, default_of, editable_text, format_value, parse_value, why_fixed
 from dstui.tui.forms.form_parts import Editor, FormRows
 from dstui.tui.forms.form_rows import NEXT, FieldKey, OptionKey, chosen_option, form_rows, typing_place
 from dstui.tui.forms.slot_grid import SlotKey, picked
@@ -212,8 +212,8 @@ class Form(Container):
         self.show(self.session.state)
         if not self._editor.is_attached:
             self.mount(self._editor)
-        default = shown(default_of(field))
-        self._editor.open(typed(field.value(self.session.state)), f"{default} by default" if default != "–" else "")
+        default = format_value(default_of(field))
+        self._editor.open(editable_text(field.value(self.session.state)), f"{default} by default" if default != "–" else "")
         self._placed = (0, 0, 0)
         self._place(self._editor)
 
@@ -229,10 +229,10 @@ class Form(Container):
     def _typed(self, editor: Editor, text: str) -> None:
         field = self.field_at(self.opened)
         state = self.session.state
-        if field is None or (text == typed(field.value(state)) and not state.refusal[0]):
+        if field is None or (text == editable_text(field.value(state)) and not state.refusal[0]):
             return
         try:
-            value = parsed(field, text)
+            value = parse_value(field, text)
         except NotThat as problem:
             self.session.refuse(field.path, str(problem))
             editor.add_class("-wrong")
@@ -259,7 +259,7 @@ class Form(Container):
 
     def _wrong(self, field: Field, text: str) -> str:
         try:
-            parsed(field, text)
+            parse_value(field, text)
         except NotThat as error:
             return str(error)
         path, sentence = self.session.state.refusal
@@ -271,7 +271,7 @@ class Form(Container):
         field, editor = self.field_at(self.opened), self.editor
         if field is not None and editor is not None and self._wrong(field, editor.value):
             self.app.notify(
-                f"{field.label} stays {shown(field.value(self.session.state))}: {self._wrong(field, editor.value)}", markup=False
+                f"{field.label} stays {format_value(field.value(self.session.state))}: {self._wrong(field, editor.value)}", markup=False
             )
         self.close()
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 
-from dstui.tui.forms.fields import Field, Option, default_of, shown, why_fixed
+from dstui.tui.forms.fields import Field, Option, default_of, format_value, why_fixed
 from dstui.tui.forms.slot_grid import grid_rows
 from dstui.tui.forms.steps import STEPS, Step, step_of
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
@@ -109,7 +109,7 @@ def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -
     if field.kind == "toggle":
         yield _toggle(field, value, fit(remark, min(cell_len(remark), width - LABEL)), layer_of(state, field.path), key)
         return
-    text, style = (shown(value), "set") if written else (_unwritten(field), "dim")
+    text, style = (format_value(value), "set") if written else (_unwritten(field), "dim")
     below = field.kind in LONG_KINDS and (opened or cell_len(text) > room)
     if below:
         yield row(field.label, key=key)
@@ -148,14 +148,14 @@ def _unwritten(field: Field) -> str:
     if isinstance(default, int) and default >= 10**6 and default % 10**6 == 0:
         digits = str(default).rstrip("0")
         return f"{digits}e{len(str(default)) - len(digits)}"
-    return shown(default)
+    return format_value(default)
 
 
 def _toggle(field: Field, value: object, remark: str, layer: str, key: FieldKey) -> Row:
     written = value is not UNSET and value is not None
     on = (value if written else default_of(field)) is True
     unknown = not written and default_of(field) in (UNSET, None)
-    box = "–" if unknown else "[x] yes" if on else "[ ] no" if not isinstance(value, str) else shown(value)  # "auto"
+    box = "–" if unknown else "[x] yes" if on else "[ ] no" if not isinstance(value, str) else format_value(value)  # "auto"
     if remark:
         return row((f"{'[x]' if on else '[ ]'} ", "set" if on else "dim"), fit(field.label, LABEL - 4), (remark, "dim"), key=key)
     tail = layer if written else "" if unknown else "default"

@@ -94,7 +94,10 @@ def speed_rows(estimate: Forecast, width: int) -> list[Row]:
     """Return the expected speed, and what limits it."""
     if estimate.speed is None:
         return []
-    return [row((fit(f"{'≈':<{NAME}} {tokens(estimate)} tokens/s, bound by {estimate.speed.bound_by}", width), "dim"))]
+    low, high = (short(end) for end in estimate.speed.range)
+    text = f"{'≈':<{NAME}} {tokens(estimate)}{{}} tokens/s, bound by {estimate.speed.bound_by}"
+    around = text.format(f" ({low} to {high})")
+    return [row((fit(around if estimate.speed.range[1] and len(around) <= width else text.format(""), width), "dim"))]
 
 
 def _measured_row(corrected: str, runs: Sequence[Taken], width: int) -> list[Row]:

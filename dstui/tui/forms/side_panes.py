@@ -12,7 +12,7 @@ from textual import on
 from dstui.plan.finding import Finding
 from dstui.render.config_files import config_name
 from dstui.tui.forms.steps import Step, step_of
-from dstui.tui.forms.steps.step import of_model
+from dstui.tui.forms.steps.step import split_model_path
 from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
@@ -133,7 +133,7 @@ def check_rows(state: State, width: int) -> list[Row]:
 def _finding_rows(number: int, finding: Finding, width: int) -> list[Row]:
     style = STYLE_OF[finding.severity]
     glyph = GLYPHS.get(finding.severity, "i")
-    model, path = of_model(finding.path)
+    model, path = split_model_path(finding.path)
     path = f"{model}: {path.removeprefix('deepspeed.')}" if model else path.removeprefix("deepspeed.")
     name = fit(path, min(len(path), width - len(finding.code) - 6))
     head = row((glyph, style), (f" {finding.code} ", "dim"), (name, style if finding.severity != "info" else ""), key=FindingKey(number))

@@ -40,7 +40,7 @@ def side_width(width: int) -> int | str:
     return "1fr" if width < WIDE else max(SIDE, width - STEPS_AND_FORM)
 
 
-def shown(width: int, height: int, pane: str, tab: str, alone: bool = False) -> frozenset[str]:
+def visible_parts(width: int, height: int, pane: str, tab: str, alone: bool = False) -> frozenset[str]:
     """Return the ids of the parts that are shown; `alone`: the form also takes the place of preview and checks."""
     always = {"title-bar", "body", "footer"}
     if width < MINIMUM[0] or height < MINIMUM[1]:

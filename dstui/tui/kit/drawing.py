@@ -49,7 +49,7 @@ class Together(LineFilter):
 
 
 @lru_cache(maxsize=8)
-def together(*filters: LineFilter) -> LineFilter:
+def combine_filters(*filters: LineFilter) -> LineFilter:
     """Return one filter for these, the same object each time: lines cache results by filter."""
     return Together(filters)
 
@@ -85,7 +85,7 @@ def _like_braille(dots: int) -> str:
 LIKE.update({chr(0x2800 + dots): _like_braille(dots) for dots in range(256)})
 
 
-def wanted(environment: Mapping[str, str]) -> bool:
+def wants_ascii(environment: Mapping[str, str]) -> bool:
     """Return whether the terminal is drawn in ASCII: by its locale, its type (the Linux console has few glyphs), or the user's setting."""
     locale = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or "UTF-8"
     return "UTF" not in locale.upper() or environment.get("TERM") == "linux" or bool(environment.get("DSTUI_ASCII"))

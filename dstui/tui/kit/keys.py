@@ -176,6 +176,9 @@ KEYS: Final = (
     KeyHint("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more (TensorBoard's moving average).", frozenset({PLOT}), 3, "+ -"),
     KeyHint("minus", "smooth(-1)", "smooth less", "Smooth it less; the line as it is has none.", frozenset({PLOT}), display="-"),
     KeyHint("y", "log", "log", "A logarithmic scale for the values, or the plain one.", frozenset({PLOT}), 4),
+    KeyHint(
+        "asterisk", "pin", "pin", "Put this plot first on the dashboard; once more takes it back; remembered.", frozenset({PLOT}), 6, "*"
+    ),
     KeyHint("o", "overlay", "other run", "Lay another run's line over this one; once more takes it away.", frozenset({PLOT}), 5),
     KeyHint(
         "d", "reason", "why", "The whole diagnosis: every line that shows it, what would confirm it, other causes, what to do.", RUN, 3

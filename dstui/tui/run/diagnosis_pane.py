@@ -42,7 +42,7 @@ def why_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     return rows
 
 
-def whole_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
+def full_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     """Return the full diagnosis."""
     rows = [*_headline(diagnosis, width), *paragraph(diagnosis.why, width, indent="  ")]
     rows += _part("What shows it (Enter: to this line of the log)", [evidence_row(line, width) for line in diagnosis.evidence])

@@ -125,9 +125,9 @@ def host_lines(
 
 
 def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
-    from dstui.jobs.watch.usage import together
+    from dstui.jobs.watch.usage import summarise_usage
 
-    return together(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in LIVES)
+    return summarise_usage(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in LIVES)
 
 
 def _evaluated(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:

@@ -62,7 +62,7 @@ class ReferenceCheck:
 
     def _validate_all(self) -> None:
         from dstui.check.reference import ReferenceChecker
-        from dstui.documents.trusted_python import own, probe_python, to_be_asked
+        from dstui.documents.trusted_python import is_own_interpreter, probe_python, to_be_asked
         from dstui.render.launch import interpreter
 
         python = ""
@@ -74,7 +74,7 @@ class ReferenceCheck:
                 self.stop_child()
                 child = self._child = ReferenceChecker(python)
             verdict = verdict_on(child, plan, ranks)
-            instead_of = "" if python != sys.executable or own(plan) else interpreter(plan)
+            instead_of = "" if python != sys.executable or is_own_interpreter(plan) else interpreter(plan)
             self._owner.post_message(Validated(plan.text, replace(verdict, instead_of=instead_of)))
             if to_be_asked(plan):
                 self._owner.post_message(InterpreterNamed(plan))

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 def reasons(plan: Plan) -> list[str]:
     """Return why launching this Plan needs a question, in sentences; empty if it needs none."""
     from dstui.documents.trusted_lines import unagreed
-    from dstui.documents.trusted_python import about, answer, own
+    from dstui.documents.trusted_python import answer, describe_interpreter, is_own_interpreter
 
     found = []
     if foreign := foreign_folder(plan):
         found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
-    if not own(plan) and answer(plan) is not True:
-        found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
+    if not is_own_interpreter(plan) and answer(plan) is not True:
+        found.append(f"You have not agreed to its interpreter yet. {describe_interpreter(plan)}".rstrip())
     return [*found, *(f"It would run {lines}\nThese are not lines of your Plan." for lines in unagreed(plan))]
 
 

@@ -10,7 +10,7 @@ from dstui.tui.forms.steps.machine import MACHINE
 from dstui.tui.forms.steps.offload import OFFLOAD
 from dstui.tui.forms.steps.precision import PRECISION
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
-from dstui.tui.forms.steps.step import Step, of_model
+from dstui.tui.forms.steps.step import Step, split_model_path
 from dstui.tui.forms.steps.zero import ZERO
 from dstui.tui.session.state import State
 
@@ -23,7 +23,7 @@ def step_of(path: str) -> Step:
     """Return the step that edits this path: the one that owns its longest prefix; Machine for no path, else Review."""
     if not path:
         return MACHINE
-    _, path = of_model(path)
+    _, path = split_model_path(path)
     owners = [(len(own), step) for step in STEPS for own in step.owns if path == own or path.startswith(own + ".")]
     return max(owners, key=lambda pair: pair[0])[1] if owners else REVIEW
 

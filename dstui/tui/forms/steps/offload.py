@@ -7,7 +7,7 @@ from typing import Any
 from dstui.tui.forms.fields import Disabled, Field, Option
 from dstui.tui.forms.steps.figures import own_offload, with_figures
 from dstui.tui.forms.steps.step import AUTO, Step, which_model
-from dstui.tui.forms.steps.zero import ZERO_PATH, at_least, stage_of
+from dstui.tui.forms.steps.zero import ZERO_PATH, stage_at_least, stage_of
 from dstui.tui.session.state import UNSET, State
 
 OPTIMIZER, PARAM, AIO = f"{ZERO_PATH}.offload_optimizer", f"{ZERO_PATH}.offload_param", "deepspeed.aio"
@@ -18,15 +18,15 @@ def _device(state: State, path: str) -> str:
 
 
 def _optimizer_disabled(state: State) -> str:
-    return "" if at_least(state, 1) else "needs stage 1 or higher"
+    return "" if stage_at_least(state, 1) else "needs stage 1 or higher"
 
 
 def _param_disabled(state: State) -> str:
-    return "" if at_least(state, 3) else "needs stage 3: lower stages keep whole parameters"
+    return "" if stage_at_least(state, 3) else "needs stage 3: lower stages keep whole parameters"
 
 
 def _nvme_disabled(state: State) -> str:
-    return "" if at_least(state, 3) else "needs stage 3"
+    return "" if stage_at_least(state, 3) else "needs stage 3"
 
 
 def _unless(path: str, *devices: str) -> Disabled:

@@ -75,7 +75,7 @@ def role(state: State) -> tuple[Field, ...]:
     return (Field(path=f"models.{state.plan.focus}.role", label="Its role", kind="choice", options=ROLES, default="train"),)
 
 
-def of_model(path: str) -> tuple[str, str]:
+def split_model_path(path: str) -> tuple[str, str]:
     """Return the model and the path in its forms that a path of the Plan stands for: `models.a.deepspeed.x`."""
     parts = path.split(".", 2)
     if len(parts) == 3 and parts[0] == "models" and parts[2].partition(".")[0] in ("deepspeed", "model"):

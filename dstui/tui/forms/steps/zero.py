@@ -29,26 +29,26 @@ def stage_text(state: State) -> str:
     return AUTO if stage is None else str(stage)
 
 
-def may_be(state: State, *stages: int) -> bool:
+def stage_may_be(state: State, *stages: int) -> bool:
     """Return whether the stage is one of these, or an "auto" that may become one."""
     return stage_of(state) in (None, *stages)
 
 
-def at_least(state: State, least: int) -> bool:
+def stage_at_least(state: State, least: int) -> bool:
     """Return whether the stage is this one or higher, or an "auto" that may become so."""
-    return may_be(state, *range(least, 4))
+    return stage_may_be(state, *range(least, 4))
 
 
 def _needs(least: int) -> Any:
-    return lambda state: "" if at_least(state, least) else f"needs stage {least}" + (" or more" if least < 3 else "")
+    return lambda state: "" if stage_at_least(state, least) else f"needs stage {least}" + (" or more" if least < 3 else "")
 
 
 def _stages_1_2(state: State) -> str:
-    return "" if may_be(state, 1, 2) else "stages 1, 2 only"
+    return "" if stage_may_be(state, 1, 2) else "stages 1, 2 only"
 
 
 def _one_node(state: State) -> str:
-    if not at_least(state, 3):
+    if not stage_at_least(state, 3):
         return "needs stage 3"
     return "" if len(state.plan.cluster.hosts or {}) > 1 or state.plan.cluster.hostfile else "one host: no gain"
 
