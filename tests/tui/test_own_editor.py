@@ -118,7 +118,7 @@ async def test_the_script_is_opened_at_the_line_that_failed_and_a_strangers_file
     async with open_app() as pilot:
         await show_job(pilot, folder)
         await pilot.press("V")
-        await until(pilot, lambda: (tmp_path / "opened").exists())
+        await until(pilot, lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text())
         assert (tmp_path / "opened").read_text().split() == ["+1", str(tmp_path / "train.py")]
         (tmp_path / "opened").unlink()
         await show_job(pilot, other)
