@@ -157,9 +157,9 @@ class Scanner:
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
 
     def _says_it_is_done(self, place: int, line: int, after: list[str]) -> bool:
-        """Whether the program goes on below its last exception, and says at its end that it is done.
+        """Return whether the program continues below its last exception, and reports at its end that it is done.
 
-        It is no proof of a success: what a buffer held reaches a file below the traceback of an exception that ended the program.
+        This does not prove a success: buffered output may reach the file below the traceback of an exception that ended the program.
         """
         done = any(hit.at[0] == place and hit.at[1] > line and hit.signature.id in DONE for hit in self.found.hits)
         return done and activity.loop_continues(self.found.loops, after, activity.FEW)
