@@ -1,4 +1,4 @@
-"""Read stacks that were printed into a log (py-spy dump, faulthandler): in which collective each process waits. Pure."""
+"""What somebody printed of a run that hangs: stacks (py-spy dump, faulthandler) and the report of NCCL's RAS (ncclras). Pure."""
 
 from __future__ import annotations
 
@@ -44,3 +44,50 @@ class Dumps:
             hit = Hit(BY_ID["HANG-DESYNC"], place, text[:TEXT_CAP], f"{place[0]}:{label.stream}", rank, label.host)
             self.found.waits.setdefault(who, (function, hit))
             self._within = False
+
+
+NO_OPERATION = "has not launched any operations"
+COUNTS = re.compile(r"^ {1,8}Communicator ranks have different \w+ operation counts")
+OF_SEVERAL = re.compile(r"^ {1,8}\d+ ranks have (?:launched up to operation (\d+)|not launched any operations)")
+OF_A_RANK = re.compile(rf"^ {{1,8}}Rank (\d+) (?:has launched up to operation (\d+) |{NO_OPERATION} )?-- ")
+COMMUNICATOR = re.compile(r"^#(\d+-\d+) \([0-9a-f]+\) ")
+LARGEST = "0-0"
+"""The first communicator of the report: it begins with the largest, whose ranks are those of the run."""
+INCOMPLETE = re.compile(r"^ {1,8}Missing communicator data from \d+ rank")
+
+
+class Ras:
+    """The report of NCCL's RAS (2.24 and later): ranks that launched fewer operations than most, and those that did not answer."""
+
+    def __init__(self, found: Findings) -> None:
+        self.found = found
+        self._most = self._count = -1
+        self._outliers: list[tuple[int, Hit]] = []
+        self._silent, self._communicator = False, LARGEST
+
+    def feed(self, label: Label, place: Place) -> None:
+        """One line."""
+        text = label.text
+        if group := COMMUNICATOR.match(text):
+            self._communicator = group[1]
+        elif COUNTS.match(text) or INCOMPLETE.match(text):
+            self._most = self._count = -1
+            self._outliers, self._silent = [], COUNTS.match(text) is None
+        elif several := OF_SEVERAL.match(text):
+            self._count = int(several[1] or 0)
+            self._compare()
+        elif one := OF_A_RANK.match(text):
+            rank = int(one[1]) if self._communicator == LARGEST else None
+            hit = Hit(BY_ID["HANG"], place, text[:TEXT_CAP], f"{place[0]}:{label.stream}", rank, label.host)
+            if self._silent:
+                self.found.hits.append(hit)
+            elif one[2] or NO_OPERATION in text or self._count >= 0:
+                self._count = int(one[2] or 0) if one[2] or NO_OPERATION in text else self._count
+                self._outliers.append((self._count, hit))
+                self._compare()
+
+    def _compare(self) -> None:
+        """Keep what is known to be late: the report tells the most frequent number first, whichever it is."""
+        self._most = max(self._most, self._count)
+        self.found.hits += [hit for count, hit in self._outliers if count < self._most]
+        self._outliers = [(count, hit) for count, hit in self._outliers if count >= self._most]

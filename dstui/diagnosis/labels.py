@@ -67,7 +67,9 @@ FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 HANDLED = re.compile(
     r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
 )
-"""A program's message about an error that it has handled."""
+"""What a program says of an error that it has dealt with."""
+REMARKED = re.compile(r"^.{0,60}?(?<![\w.-])(?:DEBUG|INFO)(?![\w.])[^\n]{0,60}?(?::\d+\]|[\]:-]) ")
+"""The head of a logger's line that nobody is to act on: `DEBUG 06-13 18:12:02 [__init__.py:44] `."""
 WARNED = re.compile(r":\d+: \w*Warning: ")
 """The format of a Python warning."""
 NOT_HOSTS = frozenset(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dstui.diagnosis import activity
 from dstui.diagnosis.activity import bar_advances, breaks_off, finished_bar
-from dstui.diagnosis.dumps import Dumps
+from dstui.diagnosis.dumps import Dumps, Ras
 from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.diagnosis.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
@@ -93,7 +93,7 @@ class Scanner:
         self.found = Findings()
         self.shapes = Shapes()
         self._launchers = Launchers(self.found)
-        self._dumps = Dumps(self.found)
+        self._reports = (Dumps(self.found), Ras(self.found))
         self._traces: dict[Key, Traces] = defaultdict(Traces)
         self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
         self._time: dict[Key, float] = {}
@@ -207,7 +207,8 @@ class Scanner:
                 self._survived([hit for hit in self.found.hits if hit.stream == f"{place[0]}:{label.stream}" and _same_chain(hit, raised)])
                 self.found.tracebacks -= not trace.logged
             self._launchers.feed(label, place, key)
-            self._dumps.feed(label, place)
+            for report in self._reports:
+                report.feed(label, place)
         if raised or trace.open or trace.at_frame:
             self.found.traced.setdefault(place[0], array("Q")).append(number)
         warned = raised is None and WARNED.search(before[-HEADS:]) is not None  # Python's output for a warning continues for a line

@@ -28,6 +28,8 @@ FACTS = (
     "crashed with exit", "exited abnormally", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code", "Child process with", "Global rank",
     "Container rank",
     "died from signal", "exited with code", "make: ***",
+    "operation counts", "launched up to operation", "not launched any operations", "Missing communicator data", "managed by process",
+    "process information not found", ") MISMATCH", ") INCOMPLETE", ",MISMATCH", ",ERROR",
     *NEEDLES,
 )  # fmt: skip
 """Literal texts of facts besides the signatures."""

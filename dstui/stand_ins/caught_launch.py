@@ -23,13 +23,14 @@ from dstui.base.files import FileProblem, write_atomic
 from dstui.base.output import begin, flush, no_screen, remark, say
 from dstui.documents.open import file_reader, script_facts, script_facts_of
 from dstui.plan import Plan, PlanError, load
-from dstui.stand_ins.run_session import LET_THROUGH, SESSION, RunSession
+from dstui.stand_ins.run_session import FRAMEWORK_MODULES, FRAMEWORKS, INTERPRETER, LET_THROUGH, PYTHONS, SESSION, RunSession
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
 
-SHELLS_OWN = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", SESSION)
+SHELLS_OWN = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", SESSION, INTERPRETER)
 """Variables that every shell changes."""
+INSIDE = Path(__file__).with_name("framework_inside.py")
 SAY_ONE = ("torchrun", "accelerate")
 """Launchers that exit with 1 whatever the status of the failed rank."""
 SIGNALLED = 128
@@ -52,12 +53,15 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     """Stand in for the launcher `name` and return the exit status."""
     session = RunSession(Path(folder))
     environment = session.without(os.environ)
-    real = shutil.which(name, path=environment["PATH"])
+    own = os.environ.get(INTERPRETER)  # of the framework that starts this launch
+    real = own if own and name in PYTHONS else shutil.which(name, path=environment["PATH"])
     if name in LET_THROUGH and session.options().hold:
         _follow_held(name, words)
     if real is None:
         sys.stderr.write(f"{name}: command not found\n")  # noqa: TID251 - as the shell says it
         return 127
+    if name in FRAMEWORKS or (words[:1] == ["-m"] and words[1:2] and words[1] in FRAMEWORK_MODULES):
+        return _run_framework(name, real, words, session)
     found = recognise([name, *words]) if name not in LET_THROUGH else None
     if found is None or found.launcher == "shell":
         if name in LET_THROUGH:
@@ -70,7 +74,7 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     try:
         if PASS_LOCAL_RANK in found.words and not session.options().hold:
             raise NotStarted("torch.distributed.launch without --use_env hands --local-rank to the script, which no job of dstui's does")
-        plan, notes = _plan(launch, session, _existing(_interpreter(real)))
+        plan, notes = _plan(launch, session, _existing(own or _interpreter(real)))
         session.note(f"{name} {' '.join(words)}")
         code = _held(plan, notes, session) if session.options().hold else _started(plan, session)
     except (NoLaunch, ConfigError, PlanError, FileProblem, NotStarted) as problem:
@@ -93,6 +97,13 @@ def _run_unobserved(program: str, words: Sequence[str], environment: Mapping[str
     except OSError as problem:
         sys.stderr.write(f"{program}: {problem.strerror}\n")  # noqa: TID251 - as the shell says it
         return 127 if isinstance(problem, FileNotFoundError) else 126
+
+
+def _run_framework(name: str, real: str, words: Sequence[str], session: RunSession) -> int:
+    """Become the command of a framework, with the stand-ins before what it starts itself."""
+    interpreter = real if name in PYTHONS else _interpreter(real)
+    program = [] if name in PYTHONS else [real]
+    return _run_unobserved(interpreter, [interpreter, str(INSIDE), str(session.programs), *program, *words], os.environ)
 
 
 def _existing(interpreter: str) -> str:

@@ -21,6 +21,11 @@ PYTHONS = ("python", "python3")
 """Caught only with `-m` and the module of a launcher."""
 LET_THROUGH = ("srun", "mpirun", "mpiexec")
 """Programs that start processes on other hosts, where there is no stand-in. A message says that those are not observed."""
+FRAMEWORKS = ("swift", "trl")
+"""Start their ranks past the PATH, and are run so that their launch is seen all the same."""
+FRAMEWORK_MODULES = ("swift.cli.main", "trl.cli", "trl.cli.main")
+INTERPRETER = "DSTUI_INTERPRETER"
+"""The interpreter of a framework that calls the stand-in of python."""
 MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed")
 SESSION = "DSTUI_SESSION"
 """The variable by which the exported functions find the stand-ins."""
@@ -34,6 +39,7 @@ case $name in
     case " $1 $2 $3 " in
 {modules}
       *)
+        if [ -n "$DSTUI_INTERPRETER" ]; then real=$DSTUI_INTERPRETER; unset DSTUI_INTERPRETER; exec "$real" "$@"; fi
         IFS=:
         for folder in $PATH; do
           if [ "$folder" != {folder} ] && [ -x "$folder/$name" ]; then unset IFS; exec "$folder/$name" "$@"; fi
@@ -98,11 +104,11 @@ class RunSession:
         self.programs.mkdir()
         program = self.folder / "stand_in.py"
         program.write_text(PROGRAM.format(package=str(Path(dstui.__file__).parent.parent), folder=str(self.folder)))
-        modules = "\n".join(f'      *" -m {module} "*) ;;' for module in MODULES)
+        modules = "\n".join(f'      *" -m {module} "*) ;;' for module in (*MODULES, *FRAMEWORK_MODULES))
         text = STAND_IN.format(
             modules=modules, folder=shlex.quote(str(self.programs)), python=shlex.quote(sys.executable), program=shlex.quote(str(program))
         )
-        for name in (*CAUGHT, *PYTHONS, *LET_THROUGH):
+        for name in (*CAUGHT, *PYTHONS, *LET_THROUGH, *FRAMEWORKS):
             stand_in = self.programs / name
             stand_in.write_text(text)
             stand_in.chmod(0o700)
@@ -123,7 +129,7 @@ class RunSession:
 
     def without(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return an environment without this session: that of a launch without dstui."""
-        ours = {SESSION, *map(_function, (*CAUGHT, *PYTHONS))}
+        ours = {SESSION, INTERPRETER, *map(_function, (*CAUGHT, *PYTHONS))}
         kept = {name: value for name, value in environment.items() if name not in ours}
         folders = [folder for folder in kept.get("PATH", "").split(os.pathsep) if folder != str(self.programs)]
         return {**kept, "PATH": os.pathsep.join(folders)}

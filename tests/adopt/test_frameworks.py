@@ -78,6 +78,48 @@ def test_a_framework_runs_by_its_own_command_and_its_launch_becomes_a_job(folder
     assert "'reward': 0.5" in (job / "logs" / "rank_1.log").read_text()
 
 
+SWIFT = """\
+import os, subprocess, sys
+args = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", os.environ["NPROC_PER_NODE"], "sft.py", *sys.argv[2:]]
+print("run sh:", flush=True)
+sys.exit(subprocess.run(args).returncode)
+"""
+TRL = """\
+import sys
+from accelerate.commands.launch import launch_command, launch_command_parser
+launch_command(launch_command_parser().parse_args(["--num_processes", "2", "sft.py", *sys.argv[2:]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "launcher"),
+    [
+        ("NPROC_PER_NODE=2 swift sft --model m", "torchrun"),
+        ("trl sft --model m", "accelerate"),
+        ("python -m trl.cli sft --model m", "accelerate"),
+    ],
+)
+def test_a_framework_that_starts_its_ranks_past_the_path_is_seen_by_run(folder: Path, text: str, launcher: str) -> None:
+    programs, package = folder / "bin", folder / "accelerate" / "commands"
+    for place in (programs, package, folder / "trl" / "cli"):
+        place.mkdir(parents=True)
+    for module in (package.parent / "__init__.py", package / "__init__.py", folder / "trl" / "__init__.py", folder / "trl/cli/__init__.py"):
+        module.touch()
+    (package / "launch.py").write_text("def launch_command(args): raise SystemExit(9)\ndef launch_command_parser(): raise SystemExit(8)\n")
+    (folder / "trl" / "cli" / "__main__.py").write_text(TRL)
+    for name, program in (("swift", SWIFT), ("trl", TRL), ("accelerate", "")):
+        (programs / name).write_text(f"#!{sys.executable}\n{program}")
+        (programs / name).chmod(0o755)
+    (programs / "python").symlink_to(sys.executable)
+    (folder / "sft.py").touch()
+    env = {"PATH": f"{programs}:/usr/bin:/bin", "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(folder)}
+    done = command.dstui("run", "--hold", "-o", "held.yaml", "--", "bash", "-c", text, cwd=folder, env=env)
+    assert done.returncode == 0, done.stderr
+    plan = load((folder / "held.yaml").read_text(), "held.yaml", str(folder))
+    assert (plan.cluster.launcher, plan.job.script, list(plan.job.args)) == (launcher, "sft.py", ["--model", "m"])
+    assert "DSTUI_INTERPRETER" not in plan.cluster.env
+
+
 def test_the_placeholder_in_a_command_is_the_path_of_the_rendered_configuration(folder: Path) -> None:
     program = folder / "own"
     program.write_text('#!/bin/sh\ncat "$2"\n')

@@ -289,7 +289,9 @@ def test_a_program_that_steps_on_after_an_exception_and_says_that_it_is_done_has
     assert of_lines(tmp_path / "b", [*steps[:3], *PLAIN, "Training completed."]).cause == "USER-PY", "it stood in a buffer"
 
 
-@pytest.mark.parametrize("head", ["Mar 04 09:11:00 node7 train[4711]: ", "[pod/sft-worker-0/pytorch] ", "trainer-1  | "])
+@pytest.mark.parametrize(
+    "head", ["Mar 04 09:11:00 node7 train[4711]: ", "[pod/sft-worker-0/pytorch] ", "trainer-1  | ", "2026-03-04T09:11:00.1234567Z "]
+)
 def test_what_collects_logs_stands_before_every_line_from_the_first_on(tmp_path: Path, head: str) -> None:
     assert of_lines(tmp_path / "a", [f"{head}bash: ./run_8gpu.sh: No such file or directory"]).cause == "NO-SCRIPT"
 
@@ -298,3 +300,12 @@ def test_torchruns_own_exception_is_no_word_of_the_rank_that_it_names(tmp_path: 
     text = (Path(__file__).parents[1] / "long" / "corpus" / "made" / "rank0-exit3.txt").read_text().splitlines()
     found = of_lines(tmp_path / "a", text)
     assert (found.cause, found.first_failing_rank, found.confidence) == ("EARLY-EXIT", 0, "medium")
+
+
+def test_what_a_logger_remarks_is_no_cause_whatever_its_words_are(tmp_path: Path) -> None:
+    remarks = [
+        "DEBUG 06-13 18:12:02 [__init__.py:44] TPU platform is not available because: No module named 'libtpu'",
+        "[2026-03-01 10:00:00,123] [INFO] [cache.py:12:load] CUDA out of memory. Tried to allocate 2.00 GiB, the cache is smaller now",
+    ]
+    found = of_lines(tmp_path / "a", [*remarks, *traceback(None, "RuntimeError: the index has another version")])
+    assert (found.cause, found.others) == ("USER-PY", ())

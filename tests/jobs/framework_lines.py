@@ -232,10 +232,21 @@ PROGRAMS = (
         "Megatron-DeepSpeed",
         "deepspeedai/Megatron-DeepSpeed megatron/training.py (training_log)",
         (
-            " iteration       20/     400 | consumed samples:  5120 | elapsed time per iteration (ms): 2034.5 | learning rate: 1.500E-06 | "
-            "global batch size:   256 | lm loss: 9.084590E+00 | loss scale: 4096.0 | grad norm: 3.456 | samples per second: 125.83 | TFLOPs: 45.67 |",
+            " iteration       20/     400 | consumed samples:         5120 | consumed tokens:     10485760 | elapsed time per iteration (ms): "
+            "2034.5 | learning rate: 1.500E-06 | global batch size:   256 | lm loss: 9.084590E+00 | loss scale: 4096.0 | grad norm: 3.456 | "
+            "num zeros: 12.0 | params norm: 99.500 | actual seqlen:  2048 | number of skipped iterations:   0 | number of nan iterations:   0 "
+            "| samples per second: 125.830 | tokens per gpu per second (tgs): 4026.500 | TFLOPs: 45.67 |",
         ),
-        {"step": 20, "steps": 400, "loss": 9.08459, "lr": 1.5e-6, "grad_norm": 3.456, "tflops": 45.67, "samples/s": 125.83},
+        {
+            "step": 20,
+            "steps": 400,
+            "loss": 9.08459,
+            "lr": 1.5e-6,
+            "grad_norm": 3.456,
+            "tflops": 45.67,
+            "samples/s": 125.83,
+            "tokens/s": 4026.5,
+        },
     ),
     Program(
         "DeepSpeed-Chat SFT",
@@ -252,6 +263,7 @@ PROGRAMS = (
         "deepspeedai/DeepSpeedExamples applications/DeepSpeed-Chat/training/step3_rlhf_finetuning/main.py",
         (
             "Epoch: 0 | Step: 8 | PPO Epoch: 1 | Actor Loss: 0.0109 | Critic Loss: 0.0201 | Unsupervised Loss: 0.0",
+            "End-to-End => Latency: 2.98s, TFLOPs: 9.90, Samples/sec: 10.75, Time/seq 0.09s, Batch Size: 32, Total Seq. Length: 512",
             "Average reward score: 0.0121 | EMA reward score: -0.1188",
         ),
         {"step": 8, "epoch": 0, "actor_loss": 0.0109, "critic_loss": 0.0201, "reward": 0.0121},
@@ -261,6 +273,8 @@ PROGRAMS = (
         "CarperAI/trlx trlx/trainer/accelerate_base_trainer.py (learn)",
         (
             "[losses/total_loss: 0.41 | losses/policy_loss: 0.12 | losses/value_loss: 0.29]:   6%|6         | 60/1000 [01:31<23:54,  1.53s/it]",
+            "[generation sweep 0/1 | eval batch 2/4]:  50%|#####     | 2/4 [00:11<00:11,  5.61s/it]",
+            "[rollout 64 / 128]:  50%|#####     | 64/128 [00:11<00:11, 11.60it/s]",
         ),
         {"step": 60, "steps": 1000, "loss": 0.41, "losses/policy_loss": 0.12, "losses/value_loss": 0.29, "step_time": 1.53},
     ),
@@ -325,6 +339,12 @@ PROGRAMS = (
         "BingBert",
         "deepspeedai/DeepSpeedExamples training/bing_bert/deepspeed_train.py (report_step_metrics)",
         ("bing_bert_progress: step=300, bert_loss=6.8125, lr=0.0011, sample_count=1228800",),
+        {"step": 300, "loss": 6.8125, "lr": 0.0011},
+    ),
+    Program(
+        "BingBert, its repository's head",
+        "deepspeedai/DeepSpeedExamples training/bing_bert/deepspeed_train.py (report_step_metrics)",
+        ("bing_bert_progress: step=300, loss=6.8125, lr=0.0011, sample_count=1228800",),
         {"step": 300, "loss": 6.8125, "lr": 0.0011},
     ),
     Program(

@@ -218,3 +218,15 @@ async def test_the_reason_is_wrapped_for_the_screen_that_it_is_on(open_app: Open
             await pilot.resize_terminal(width, 24)
             await until(pilot, lambda width=width: why.size.width == width - 2)
             await until(pilot, lambda width=width: all(len(row.text) <= width - 4 for row in why.rows))
+
+
+async def test_who_was_first_in_earlier_failures_here_is_told_beside_the_reason(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [job(tmp_path / "dstui_runs" / f"tiny-2026010{number}-030405", base=tmp_path) for number in range(1, 5)]
+    async with open_app() as pilot:
+        await show_job(pilot, runs[-1])
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer))
+        assert "Rank 1 was first in 4 of the last 4 failures here." in " ".join(text_of(pilot, "#reading").split())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dstui.diagnosis import activity
 from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.exceptions import points_elsewhere
 from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.labels import HANDLED, WARNED
+from dstui.diagnosis.labels import HANDLED, REMARKED, WARNED
 from dstui.diagnosis.last_run import OF_PARSERS
 from dstui.diagnosis.rules.uncaught import MISSING, uncaught
 from dstui.diagnosis.signature import Signature
@@ -51,20 +52,27 @@ def cause(context: FailureContext) -> Verdict | None:
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
-    if confidence == "high" and (context.end_in_doubt or _raised_later(context, same)):
+    if confidence == "high" and (context.end_in_doubt or _followed(context, same)):
         confidence = "medium"
     if others or _first_stop(context):
         confidence = "medium" if confidence == "high" else "low"
     return Verdict(first.signature, confidence, same, rank, list(others), sub)
 
 
-def _raised_later(context: FailureContext, same: list[Hit]) -> bool:
-    """Return whether a program raised an unknown exception after the last one that shows the cause; it may belong to another run."""
-    last = max(hit.at for hit in same)
-    return len(context.found.files) == 1 and any(
-        hit.at > last and hit.signature.id == "USER-PY" and hit.raised and hit.raised.traced and not hit.raised.in_launcher
-        for hit in roots(context)
-    )
+def _followed(context: FailureContext, same: list[Hit]) -> bool:
+    """Return whether the text below the cause's last line contains something that the cause does not explain.
+
+    That is another exception, perhaps of a later run, or, if no exit status is known, a line of the loop above it: the program may have
+    continued.
+    """
+    if len(context.found.files) != 1:
+        return False
+    last, explains = max(hit.at for hit in same), same[0].signature.explains
+    raised = [hit for hit in roots(context) if hit.at > last and hit.raised and hit.raised.traced and not hit.raised.in_launcher]
+    if any(hit.signature.role == "root" and hit.signature is not same[0].signature and hit.signature.id not in explains for hit in raised):
+        return True
+    below = (text for number, text in context.found.ending.get(last[0], []) if number > last[1])
+    return not context.bad_ends and activity.shape_recurs(context.found.loops, below, 1)
 
 
 def _raised_by_launcher(hits: list[Hit]) -> bool:
@@ -123,6 +131,8 @@ def _counts(context: FailureContext, hit: Hit) -> bool:
     """Return whether a hit can have ended anything: an exception that was not ignored, a message that counts alone, or with a failure."""
     if hit.raised is not None:
         return not hit.raised.ignored and (context.failed or context.may_be_the_end(hit))
+    if REMARKED.match(hit.text) and hit.noticed is None:
+        return False
     return hit.signature.alone or (context.failed and not HANDLED.search(hit.text))
 
 

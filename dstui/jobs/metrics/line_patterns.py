@@ -122,7 +122,7 @@ BAR = re.compile(r"(?<![\w.])\d+%\|[^|]*\|\s*(?P<step>\d+)/(?P<steps>\d+) \[(?P<
 """A progress bar of tqdm with its running time; `more` is the program's addition."""
 TRAININGS = re.compile(r"(?:train(?:ing)?|steps?)\b[^|%]{0,20}:$")
 """Text before the training's bar."""
-OTHER_BAR = re.compile(r"\s*(?!train|step|epoch)[^\s\d%|][^%|]*\d+%\|")
+OTHER_BAR = re.compile(r"\s*(?!train|step|epoch)[^\s\d%|][^%]*\d+%\|")
 """A bar with a name of its own, for data that is tokenized or shards that are loaded. Its speed is not the training's."""
 EPOCH_OF = re.compile(r"\bepoch\W{0,3}(?P<within>\d+)")
 MEASURES = re.compile(r"loss|reward")
