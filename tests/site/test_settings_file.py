@@ -14,7 +14,7 @@ from dstui.site.settings import SETTINGS, first_settings, read_settings, with_se
 from tests.command import dstui
 from tests.terminal import Terminal
 
-OTHERS = {"theme": "nord", "columns": ["name", "loss"], "bell": "failed", "timestamps": "none"}
+OTHERS = {"theme": "nord", "columns": ["name", "loss"], "bell": "failed", "timestamps": "none", "pinned": ["loss"]}
 WRONG = """\
 # mine
 version: 1
