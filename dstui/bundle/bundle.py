@@ -19,6 +19,7 @@ from dstui.base.files import FileProblem, is_folder, is_there, read_text, reason
 from dstui.base.regular_files import open_within
 from dstui.base.text import escaped, one_line
 from dstui.bundle.redact import mask, secrets, secrets_in
+from dstui.bundle.site_files import site_files
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.decode import decode
 
@@ -55,7 +56,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
         handle, temporary = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             real = JobFolder(folder.path.resolve())  # resolved once, so that nothing from elsewhere can take its place
-            _fill(archive, real, {**_diagnosis(real), **_resolved(real), **(more or {})}, lines)
+            _fill(archive, real, {**_diagnosis(real), **_resolved(real), **site_files(), **(more or {})}, lines)
         Path(temporary).replace(to)
     except OSError as error:
         raise FileProblem(f"{to}: {reason(error)}") from None
@@ -126,7 +127,7 @@ def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
     except OSError as error:
         return "", "it is a symbolic link" if error.errno == errno.ELOOP else reason(error)
     if fd is None:
-        return "", "it is a link to what lies elsewhere"
+        return "", "it is a link to a file outside of the folder"
     if path.suffix in TAILED:
         return "".join(f"{line}\n" for line in _tail(fd, lines)), ""
     try:

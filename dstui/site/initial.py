@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dstui.plan.launchers import BY_NAME
 from dstui.plan.scalars import yaml_scalar
 
 KEPT = ("NCCL_", "UCX_", "GLOO_", "FI_", "HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR")
@@ -28,7 +27,7 @@ class SiteFacts:
 def first_site(facts: SiteFacts) -> str:
     """Return the text of a first site file."""
     gpus = ", ".join(f"{facts.gpus.count(name)} x {name}" for name in dict.fromkeys(facts.gpus)) or "no GPU"
-    launcher = "slurm" if facts.partitions else "ssh" if facts.ssh_hosts else "local"
+    launcher = "sbatch" if facts.partitions else "ssh" if facts.ssh_hosts else "local"
     kept = {name: value for name, value in sorted(facts.environment.items()) if name.startswith(KEPT)}
     lines = [
         f"# dstui's site file: what holds for everybody on {facts.host or 'this machine'} ({gpus}).",
@@ -42,7 +41,7 @@ def first_site(facts: SiteFacts) -> str:
         "# Values of a Plan's keys, where the Plan, the file that it extends and the user's settings are silent.",
         "# defaults:",
         "#   cluster:",
-        f"#     launcher: {launcher}    # {BY_NAME[launcher].name}",
+        f"#     launcher: {launcher}    # " + ("a launch is queued" if launcher == "sbatch" else "where a Plan says nothing"),
     ]
     if facts.partitions:
         lines += [f"#     slurm: {{partition: {yaml_scalar(facts.partitions[0])}}}    # sinfo: {', '.join(facts.partitions[:MOST])}"]
@@ -63,5 +62,6 @@ def first_site(facts: SiteFacts) -> str:
         "# templates: templates",
         "# machines: {ours: machine.json}",
         '# causes: {NCCL-SYSTEM: "ask #gpu-help"}',
+        "# bundle: {include: [/etc/nccl.conf]}    # files for bug reports",
     ]
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n"

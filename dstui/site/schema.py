@@ -9,7 +9,7 @@ from dstui.plan.json_schema import DRAFT, plan_schema
 from dstui.plan.launchers import LAUNCHERS
 from dstui.site.settings import SETTINGS, Setting
 from dstui.site.settings import TOP as SETTINGS_KEYS
-from dstui.site.site_file import KEYS, LOCKABLE, LONGEST
+from dstui.site.site_file import KEYS, LOCKABLE, LONGEST, MOST_FILES
 
 TEXT = {"type": "string", "maxLength": LONGEST}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
@@ -41,6 +41,11 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
     "templates": TEXT,
     "machines": TEXTS,
     "causes": TEXTS,
+    "bundle": {
+        "type": "object",
+        "properties": {"include": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "maxItems": MOST_FILES}},
+        "additionalProperties": False,
+    },
 }
 
 

@@ -29,10 +29,13 @@ KEYS: Mapping[str, str] = {
     "templates": "A folder of Plans that `dstui new` offers.",
     "machines": "Names of recorded machines, each with its file: --machine NAME plans for it.",
     "causes": "Notes of your own for the causes of failures, by their ids.",
+    "bundle": "Files of the machine that `dstui bundle` takes in as well, with secrets masked: {include: [/etc/nccl.conf]}.",
 }
 """The keys of a site file, each with what it is for."""
 OF_A_LOCK = ("value", "min", "max", "choices", "when", "reason")
 LOCKABLE = tuple(name for name in TOP if name not in ("version", "extends"))
+MOST_FILES = 20
+"""Files of the machine in a bundle."""
 LONGEST = 2000
 """Characters of a text that is shown to users."""
 
@@ -52,6 +55,8 @@ class Site:
     machines: Mapping[str, str] = field(default_factory=dict)
     """Name -> file of a recorded machine."""
     causes: Mapping[str, str] = field(default_factory=dict)
+    bundle: tuple[str, ...] = ()
+    """Absolute paths of files that belong into a bug report."""
 
     @property
     def beneath(self) -> Beneath:
@@ -88,6 +93,7 @@ def read_site(text: str, source: str, folder: str) -> Site:
         str(FilePath(folder, templates)) if templates else "",
         {name: str(FilePath(folder, file)) for name, file in _texts(form, data, "machines").items()},
         _texts(form, data, "causes"),
+        _bundle(form, data.get("bundle")),
     )
     findings = form.found()
     try:
@@ -127,6 +133,16 @@ def _texts(form: Form, data: Mapping[str, Any], key: str) -> dict[str, str]:
         if not isinstance(value, str) or len(value) > LONGEST:
             form.wrong((key, name), f"a text of at most {LONGEST:,} characters belongs here, not {describe_value(value)}")
     return {name: value.strip() for name, value in given.items() if isinstance(value, str)}
+
+
+def _bundle(form: Form, given: Any) -> tuple[str, ...]:
+    wishes = form.mapping(("bundle",), given)
+    form.unknown(("bundle",), wishes, ("include",))
+    paths = wishes.get("include", [])
+    if not isinstance(paths, list) or len(paths) > MOST_FILES or not all(isinstance(path, str) and path.startswith("/") for path in paths):
+        form.wrong(("bundle", "include"), f"a list of at most {MOST_FILES} absolute paths belongs here, not {describe_value(paths)}")
+        return ()
+    return tuple(paths)
 
 
 def _launchers(form: Form, names: Any, source: str) -> tuple[Lock, ...]:

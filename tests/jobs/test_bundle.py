@@ -90,6 +90,18 @@ def test_what_lies_elsewhere_is_not_in_it_whatever_link_leads_there(job: JobFold
     assert "is left out: it is a" in found["contents.txt"]
 
 
+def test_the_files_that_the_site_wants_are_in_it_masked(job: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "nccl.conf").write_text(f"NCCL_DEBUG=INFO\nAPI_KEY={SECRET}\n")
+    site = tmp_path / "site.yaml"
+    site.write_text(f"version: 1\nbundle: {{include: [{tmp_path}/nccl.conf, {tmp_path}/none.log]}}\n")
+    site.chmod(0o644)
+    monkeypatch.setenv("DSTUI_SITE", str(site))
+    found = {name: text for name, text in unpacked(bundle(job, tmp_path / "b.zip")).items() if name.startswith("site/")}
+    conf, none = (next(text for name, text in found.items() if name.endswith(end)) for end in ("nccl.conf", "none.log"))
+    assert "NCCL_DEBUG=INFO" in conf and SECRET not in conf and "no such file" in none and "\nAPI_KEY=" in conf
+
+
 def test_a_later_attempts_files_are_in_it(job: JobFolder, tmp_path: Path) -> None:
     job.prepare(2)
     job.log(0, 2).write_text("again\n")

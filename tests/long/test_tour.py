@@ -36,7 +36,8 @@ KEYS: dict[str, Sequence[str]] = {
     "goodbye": ("q",),
 }
 """What the panel says at each step, as somebody types it."""
-MINUTES = 180.0
+MINUTES = 900.0
+"""Seconds for what a loaded machine does slowly: a training."""
 
 
 def steps_from(name: str = "doctor") -> list[str]:

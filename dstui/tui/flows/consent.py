@@ -38,7 +38,7 @@ def _details(target: Target) -> list[Row]:
 
     plan = target.plan
     try:
-        hosts = ", ".join(target.launch.hosts)
+        hosts = "nodes that SLURM gives" if plan.cluster.submits else ", ".join(target.launch.hosts)
     except RenderError:  # the launch reports it
         hosts = "unknown"
     workdir = plan.place(plan.job.workdir)

@@ -19,7 +19,7 @@ name: tour
 
 job:
   module: dstui.examples.tour_tiny    # the quickstart's tiny GPT; a micro-batch over 16 is too much for the last rank
-  args: [--steps, "150", --deepspeed_config, "{ds_config}"]
+  args: [--steps, "100", --deepspeed_config, "{ds_config}"]
 
 model:
   params: 4.1e+5
