@@ -25,7 +25,7 @@ from dstui.logs.log_search import Search
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
 from dstui.tui.run.line_layout import WHO, Stamps, Wrapping
-from dstui.tui.run.log_marks import LogMarks, marked_bar
+from dstui.tui.run.log_marks import LogMarks
 from dstui.tui.run.log_paint import highlighted, painted
 
 AHEAD = 4
@@ -55,13 +55,6 @@ class LogView(RowList):
         self._hosts: Mapping[int, str] = {}
         self.host_width = 0
         self.stamps, self.wrapping, self.marks = Stamps(), Wrapping(self), LogMarks()
-
-    def on_mount(self) -> None:
-        """Draw marks on the scroll bar."""
-        bar = self.vertical_scrollbar
-        bar.thickness = 1  # the scroll bar is created here, before the styles apply
-        cells = lambda height: self.marks.cells(self.lines.first, self.lines.end, height, self.search)  # noqa: E731
-        bar.renderer = marked_bar(cells, self.style_named)  # type: ignore[misc]
 
     # Content
 
