@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LETTERS = "abcdefghijklmnopqrstuvwxyzZNE0123456789[]/,:-.+=?' "
+LETTERS = "abcdefghijklmnopqrstuvwxyzZNEJJJCDHLMTV0123456789[]/,:-.+=?<>&' "
 NAMED = (
     *("up", "down", "left", "right", "pageup", "pagedown", "pagedown", "home", "end", "ctrl+end", "ctrl+home"),
     *("enter", "enter", "enter", "enter", "escape", "escape", "tab", "shift+tab", "backspace", "delete"),
@@ -49,6 +49,13 @@ WORDS = (
     "maximize",
     "copy",
     "other",
+    "setting",
+    "finding",
+    "run:",
+    "open",
+    "runs",
+    "curves",
+    "columns",
 )
 """What is typed into the palette now and then."""
 BYTES = tuple(chr(0xDC00 + byte) for byte in range(0x80, 0x100))

@@ -82,6 +82,7 @@ class MonkeySession:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "t.py").write_text(SCRIPT)
         self.env = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config"), "DS_ACCELERATOR": "cpu"}
+        self.env["VISUAL"] = "true"  # the editor of V and of the settings: one that ends at once
         self.played = Played()
 
     def command(self, *words: str) -> str:

@@ -36,6 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="let --save replace a file that holds something else")
     parser.add_argument("--machine", metavar="FILE", type=Path, help="show a snapshot or a pasted `nvidia-smi topo -m` instead")
     parser.add_argument("--hosts", metavar="HOSTFILE", type=Path, help="look at every host of a hostfile over ssh, all at once")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=seconds,
+        const=1.0,
+        metavar="SECONDS",
+        help="show the load of GPUs, CPU and RAM every second (or so many), until Ctrl-C; with --json an object each time",
+    )
     parser.add_argument("--full", action="store_true", help="include serial numbers and the user's name, which are left out otherwise")
     parser.add_argument(
         "--deadline", metavar="SECONDS", type=seconds, help="stop looking after this time (default: 5; 15 for each of --hosts)"
@@ -45,9 +53,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the machine or the hosts. Return 0; 2 if a file cannot be read or written."""
     try:
+        if args.watch:
+            return _watch(args)
         return _hosts(args) if args.hosts else _machine(args)
     except FileProblem as problem:
         return refuse(str(problem))
+
+
+def _watch(args: argparse.Namespace) -> int:
+    from dstui.commands.machine_watch import watch
+
+    if args.hosts or args.machine or args.save:
+        raise FileProblem("--watch goes with none of --hosts, --machine and --save: it looks at this machine")
+    return watch(args.watch, as_json=args.json)
 
 
 def _machine(args: argparse.Namespace) -> int:

@@ -26,11 +26,10 @@ STAMP = re.compile(
 HOST = re.compile(r"([A-Za-z][\w.-]*): ")
 """What pdsh and its like put before each line."""
 COLLECTED = re.compile(
-    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |"
-    r"[\w.-]*\w[-_]\d+ +\| "
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |[\w.-]*\w[-_]\d+ +\| "
 )
-"""What journald, syslog, containers, GitHub's runners and docker compose add before every line. No program begins its own lines like this.
-"""
+"""What journald (and syslog), containers, GitHub's runners and docker compose put before every line."""
 ENOUGH, MOSTLY = 6, 0.8
 """The number of lines at the beginning of a file, and the share of them with a common beginning, from which all lines are assumed to have
 it."""

@@ -63,6 +63,7 @@ SETTINGS: Final = (
     Setting("wrap", "Long lines of a log in several rows, instead of cut at the edge.", False),
     Setting("timestamps", "What stands before each line of a log.", "clock", ("clock", "since start", "none")),
     Setting("dashboard", "Plots and GPUs beside the log, where the terminal is wide enough.", True),
+    Setting("pinned", "The plots that come first on the dashboard, by the names of their metrics.", ()),
     Setting(
         "bell",
         "When the terminal's bell rings: at the end of each job that is looked at, of a failed one, or never.",

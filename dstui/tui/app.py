@@ -21,7 +21,7 @@ from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings
+from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings, key_of
 from dstui.tui.kit.tools import say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
@@ -283,7 +283,7 @@ class DstuiApp(TerminalApp):
     @on(messages.FixApplied)
     def _fix_applied(self, event: messages.FixApplied) -> None:
         self.show_step(REVIEW)
-        say(self, f"{event.text}. l launches it, z takes it back.")
+        say(self, f"{event.text}. {key_of('launch')} launches it, {key_of('undo')} takes it back.")
 
     # Actions of keys
 

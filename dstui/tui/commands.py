@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dstui.tui.main_screen import MainScreen
     from dstui.tui.session.session import Session
 
-LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward")
+LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward", "look")
 RUNS, PLANS, FINDINGS = 30, 10, 40
 """How many of the newest runs, of the Plans that were open last, and of the findings are offered."""
 

@@ -23,7 +23,7 @@ from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
 from dstui.tui.forms.steps.step import split_model_path
 from dstui.tui.forms.under_form import Hint, Memory
 from dstui.tui.kit.breakpoints import WIDE, side_width
-from dstui.tui.kit.keys import FORM, REVIEW, bindings
+from dstui.tui.kit.keys import FORM, REVIEW, bindings, key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.tools import copy, label, say
 from dstui.tui.main_screen import Go, MainScreen
@@ -251,7 +251,7 @@ class PlanScreen(MainScreen):
         else:
             self.launching.led_to_review()
             self.go(REVIEW_STEP)
-            say(self.app, "l once more launches this.")
+            say(self.app, f"{key_of('launch')} once more launches this.")
 
     def action_probe(self) -> None:
         """Show what DeepSpeed makes of this Plan, by running its ranks up to deepspeed.initialize."""

@@ -17,7 +17,7 @@ from dstui.tui.flows.log_prompts import LogPrompts, no_rank
 from dstui.tui.flows.reporting import Explaining, Plotting, Reporting
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.keys import RUN as ON_RUN
-from dstui.tui.kit.keys import bindings
+from dstui.tui.kit.keys import bindings, key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.tools import copy, say
 from dstui.tui.main_screen import Go, MainScreen
@@ -73,6 +73,7 @@ class RunScreen(MainScreen):
         self._again = False
         self.needs = {
             **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
+            "look": lambda: self.view.job is None and self.view.jobs.keys,
             "stop": lambda: self.view.job is not None and self.view.job.stoppable,
             "stacks": lambda: self.view.job is not None and self.view.job.alive,
             "fix": lambda: self.view.why.fix,
@@ -130,6 +131,10 @@ class RunScreen(MainScreen):
     @on(RowList.Chosen, "#jobs")
     def _job_chosen(self, event: RowList.Chosen) -> None:
         self.attach(JobFolder(str(event.key)))
+
+    @on(RowList.Moved, "#jobs")
+    def _job_under_cursor(self) -> None:
+        self.show_keys()
 
     @on(JobStateChanged)
     def _job_changed(self, event: JobStateChanged) -> None:
@@ -211,7 +216,7 @@ class RunScreen(MainScreen):
         else:
             self.launching.led_to_review()
             self.go(REVIEW)
-            say(self.app, "l once more launches this.")
+            say(self.app, f"{key_of('launch')} once more launches this.")
 
     def action_again(self) -> None:
         """Relaunch the job in view with its Plan as it is now."""
@@ -242,6 +247,10 @@ class RunScreen(MainScreen):
     def action_reason(self) -> None:
         """Show the full diagnosis."""
         self.explaining.show_whole()
+
+    def action_look(self) -> None:
+        """Look at the job under the cursor of the list."""
+        self.view.jobs.action_choose()
 
     def action_metrics(self) -> None:
         """Plot the metrics of the job."""

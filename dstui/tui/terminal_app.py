@@ -41,6 +41,7 @@ class TerminalApp(App[int]):
             self.register_theme(theme)
         wanted = os.environ.get("TEXTUAL_THEME") or setting("theme")
         self.theme = wanted if wanted in self.available_themes else THEMES[0].name
+        self.refresh_css()  # Textual has read $TEXTUAL_THEME before our themes were registered, and takes the same name for no change
         self.leaving = False
         self.tracebacks: list[str] = []
         """The tracebacks of errors that have ended the session."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import fakenvml
@@ -99,3 +101,29 @@ def test_a_snapshot_names_no_user() -> None:
     expected = {"environment": {"HF_HOME": "~/hf", "TMP": "/scratch/USER/tmp", "X": "/home/jones"}, "disks": [{"mount": "~"}, {"free": 7}]}
     assert mask_names(data, "jo", "/home/jo") == expected
     assert mask_names("/root/hf", "root", "/root") == "/root/hf"
+
+
+def watched(*words: str, lines: int) -> list[str]:
+    """The first lines of `dstui machine --watch`, whose reader then goes."""
+    argv = [sys.executable, "-m", "dstui", "machine", "--watch", "0.2", *words]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        read = [process.stdout.readline() for _ in range(lines)]
+        process.stdout.close()
+        assert process.wait() in (141, -signal.SIGPIPE)
+    return read
+
+
+def test_the_load_is_told_line_by_line_until_the_reader_goes(four_a100: None) -> None:
+    last = json.loads(watched("--json", lines=8)[-1])
+    assert [load["name"] for load in last["loads"]] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3", "CPU and RAM"]
+    assert last["loads"][0]["capacity"] == 80 * 1024**3
+    assert last["gpus_unknown"] is None
+
+
+def test_without_gpus_the_load_is_that_of_cpu_and_ram_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    last = watched(lines=12)[-1]
+    assert "CPU and RAM" in last
+    assert " GB of " in last or " MB of " in last
+    assert "GPUs n/a: NVML is not there" in last or "GPU 0" in last  # where there are GPUs, they are told

@@ -14,8 +14,8 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.usage_history import USAGE_HISTORY, History, Sample
 from dstui.tui.plot.plot_screen import Plot
 from dstui.tui.run.braille import braille
-from dstui.tui.run.charts import LOWEST, grid, sparks
-from dstui.tui.run.run_series import RunSeries
+from dstui.tui.run.charts import LOWEST, grid, pinned_first, sparks
+from dstui.tui.run.run_series import RunSeries, usage_series
 from dstui.tui.run.usage_pane import load_line, usage_rows
 from dstui.tui.session.settings import setting
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
@@ -98,6 +98,16 @@ def test_a_gpu_has_its_last_five_minutes_and_what_slows_it() -> None:
     assert usage_rows(History(note="GPU unknown: NVML is not there"), 80)[0].text == "n/a: GPU unknown: NVML is not there"
 
 
+def test_what_gpus_used_is_plotted_too_and_pinned_plots_come_first() -> None:
+    samples = [Sample(1000.0 + 5 * n, "GPU", 90 + n % 10, 71 * GIB, 80 * GIB) for n in range(20)]
+    used = usage_series(History({4: samples, 0: samples}))
+    assert list(used) == ["gpu util r4", "gpu util r0", "gpu memory r4", "gpu memory r0"]
+    shown = pinned_first(series(loss=[1, 2, 3]).ordered(), used, ["gpu util", "gone"])
+    assert list(shown) == ["gpu util r4", "gpu util r0", "loss"]
+    text = "\n".join(row.text for row in grid(shown, 40, LOWEST)[0])
+    assert "gpu util r4 99 %" in text and "seconds 0 to 95" in text
+
+
 async def test_a_wide_screen_has_plots_and_gpus_and_d_takes_them_away_for_good(open_app: Open, run: JobFolder) -> None:
     async with open_app(size=(200, 60)) as pilot:
         await shown(pilot, run)
@@ -127,3 +137,17 @@ async def test_a_narrower_screen_has_lines_of_sparks_and_a_small_one_the_log_alo
         assert [row.text.split()[0] for row in job_view(pilot).head.sparks] == (["loss"] if lines else [])
         await until(pilot, lambda: ("lr ▁" in text_of(pilot, "#run-head")) == lines)
         assert not job_view(pilot).charts.display
+
+
+async def test_what_the_gpus_used_is_in_the_plot_and_an_asterisk_pins_it_to_the_dashboard(open_app: Open, run: JobFolder) -> None:
+    async with open_app(size=(200, 60)) as pilot:
+        await shown(pilot, run)
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Plot) and "gpu util" in pilot.app.screen.history.names())
+        plot = pilot.app.screen
+        plot.metrics.cursor = "gpu util"
+        await until(pilot, lambda: "over seconds" in screen(pilot) and "percent of the time" in screen(pilot))
+        await pilot.press("asterisk")
+        await until(pilot, lambda: list(setting("pinned")) == ["gpu util"])
+        await pilot.press("escape")
+        await until(pilot, lambda: "gpu util r0 97 %" in text_of(pilot, "#charts"))

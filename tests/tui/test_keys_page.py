@@ -41,7 +41,7 @@ WIDGETS: dict[str, tuple[type[RowList], ...]] = {
 }
 """The lists of each screen, which have keys of their own."""
 NAMES = {"left_square_bracket": "[", "right_square_bracket": "]", "slash": "/", "question_mark": "?", "ampersand": "&", "minus": "-"}
-NAMES |= {"plus": "+", "equals_sign": "=", "escape": "Esc", "colon": ":", "less_than_sign": "<", "greater_than_sign": ">"}
+NAMES |= {"asterisk": "*", "plus": "+", "equals_sign": "=", "escape": "Esc", "colon": ":", "less_than_sign": "<", "greater_than_sign": ">"}
 NOTE = """\
 # Keys
 

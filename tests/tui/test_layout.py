@@ -7,8 +7,10 @@ import re
 import pytest
 
 from dstui.tui.dialogs.dialog import Dialog
+from dstui.tui.forms.fields import help_for
 from dstui.tui.forms.steps import STEPS, field_of, step_of
 from dstui.tui.kit.keys import COMPARE, FORM, KEYS, PLOT, REVIEW, RUN, RUNS, TYPING
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.tools import Latest
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.plot.plot_screen import Plot
@@ -221,3 +223,18 @@ async def test_only_the_screen_that_is_seen_is_drawn(open_app: Open, monkeypatch
         await pilot.press("left_square_bracket", "3")
         await until(pilot, lambda: "running" in text_of(pilot, "#steps"))
         assert drawn
+
+
+async def test_the_mouse_rests_on_a_key_a_step_and_a_field_and_reads_what_it_is(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3")
+        form = pilot.app.screen.query_one("#form-rows", RowList)
+        field = next(n for n, row in enumerate(form.rows) if "Overlap communication" in row.text)
+        for selector, row, words in (
+            ("#footer", 0, "Move over the rows."),
+            ("#steps", 4, STEPS[4].question),
+            ("#form-rows", field, help_for("deepspeed.zero_optimization.overlap_comm")),
+        ):
+            widget = pilot.app.screen.query_one(selector, RowList)
+            await pilot.hover(selector, offset=(3, row + widget.gutter.top))
+            await until(pilot, lambda widget=widget, words=words: str(widget.tooltip) == words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,7 +57,7 @@ def said(follower: Follower, width: int) -> list[str]:
 
 def test_a_job_that_runs_says_where_it_is_and_how_long_it_will_take(follower: Follower) -> None:
     first, second = said(follower, 118)
-    assert "step 100 / 5,000   loss 3   █▁   ETA 36 min" in first and first.endswith("41.2k tokens/s")
+    assert "step 100 / 5,000   loss 3   █▁   ░░░░░░░░░░░░ 2%   ETA 36 min" in first and first.endswith("41.2k tokens/s")
     assert second == "reward 2.5   step time 310 ms   lr 1.9e-05   grad norm 1.25   loss scale 32,768   2 overflows"
 
 
@@ -64,6 +65,13 @@ def test_on_a_narrow_screen_the_least_gives_way(follower: Follower) -> None:
     first, second = said(follower, 72)
     assert "step 100" in first and "ETA" in first and "tokens/s" not in first and "█" not in first
     assert len(first) <= 72 and len(second) <= 72 and "reward" in second and "overflows" in second
+
+
+def test_what_was_forecast_stands_beside_what_is_measured(follower: Follower) -> None:
+    here = SimpleNamespace(speed=SimpleNamespace(tokens=40_000.0), gpu=SimpleNamespace(bytes=68 << 30), host=SimpleNamespace(bytes=0))
+    sampler = SimpleNamespace(latest={0: Usage("GPU", 97, 71 << 30, 612.0, 0)}, note="")
+    assert fitting(first_facts(follower, 3.0, "", here), 118).text.endswith("41.2k tokens/s (forecast 40k)")
+    assert fitting(more_facts(follower, sampler, here), 118).text.startswith("GPU 97 %  71.0 GB  612 W (forecast 68 GB)")
 
 
 def test_a_loss_that_is_no_number_is_said_as_what_it_is(follower: Follower) -> None:

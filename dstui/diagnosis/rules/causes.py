@@ -60,10 +60,10 @@ def cause(context: FailureContext) -> Verdict | None:
 
 
 def _followed(context: FailureContext, same: list[Hit]) -> bool:
-    """Return whether something that the cause does not explain follows its last line.
+    """Return whether the text below the cause's last line contains something that the cause does not explain.
 
-    This is another exception, perhaps of a later run. If the exit status is unknown, it may also be a line of the loop that also appears
-    above the cause, since the program may then have continued.
+    That is another exception, perhaps of a later run, or, if no exit status is known, a line of the loop above it: the program may have
+    continued.
     """
     if len(context.found.files) != 1:
         return False

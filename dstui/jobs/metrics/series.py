@@ -53,6 +53,8 @@ class MetricSeries:
         self.complete = False
         """Whether the end of every log was reached once."""
         self.notices: list[str] = []
+        self.used_until = 0.0
+        """The time of the last sample that was added of what the ranks used."""
         self._measure = Measure.of(folder)
         self._logs: dict[tuple[int, int], _Log] = {}
         self._series: dict[tuple[int, int | None, str], Buckets] = {}
@@ -118,6 +120,10 @@ class MetricSeries:
                     if key not in self._series:
                         self._series[key] = Buckets()
                     self._series[key].add(step, value)
+
+    def add(self, metrics: list[Metric], attempt: int = 1) -> None:
+        """Add numbers that no line tells."""
+        self._take(attempt, metrics)
 
     def close(self) -> None:
         """Close the files. Nothing can be read afterwards."""

@@ -52,16 +52,30 @@ def kept(folder: JobFolder) -> Taken | None:
     return taken_of(found) if found else None
 
 
-def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
-    """Measure a run."""
+def expected(folder: JobFolder, plan: Plan | None) -> Forecast | None:
+    """Return what a forecast says of a run on the machine that it was started on; None where its Plan names no model."""
+    with suppress(FileProblem, PlanError, OSError, ValueError, TypeError, KeyError, AttributeError):
+        recorded = read_json(folder.path / "machine.json")
+        if plan is not None and recorded and (plan.model is not None or plan.models):
+            estimate = _forecast(plan, Machine.from_json(recorded))
+            return None if estimate.problem else estimate
+    return None
+
+
+def _forecast(plan: Plan, machine: Machine) -> Forecast:
+    """Return the forecast of a Plan, without corrections from earlier runs."""
     from dstui.facts.model_files import read_models
     from dstui.forecast.forecast import forecast
 
+    return forecast(plan, read_models(plan), machine, read_pool(plan), measured=read_measured("").of(machine))
+
+
+def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
+    """Measure a run."""
     status = folder.read_status()
     if status is None:
         return None
-    # without corrections from earlier runs
-    estimate = forecast(plan, read_models(plan), machine, read_pool(plan), measured=read_measured("").of(machine))
+    estimate = _forecast(plan, machine)
     memory, step = _of_logs(folder, estimate)
     gpu = _of_gpus(folder, machine)
     node = node_memory(folder, status.attempt)

@@ -77,12 +77,12 @@ def _packed(usage: Usage) -> list[Any]:
     return [usage.kind, *(getattr(usage, name) for name in NUMBERS), usage.device, list(usage.throttle)]
 
 
-def read_history(folder: Path) -> History:
-    """Read the last minutes of the file; empty if there is none. Invalid values are left out."""
+def read_history(folder: Path, seconds: float = SHOWN) -> History:
+    """Read the last minutes of the file, or so many seconds; empty if there is none. Invalid values are left out."""
     with suppress(OSError):
         for most in (OFTEN_ENOUGH, LARGEST):
             looks = [found for line in _tail(folder / USAGE_HISTORY, most) if is_number((found := _look(line)).get("t"))]
-            since = looks[-1]["t"] - SHOWN if looks else 0.0
+            since = looks[-1]["t"] - seconds if looks else 0.0
             if looks and (looks[0]["t"] < since or most == LARGEST or (folder / USAGE_HISTORY).stat().st_size <= most):
                 return _collected([look for look in looks if look["t"] >= since])
     return History()

@@ -12,6 +12,7 @@ from dstui.plan.another_model import add_model, name_problem
 from dstui.plan.load import MOST_MODELS
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.forms.fields import editable_text, format_value, help_for
+from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FilesChanged
 from dstui.tui.session.session import Session
@@ -150,7 +151,7 @@ class Fixing:
         elif finding.fix.removes:
             in_thread(self._app, partial(self._remove_files, finding.fix))
         elif self._session.apply(finding.fix):
-            say(self._app, f"{finding.code}: {finding.fix.text} (z takes it back)")
+            say(self._app, f"{finding.code}: {finding.fix.text} ({key_of('undo')} takes it back)")
         else:
             say(self._app, f"{finding.fix.text}: this one is yours to do.")
 
@@ -202,7 +203,7 @@ class Forecasting:
 
             Measuring(self._app, self._session).ask()
         elif fix is not None and self._session.apply(fix):
-            say(self._app, f"{fix.text} (z takes it back)")
+            say(self._app, f"{fix.text} ({key_of('undo')} takes it back)")
 
     def break_down(self) -> None:
         """Show what fills the memory, part by part."""

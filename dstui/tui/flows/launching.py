@@ -11,6 +11,7 @@ from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.flows.consent import question
+from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
@@ -206,7 +207,11 @@ class Launching:
         from dstui.jobs.control.stop import stop
 
         report = stop(folder)
-        left = f", but: {'; '.join(map(str, report.left))}. s once more tries again." if report.left else ". No process is left."
+        left = (
+            f", but: {'; '.join(map(str, report.left))}. {key_of('stop')} once more tries again."
+            if report.left
+            else ". No process is left."
+        )
         text = f"Not stopped: {folder.name} {report.refused}." if report.refused else f"Stopped{left}"
         self._app.call_later(say, self._app, text, "error" if report.refused or report.left else "information")
 

@@ -17,6 +17,7 @@ from dstui.documents.plan_files import BLANK_PLAN, find_plan, read_plan
 from dstui.documents.templates import Template
 from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Prompt
+from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
 from dstui.tui.kit.tools import afterwards, in_thread, say
 from dstui.tui.session.drafts import Draft, document_of, left_behind, take_over
@@ -185,7 +186,7 @@ class Opening:
             draft.forget()
             return
         answers = [
-            Answer("t", "take them up (z takes them back)", True),
+            Answer("t", f"take them up ({key_of('undo')} takes them back)", True),
             Answer("d", "discard them for ever", False),
             Answer("l", "later: leave them where they are", None),
         ]

@@ -17,6 +17,7 @@ from textual.app import App, SuspendNotSupported
 from dstui.base.editor import editor_command
 from dstui.base.files import FileProblem, read_text
 from dstui.plan import PlanError
+from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.tools import say
 from dstui.tui.session.session import Session
 
@@ -72,7 +73,7 @@ class OwnEditor:
         except FileProblem as error:
             say(self._app, f"{error}. The Plan is as it was.", "error")
         else:
-            say(self._app, "The Plan is as you wrote it; z takes it back, F2 saves it.")
+            say(self._app, f"The Plan is as you wrote it; {key_of('undo')} takes it back, {key_of('save')} saves it.")
 
     def _keep(self, file: Path) -> Path:
         """Save a refused text to a file that the next edit does not overwrite."""

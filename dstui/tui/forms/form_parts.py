@@ -13,6 +13,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.widgets import Input
 
+from dstui.tui.forms.fields import help_for
 from dstui.tui.forms.slot_grid import SlotKey, column_at, with_cursor
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row
@@ -37,6 +38,11 @@ class FormRows(RowList):
         super().__init__(id="form-rows")
         self.column = 0
         """In a grid, the mark at the cursor."""
+
+    def tip_at(self, x: int, y: int) -> str:  # noqa: ARG002
+        """Return the help of the field under the mouse."""
+        path = getattr(self.rows[y].key, "path", "") if 0 <= y < len(self.rows) else ""
+        return help_for(path) if path else ""
 
     class Turn(Message):
         """The user wants the next or previous option of this row's field. The cursor may have moved by the time this is handled."""

@@ -80,6 +80,10 @@ class StepList(RowList):
         event.stop()
         self._go(next(step for step in STEPS if step.id == event.key))
 
+    def tip_at(self, x: int, y: int) -> str:  # noqa: ARG002
+        """Return what the step under the mouse asks."""
+        return STEPS[y].question if 0 <= y < len(STEPS) else ""
+
     def show(self, state: State, current: Step) -> None:
         """Draw badges and values."""
         self.current = current

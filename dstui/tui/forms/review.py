@@ -18,6 +18,7 @@ from textual.containers import Horizontal, Vertical
 from dstui.plan.launchers import JOB_SCRIPT
 from dstui.tui.forms.side_panes import tokens
 from dstui.tui.forms.steps.review_run import nameless
+from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
 from dstui.tui.kit.tools import in_thread, label
@@ -234,7 +235,9 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     for finding in grave:
         rows += paragraph(finding.message, width, first=(Span(f"{GLYPHS[finding.severity]} ", STYLE_OF[finding.severity]),))
         if finding.fix:
-            rows += paragraph(finding.fix.text, width, "value", first=(Span("  x  " if finding.fix.by_key else "  →  ", "accent"),))
+            rows += paragraph(
+                finding.fix.text, width, "value", first=(Span(f"  {key_of('fix')}  " if finding.fix.by_key else "  →  ", "accent"),)
+            )
     errors = state.counted("error")
     if state.known_machine.recorded:
         last = paragraph("This machine is recorded (--machine): nothing is launched. w writes the files.", width, "warning")

@@ -13,6 +13,7 @@ from dstui.plan.finding import Finding
 from dstui.render.config_files import config_name
 from dstui.tui.forms.steps import Step, step_of
 from dstui.tui.forms.steps.step import split_model_path
+from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.kit.tools import label
@@ -138,5 +139,7 @@ def _finding_rows(number: int, finding: Finding, width: int) -> list[Row]:
     head = row((glyph, style), (f" {finding.code} ", "dim"), (name, style if finding.severity != "info" else ""), key=FindingKey(number))
     rows = [head, *paragraph(finding.message, width - 2, indent="  ")]
     if finding.fix:
-        rows += paragraph(finding.fix.text, width - 2, "value", first=(Span("  x  " if finding.fix.by_key else "  →  ", "accent"),))
+        rows += paragraph(
+            finding.fix.text, width - 2, "value", first=(Span(f"  {key_of('fix')}  " if finding.fix.by_key else "  →  ", "accent"),)
+        )
     return [*rows, BLANK]

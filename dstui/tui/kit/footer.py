@@ -47,9 +47,17 @@ class Footer(RowList):
             self._ends.append((at, key))
         self.show_rows([Row((Span(" "), *_spans(chosen)), tuple(_spans(pinned)))])
 
+    def tip_at(self, x: int, y: int) -> str:  # noqa: ARG002
+        """Return what the key under the mouse does."""
+        key = self._key_at(x)
+        return key.help if key is not None else ""
+
+    def _key_at(self, x: int) -> KeyHint | None:
+        return next((key for end, key in self._ends if x < end), None)
+
     def on_click(self, event: events.Click) -> None:
         """Trigger the action of the hint."""
-        key = next((key for end, key in self._ends if event.x < end), None)
+        key = self._key_at(event.x)
         if key is not None and key.action:
             self.post_message(self.Pressed(key))
 

@@ -23,7 +23,7 @@ def _long_name(character: str) -> str:
 
 
 PUNCTUATION: Final = {_long_name(character): character for character in string.punctuation}
-FIXED: Final = frozenset({"digit", "escape", "next-pane", "previous-pane", "dismiss", "set-row", "onward", ""})
+FIXED: Final = frozenset({"digit", "escape", "next-pane", "previous-pane", "dismiss", "set-row", "onward", "look", ""})
 """Actions with fixed keys: steps and ranks by number, escape, tab, Enter."""
 NAMED: Final = frozenset({"space", "insert", "delete", "backspace", *(f"f{number}" for number in range(1, 25))})
 MODIFIERS: Final = ("ctrl", "alt", "shift")

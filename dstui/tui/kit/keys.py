@@ -167,6 +167,7 @@ KEYS: Final = (
     KeyHint("T", "timestamps", "times", "Before each line the time of day, the time since the start, or none; remembered.", RUN),
     KeyHint("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
     KeyHint("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
+    KeyHint("", "look", "look", "In the list of jobs: look at the one under the cursor.", RUN, 1, "↑↓ Enter"),
     KeyHint("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, "0-9 g"),
     KeyHint("m", "metrics", "metrics", "The metrics over the steps, as a plot; and back to the log.", RUN | {PLOT}, 6),
     KeyHint("D", "dashboard", "dashboard", "Plots and GPUs beside the log, or the log alone; remembered.", RUN, 12),
@@ -174,6 +175,9 @@ KEYS: Final = (
     KeyHint("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more (TensorBoard's moving average).", frozenset({PLOT}), 3, "+ -"),
     KeyHint("minus", "smooth(-1)", "smooth less", "Smooth it less; the line as it is has none.", frozenset({PLOT}), display="-"),
     KeyHint("y", "log", "log", "A logarithmic scale for the values, or the plain one.", frozenset({PLOT}), 4),
+    KeyHint(
+        "asterisk", "pin", "pin", "Put this plot first on the dashboard; once more takes it back; remembered.", frozenset({PLOT}), 6, "*"
+    ),
     KeyHint("o", "overlay", "other run", "Lay another run's line over this one; once more takes it away.", frozenset({PLOT}), 5),
     KeyHint(
         "d", "reason", "why", "The whole diagnosis: every line that shows it, what would confirm it, other causes, what to do.", RUN, 3

@@ -14,6 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events, on
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.messages import Update
@@ -75,6 +76,7 @@ class RowList(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.rows: tuple[Row, ...] = ()
         self._styles_by_name: dict[str, Style] = {}
+        self._tip = ""
 
     # Drawing
 
@@ -165,6 +167,16 @@ class RowList(ScrollView, can_focus=True):
         if 0 <= y < len(self.rows) and (key := self.rows[y].key) is not None:
             self.cursor = key
             self.post_message(self.Chosen(self, key))
+
+    def tip_at(self, x: int, y: int) -> str:  # noqa: ARG002 - each list has its own
+        """Return what is said of the place that the mouse rests on, `x` cells to the right in row `y`; "" for nothing."""
+        return ""
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Textual shows the tooltip once the mouse rests."""
+        text = self.tip_at(event.x - self.gutter.left, event.y - self.gutter.top + self.scroll_offset.y)
+        if text != self._tip:
+            self._tip, self.tooltip = text, Content(text) if text else None
 
     def watch_cursor(self, before: Hashable, now: Hashable) -> None:
         """Repaint both lines, and scroll to the new one."""

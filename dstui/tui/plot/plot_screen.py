@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Event
 from typing import Any, ClassVar
 
@@ -18,14 +20,17 @@ from dstui.base.text import sanitise
 from dstui.jobs.metrics.series import KEPT_RANKS, MetricSeries
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.summary import value_text
+from dstui.jobs.watch.usage_history import EVERY, read_history
 from dstui.plan.patterns import METRICS
 from dstui.tui.dialogs.dialog import Dialog, Over
 from dstui.tui.kit.keys import PLOT, bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit, paragraph, row
-from dstui.tui.kit.tools import in_thread, label
+from dstui.tui.kit.tools import in_thread, label, say
 from dstui.tui.plot.canvas import Canvas
 from dstui.tui.plot.curves import WEIGHTS, View, picture
+from dstui.tui.run.run_series import USED, usage_metrics
+from dstui.tui.session.settings import remember, setting
 
 SLICE = 0.03
 """Seconds of reading after which the screen gets its turn."""
@@ -100,8 +105,11 @@ class Plot(Over[None]):
     # In the worker's thread
 
     def _read(self) -> None:
-        reported, read = 0.0, list[MetricSeries]()
+        reported, read, looked = 0.0, list[MetricSeries](), 0.0
         while not self._over.is_set():
+            if time.monotonic() - looked >= EVERY:
+                looked = time.monotonic()
+                self._read_usage()
             before, read = read, [self.history, *self.others]
             for history in before:
                 if history not in read:
@@ -116,6 +124,13 @@ class Plot(Over[None]):
             self._over.wait(BREATH if any(new) else PAUSE)
         for history in read[1:]:
             history.close()
+
+    def _read_usage(self) -> None:
+        """Add what the ranks have used since the last look."""
+        series = self.history
+        history, began = read_history(series.folder.path, math.inf), series.folder.read_span().started
+        series.add(list(usage_metrics(history, began or 0.0, series.used_until)))
+        series.used_until = max((samples[-1].t for samples in history.samples.values()), default=series.used_until)
 
     # Content
 
@@ -142,7 +157,7 @@ class Plot(Over[None]):
         canvas.show(shown)
         faults = f"✖ {shown.faults}" if shown.faults else ""
         left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
-        below = (faults, left, f"{self.history.folder.name} over steps")
+        below = (faults, left, f"{self.history.folder.name} over {'seconds' if self.view.name in USED else 'steps'}")
         label(box, " · ".join(filter(None, self._title())), "  ".join(filter(None, below)))
 
     def _draw_head(self) -> None:
@@ -162,7 +177,7 @@ class Plot(Over[None]):
             f"beside {other.folder.name}" + ("" if other.tellers(view.name) else ", which tells none")
             for other in self.others[: len(self.others) == 1]
         ]
-        return [*about, METRICS.get(view.name, "as the lines name it, or a pattern of the Plan")]
+        return [*about, (METRICS | USED).get(view.name, "as the lines name it, or a pattern of the Plan")]
 
     def _progress(self) -> str:
         read, there = self.history.read
@@ -201,6 +216,13 @@ class Plot(Over[None]):
         """Toggle between a logarithmic and a linear scale."""
         self._change_view(log=not self.view.log)
         self.draw()
+
+    def action_pin(self) -> None:
+        """Put the metric first on the dashboard, or take it back."""
+        pinned, name = list(setting("pinned")), self.view.name
+        others = [each for each in pinned if each != name]
+        in_thread(self, partial(remember, "pinned", others if name in pinned else [name, *others]))
+        say(self.app, f"{name}: {'no longer first' if name in pinned else 'first'} on the dashboard")
 
     def action_overlay(self) -> None:
         """Overlay another run, or remove the overlay."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events
@@ -13,7 +14,11 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit
 from dstui.tui.run.braille import braille
 from dstui.tui.run.run_head import Fact, fitting, si, spark
-from dstui.tui.run.run_series import RunSeries
+from dstui.tui.run.run_series import USED, RunSeries, usage_series
+from dstui.tui.session.settings import setting
+
+if TYPE_CHECKING:
+    from dstui.jobs.watch.usage_history import History
 
 NARROWEST, LOWEST = 34, 7
 """The smallest width and height of a plot in cells, including its frame."""
@@ -38,7 +43,8 @@ def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span
     title = [Span(name.replace("_", " "), "title"), Span(f" {_text(name, series.last)}", "accent")]
     if faults := len(series.faults):
         title.append(Span(f" ✖ {faults} no number", "error"))
-    steps = Span(f"step {points[0].step:,.0f} to {points[-1].step:,.0f}", "dim")
+    what = "seconds" if name.startswith(tuple(USED)) else "step"
+    steps = Span(f"{what} {points[0].step:,.0f} to {points[-1].step:,.0f}", "dim")
     lines = [_edge("╭╮", title, width)]
     for number, drawn in enumerate(curve):
         label = fit(labels.get(number, "").rjust(margin), margin)
@@ -47,7 +53,9 @@ def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span
 
 
 def _text(name: str, value: float | None) -> str:
-    """Format a value as elsewhere; a speed in three digits."""
+    """Format a value as elsewhere; a speed in three digits, a load in percent."""
+    if value is not None and " util" in name:
+        return f"{value:.0f} %"
     return "" if value is None else si(value) if name.endswith("/s") and value >= 0 else value_text(name, value)
 
 
@@ -80,6 +88,13 @@ def grid(series: Mapping[str, Buckets], width: int, height: int) -> tuple[list[R
     return rows, lines
 
 
+def pinned_first(series: Mapping[str, Buckets], used: Mapping[str, Buckets], pinned: Sequence[str]) -> dict[str, Buckets]:
+    """Return the pinned series, then the others; `gpu util` pins that of each rank, and of what ranks used nothing else is shown."""
+    every = {**series, **used}
+    first = [name for pin in pinned for name in every if name == pin or (pin in USED and name.startswith(f"{pin} r"))]
+    return {name: every[name] for name in dict.fromkeys([*first, *series])}
+
+
 def sparks(series: Mapping[str, Buckets], width: int, most: int = 2) -> list[Row]:
     """Return at most this many rows of name, sparkline and newest value."""
     facts = [_spark_fact(place, name, each) for place, (name, each) in enumerate(series.items()) if len(each.points) >= FIRST_VALUES]
@@ -110,12 +125,14 @@ class Charts(RowList):
         self._drawn: tuple[object, ...] = ()
         self._names: list[list[str]] = []
 
-    def show(self, series: RunSeries, own: tuple[str, ...]) -> None:
-        """Draw what is new."""
-        now = (series, series.count, self.size, own)
+    def show(self, series: RunSeries, own: tuple[str, ...], history: History | None = None) -> None:
+        """Draw what is new. What the ranks used has a plot where it is pinned: it stands above the log already."""
+        pinned = tuple(setting("pinned"))
+        now = (series, series.count, self.size, own, history, pinned)
         if now != self._drawn and self.size.width:
             self._drawn = now
-            rows, self._names = grid(series.ordered(own), self.size.width, self.size.height)
+            shown = pinned_first(series.ordered(own), usage_series(history), pinned)
+            rows, self._names = grid(shown, self.size.width, self.size.height)
             self.show_rows(rows)
 
     def on_click(self, event: events.Click) -> None:

@@ -226,7 +226,7 @@ class JobView(Vertical):
         own = tuple(self.job.follower.measure.own_names)
         self.head.sparks = []
         if wide:
-            self.charts.show(self.series, own)
+            self.charts.show(self.series, own, self.job.history)
             self.usage.show(self.job.history)
         elif self._dashboard and width >= WIDE and height >= ROOMY:
             self.head.sparks = sparks(self.series.ordered(own), width - self.head.MARGIN)
@@ -242,7 +242,7 @@ class JobView(Vertical):
     def _draw_log(self) -> None:
         if self.job is None:
             return
-        self.head.show(self.job.follower, self.job.folder.path, self._note(self.job), self.job.sampler)
+        self.head.show(self.job.follower, self.job.folder.path, self._note(self.job), self.job.sampler, self.job.expected)
         self.job_log.draw()
 
     def _note(self, job: WatchedJob) -> str:

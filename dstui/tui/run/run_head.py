@@ -16,6 +16,7 @@ from dstui.tui.kit.text_row import Row, Span, fit, paragraph
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
+    from dstui.forecast.forecast import Forecast
     from dstui.jobs.metrics.buckets import Buckets
     from dstui.jobs.watch.follow import Follower
     from dstui.jobs.watch.usage import Sampler
@@ -76,12 +77,13 @@ class RunHead(RowList):
         self._losses.add(step, value)
         self._spark = ""
 
-    def show(self, follower: Follower, folder: Path, note: str, sampler: Sampler | None) -> None:
-        """Draw the head. `note`: a current activity, shown instead of the job's folder."""
+    def show(self, follower: Follower, folder: Path, note: str, sampler: Sampler | None, expected: Forecast | None = None) -> None:
+        """Draw the head. `note`: a current activity, shown instead of the job's folder; `expected`: what was forecast."""
         width = (self.size.width or 110) - self.MARGIN
         if self._losses.last is not None and not self._spark:
             self._spark = spark([point.mean for point in self._losses.points], SPARK)
-        lines = (first_facts(follower, self._losses.last, "" if self.sparks else self._spark), more_facts(follower, sampler))
+        spark_line = "" if self.sparks else self._spark
+        lines = (first_facts(follower, self._losses.last, spark_line, expected), more_facts(follower, sampler, expected))
         rows = [*(fitting(facts, width) for facts in lines if facts), *self.sparks]
         rows += paragraph(note, width - 1, "accent")[:NOTE_LINES] if note else [Row(_place(folder, width))]
         if len(rows) != len(self.rows):
@@ -94,7 +96,7 @@ def _place(folder: Path, width: int) -> tuple[Span, ...]:
     return (Span("job folder ", "dim"), Span(text, "dim"))
 
 
-def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]:
+def first_facts(follower: Follower, loss: float | None, line: str, expected: Forecast | None = None) -> list[Fact]:
     """Return state, time, step, loss (of each model if there are several), remaining time, speed."""
     from dstui.jobs.watch.summary import duration_text
 
@@ -114,9 +116,27 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
         facts += [Fact(5, (Span(line, "accent"),))] if line else []
     for model, value in losses_by_model(follower).items():
         facts.append(Fact(2, (Span(f"{model} loss ", "dim"), Span(f"{value:.4g}", "title" if isfinite(value) else "error"))))
+    facts += [Fact(6, progress_bar(*follower.progress))] if follower.progress and total and state == "running" else []
     facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining is not None else []
-    facts += [Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"))) for name, rate in sorted(follower.rates.items(), reverse=True)]
+    for name, rate in sorted(follower.rates.items(), reverse=True):
+        foreseen = expected.speed.tokens if expected is not None and expected.speed is not None and name == "tokens/s" else None
+        facts.append(Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"), *_foreseen(si(foreseen) if foreseen else ""))))
     return facts
+
+
+BAR = 12
+"""Cells of the bar of the steps."""
+
+
+def progress_bar(done: int, total: int) -> tuple[Span, ...]:
+    """Return the share of the steps that are done, as a bar and in percent."""
+    share = min(done / total, 1.0) if total else 0.0
+    full = int(share * BAR)
+    return Span("█" * full, "accent"), Span("░" * (BAR - full), "faint"), Span(f" {share:.0%}", "dim")
+
+
+def _foreseen(text: str) -> tuple[Span, ...]:
+    return (Span(f" (forecast {text})", "dim"),) if text else ()
 
 
 def source_of(name: str, follower: Follower) -> tuple[Span, ...]:
@@ -134,16 +154,18 @@ def losses_by_model(follower: Follower) -> dict[str, float]:
     return {} if "loss" in latest else {name.removesuffix("_loss"): latest[name] for name in named}
 
 
-def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
-    """Return what the ranks use, and further metrics: the Plan's own first."""
+def more_facts(follower: Follower, sampler: Sampler | None, expected: Forecast | None = None) -> list[Fact]:
+    """Return what the ranks use beside what was forecast, and further metrics: the Plan's own first."""
     from dstui.jobs.watch.summary import value_text
     from dstui.jobs.watch.usage import summarise_usage
+    from dstui.machine.report import format_size
     from dstui.plan.patterns import METRICS
 
     facts = []
     if sampler is not None:
         used = summarise_usage(sampler.latest.values())
-        facts += [Fact(0, (Span(used, "title"),))] if used else []
+        bytes_ = (expected.gpu.bytes or expected.host.bytes) if expected is not None else None
+        facts += [Fact(0, (Span(used, "title"), *_foreseen(format_size(bytes_) if bytes_ else "")))] if used else []
         facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
     latest = follower.latest
     above = {f"{model}_loss" for model in losses_by_model(follower)}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from dstui.jobs.metrics.buckets import Buckets
 from dstui.jobs.store.events import Metric
+
+if TYPE_CHECKING:
+    from dstui.jobs.watch.usage_history import History
 
 WANTED = ("loss", "lr", "tokens/s", "grad_norm", "samples/s", "step_time", "steps/s", "eval_loss", "accuracy", "perplexity", "memory")
 """The usual metrics, in this order; other ones follow."""
@@ -38,3 +42,32 @@ class RunSeries:
         names = [name for name in order if name in self._series]
         names += [name for name in self._series if name not in order and name not in LAST]
         return {name: self._series[name] for name in dict.fromkeys([*names, *(name for name in LAST if name in self._series)])}
+
+
+USED = {
+    "gpu util": "percent of the time in which the GPU worked, over the seconds of the job",
+    "gpu memory": "bytes of the GPU in use, over the seconds of the job",
+    "cpu util": "percent of a core that the rank used, over the seconds of the job",
+    "cpu memory": "bytes of RAM of the rank, over the seconds of the job",
+}
+"""What the supervisor samples, by the names that it has in plots, and what each is."""
+
+
+def usage_metrics(history: History, since: float, after: float = 0.0) -> Iterator[Metric]:
+    """Yield what ranks used as metrics, over the seconds from `since` on; only samples that are later than `after`."""
+    for rank, samples in history.samples.items():
+        for sample in samples:
+            if sample.t > after:
+                for name, value in (("util", sample.load), ("memory", sample.memory)):
+                    if value is not None:
+                        yield Metric(rank, round(max(sample.t - since, 0.0)), f"{sample.kind.lower()} {name}", value)
+
+
+def usage_series(history: History | None) -> dict[str, Buckets]:
+    """Return the load and the memory of each rank's GPU in the last minutes, or of its process on the CPU: `gpu util r4`."""
+    found: dict[str, Buckets] = {}
+    if history is not None and history.samples:
+        since = min(samples[0].t for samples in history.samples.values())
+        for metric in usage_metrics(history, since):
+            found.setdefault(f"{metric.name} r{metric.rank}", Buckets()).add(metric.step, metric.value)
+    return dict(sorted(found.items(), key=lambda item: " memory " in item[0]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dstui.logs.log_folder import FINAL
 
 if TYPE_CHECKING:
+    from dstui.forecast.forecast import Forecast
     from dstui.jobs.store.events import Event
     from dstui.jobs.store.folder import JobFolder
     from dstui.jobs.store.records import JobStatus
@@ -67,6 +68,9 @@ class WatchedJob:
         self._watch = Watch(silence)
         self.history: History | None = None
         """What the ranks used in the last minutes, from the supervisor's file; None before it was read."""
+        self.expected: Forecast | None = None
+        """What was forecast of it; None where its Plan names no model, or before that was worked out."""
+        self._forecast_done = False
         self.sampler = Sampler(folder, tell=self._look_back)
         self._stopping: float | None = None
 
@@ -75,6 +79,11 @@ class WatchedJob:
         from dstui.jobs.watch.usage_history import read_history
 
         self.history = read_history(self.folder.path)
+        if not self._forecast_done:
+            from dstui.jobs.watch.taken import expected  # brings the forecast, which the first frame does without
+
+            self._forecast_done = True
+            self.expected = expected(self.folder, self.plan)
 
     def close(self) -> None:
         """Stop watching."""

@@ -17,7 +17,7 @@ from dstui.runs.compare import MOST
 from dstui.runs.conditions import parse, unknown
 from dstui.runs.run import Run
 from dstui.tui.dialogs.dialog import Over, Prompt
-from dstui.tui.kit.keys import RUNS, bindings
+from dstui.tui.kit.keys import RUNS, bindings, key_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, row
 from dstui.tui.kit.tools import in_thread, label, say
@@ -101,7 +101,9 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         titles, *texts = self.table.texts
         self.head.show_rows([row((f"  {titles}", "dim"))])
         rows = [self._row(run, text) for run, text in zip(self.table.runs, texts, strict=True)]
-        nothing = "No run is meant by the filter." if self.table.all else "There is no run yet: l launches one from step 8."
+        nothing = (
+            "No run is meant by the filter." if self.table.all else f"There is no run yet: {key_of('launch')} launches one from step 8."
+        )
         self.rows.show_rows(rows or [row((nothing, "dim"))])
         self._draw_frame()
 
