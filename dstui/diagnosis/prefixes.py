@@ -29,8 +29,7 @@ COLLECTED = re.compile(
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]: "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?:\d{7}|\d{9})Z |[\w.-]*\w[-_]\d+ +\| "
 )
-"""Prefixes that collectors add to every line: journald and syslog, docker compose, and the timestamps of GitHub's runners (seven
-digits of a second) and of containers (nine). No program writes such a prefix itself."""
+"""What journald (and syslog), containers, GitHub's runners and docker compose put before every line."""
 ENOUGH, MOSTLY = 6, 0.8
 """The number of lines at the beginning of a file, and the share of them with a common beginning, from which all lines are assumed to have
 it."""
