@@ -50,8 +50,8 @@ def table(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     widths = [max(map(len, column)) for column in zip(*ROWS, strict=True)]
     lines = ("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in ROWS)
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    reporter.write("\n" + "\n".join(lines) + "\n")
+    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        print("", *lines, sep="\n")
 
 
 def note_row(what: str, job: Far, slurm: slurming.Slurm) -> None:
