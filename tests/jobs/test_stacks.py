@@ -117,7 +117,9 @@ def test_a_program_that_fails_is_a_reason(hanging_job: JobFolder, tmp_path: Path
     assert "cannot be started" in stacks(hanging_job, [1], program=str(tmp_path))[0].reason
 
 
-@pytest.mark.parametrize(("scope", "said"), [(0, "SYS_PTRACE"), (1, "sysctl kernel.yama.ptrace_scope=0"), (2, "sudo"), (3, "lets nobody")])
+@pytest.mark.parametrize(
+    ("scope", "said"), [(0, "SYS_PTRACE"), (1, "sysctl kernel.yama.ptrace_scope=0"), (2, "sudo"), (3, "allows no inspection")]
+)
 def test_a_refusal_says_what_to_do_by_what_the_kernel_allows(scope: int, said: str) -> None:
     assert said in why_not("Permission Denied: Try running again", scope)
 
