@@ -122,7 +122,7 @@ def test_every_state_has_a_meaning_and_an_unknown_one_ends_nothing() -> None:
 
 
 def test_a_folder_that_each_node_has_for_itself_is_told() -> None:
-    assert "--run-dir names a shared place" in not_shared(Path("/dev/shm/runs"))
+    assert "Name a shared folder with --run-dir" in not_shared(Path("/dev/shm/runs"))
     assert not_shared(Path("/home/user")) == ""
 
 
