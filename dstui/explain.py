@@ -1,7 +1,7 @@
-"""Explain what a launch of a Plan does, without launching: every value with its origin, and who gets what, in order of time.
+"""Explain what a launch of a Plan does, without launching: every value with its origin, and who receives what, in order of time.
 
-It reports the results of `render`, `check` and the layers, and adds no rule of its own. `explain_run` explains a run by what its engines
-reported.
+It reports the results of `render`, `check` and the layers, and adds no rule of its own. `explain_run` explains a run from the reports of
+its engines.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Value:
     value: Any
     origin: Origin
     filled: Any = None
-    """What an "auto" becomes, if that is known before the script runs."""
+    """The value that replaces an "auto", if it is known before the script runs."""
     filled_by: str = ""
-    """Who replaces an "auto", and by what."""
+    """Who replaces an "auto", and from which value."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `dstui explain --json` documents."""
@@ -238,7 +238,7 @@ def value_line(value: Value) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EngineExplained:
-    """An engine of a run, and what the checks say of the configuration that it had."""
+    """An engine of a run, and the findings about the configuration that it used."""
 
     resolved: Resolved
     findings: tuple[Finding, ...]
@@ -249,7 +249,7 @@ class EngineExplained:
         return {**self.resolved.as_json(), "findings": [finding.as_json() for finding in self.findings]}
 
     def lines(self) -> Iterator[str]:
-        """Yield it for a person."""
+        """Yield the explanation of this engine as lines for the user."""
         yield from lines(self.resolved)
         yield from (
             f"{finding.severity} {finding.code} {finding.path}: {finding.message}{finding.instruction}" for finding in self.findings
@@ -257,7 +257,7 @@ class EngineExplained:
 
 
 def explain_run(folder: JobFolder) -> list[EngineExplained]:
-    """Explain what the engines of a run resolved; empty where no rank reported an engine."""
+    """Explain the configurations that the engines of a run used. Empty if no rank reported an engine."""
     status = folder.read_status()
     ranks = len(status.ranks) if status and status.ranks else None
     explained = []
@@ -270,7 +270,7 @@ def explain_run(folder: JobFolder) -> list[EngineExplained]:
 
 
 def run_lines(engines: Sequence[EngineExplained], name: str) -> Iterator[str]:
-    """Yield the engines of a run for a person; a sentence where no rank has reported one. `name`: the run's."""
+    """Yield the engines of a run as lines for the user, or one sentence if no rank reported one. `name`: the name of the run."""
     for number, engine in enumerate(engines):
         yield from [""] if number else []
         yield from engine.lines()
@@ -283,6 +283,6 @@ def _key(finding: Finding) -> tuple[str, str]:
 
 
 def _findings(config: Mapping[str, Any], ranks: int | None, version: str | None) -> list[Finding]:
-    """Return the errors and warnings of a configuration by itself."""
+    """Return the errors and warnings about a configuration without its Plan."""
     plan = load(json.dumps({"version": 1, "deepspeed": config}), "the run's configuration")
     return [finding for finding in check_plan(plan, world_size=ranks, deepspeed_version=version) if finding.severity != "info"]

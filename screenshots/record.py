@@ -28,6 +28,9 @@ PATIENCE = 240.0
 MOST_BYTES = 300_000
 LONGEST, FRAME = 60.0, 1.5
 """Seconds of the whole recording, which is played faster where it took longer, and seconds between two frames of it."""
+ASKS, DRAWS_AT_ONCE = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+"""The question whether the terminal draws a frame at once, and yes: the application then says where each frame begins and ends."""
+BEGINS, ENDS = "\x1b[?2026h", "\x1b[?2026l"
 NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
 """pyte's words for the colours 0 to 7."""
 
@@ -44,6 +47,8 @@ class Recorder(Terminal):
     def pump(self, seconds: float) -> bytes:
         """Keep the piece that came."""
         data = super().pump(seconds)
+        if ASKS in data:
+            os.write(self.fd, DRAWS_AT_ONCE)
         if data:
             now = time.perf_counter()
             self.clock += min(now - self.last, LONGEST_GAP)
@@ -113,14 +118,16 @@ def thin(events: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """Return the same as frames, in which only the lines that changed are drawn, in a minute at most."""
     screen = Screen(COLUMNS, ROWS)
     stream, frames, before, due = Stream(screen), [(0.0, "\x1b[?25l\x1b[2J")], [""] * ROWS, 0.0
+    inside = False  # of a frame, of which half is old
     for place, (at, text) in enumerate(events):
+        inside = text.rfind(BEGINS) > text.rfind(ENDS) or (inside and ENDS not in text)
         for part in re.split(r"(\x1b\[\?1049[hl])", text):
             if part.startswith("\x1b[?1049"):  # the application's screen and the shell's: pyte keeps one
                 screen.reset()
             else:
                 stream.feed(UNKNOWN.sub(b"", part.encode()))
         following = events[place + 1][0] if place + 1 < len(events) else at + 2 * FRAME
-        if at >= due and following - at > 0.03:  # between two pieces of one frame half of it is old
+        if at >= due and not inside and following - at > 0.03:
             lines = [draw(screen, row) for row in range(ROWS)]
             changed = [f"\x1b[{row + 1}H{line}\x1b[0m\x1b[K" for row, line in enumerate(lines) if line != before[row]]
             frames += [(at, "".join(changed))] if changed else []

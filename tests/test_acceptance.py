@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "accelerate-acceptance.md").read_text()
+EXPECTED = (ROOT / "docs" / "expectations.md").read_text()
 ROW = re.compile(r"^\| (A?\d+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+)(?:\[([^]`]+)\])?)?`")
 MANY = 20
@@ -25,9 +26,14 @@ def test_every_thing_that_the_guides_ask_for_has_its_row() -> None:
     assert all(NAMED.search(shown) for _, _, shown in ROW.findall(PAGE)), "a test shows it, whatever else does"
 
 
+def test_each_expectation_of_a_terminal_program_has_its_row() -> None:
+    rows = re.findall(r"^\| (\d+) \| [^|]+ \| (?:yes|in part|no)[^|]* \| `tests/[^|]+\|$", EXPECTED, re.MULTILINE)
+    assert rows == [str(number) for number in range(1, 61)]
+
+
 def test_every_test_that_is_named_is_there() -> None:
-    named = set(NAMED.findall(PAGE))
-    assert len(named) > 100
+    named = set(NAMED.findall(PAGE)) | set(NAMED.findall(EXPECTED))
+    assert len(named) > 150
     texts = {file: (ROOT / file).read_text() for file, _, _ in named}
     missing = [
         f"{file}::{name}" for file, name, _ in named if name and not re.search(rf"^(?:async )?def {name}\(", texts[file], re.MULTILINE)

@@ -81,6 +81,7 @@ def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
         ("ACCELERATE_DEEPSPEED_ZERO3_INIT", ("deepspeed_config.zero3_init_flag",)),
         ("models", ("models  (Plan)", "Several models in one run", "models.NAME.role")),
         ("cluster", ("cluster  (Plan)", "cluster.hosts")),
+        ("cluster.slurm", ("cluster.slurm  (Plan)", "cluster.slurm.partition")),
         ("AC027", ("accelerate",)),
         ("KR001", ("as of ", "transformers/issues/47254")),
         ("GATHER16", ("GATHER16-RAISED", "zero3_save_16bit_model", "deepspeed/runtime/engine.py")),

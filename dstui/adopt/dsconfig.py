@@ -149,7 +149,7 @@ def _hint(text: str, line: int) -> str:
     if any(f": {word}" in here for word in ("True", "False", "None", "NaN")):
         return "JSON writes true, false and null, and has no NaN"
     if "<<" in here or "${" in here or "{{" in here:
-        return "a placeholder that nobody has filled in"
+        return "a placeholder that was not filled in"
     return ""
 
 

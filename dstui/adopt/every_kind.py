@@ -110,7 +110,7 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
     texts = [*launch.words, *launch.env.values(), launch.folder]
     for name in dict.fromkeys(name for text in texts for _, name in holes_in(text)):
         if name == "HOME":
-            yield "${HOME} is the home folder (~) of whoever launches"
+            yield "${HOME} is the home folder (~) of the user who launches"
         elif name != GPU_COUNT:
             stands_for = shell.sources.get(name, f"${name}")
             yield f"${{{name}}} is open: {stands_for}; set it in the environment of the launch, or write its value"

@@ -138,7 +138,7 @@ def find_parts(text: str) -> LoopParts:
         elif isinstance(node, ast.stmt):
             _sort(parts, node)
     if not parts.backwards:
-        raise NoPlace(0, "its loop stands in another file: the lines are to be placed there")
+        raise NoPlace(0, "its loop is in another file: the lines belong there")
     if not parts.steps:
         raise NoPlace(parts.backwards[0].lineno, f"no call of {parts.optimizer}.step() belongs to this backward()")
     parts.loader = _loader(parts)

@@ -51,9 +51,9 @@ FLASH = ("use_flash_attn", "flash_attn", "flash_attention", "use_flash_attention
 ATTENTION: Mapping[str, str] = {
     "eager": "eager",
     "sdpa": "sdpa",
-    "flash_attention_2": "flash2",
+    "flash_attention_2": "flash",
     "flash_attention_3": "flash3",
-    "fa2": "flash2",
+    "fa2": "flash",
 }
 FUSED = ("use_liger", "use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 PARTS = re.compile(r"(?:freeze|tune|unfreeze)_\w+|vision_tower|image_tower|video_tower|mm_vision_tower")

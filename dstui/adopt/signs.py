@@ -24,6 +24,8 @@ JSON = (".json", ".hjson")
 VARIABLE = r"[A-Za-z_]\w*=.*"
 
 ROOT_KEY = r"(?m)^[\"']?(\w+)[\"']?[ \t]*:(?!\S)"
+SHELL_TEST = re.compile(r"(?:\s|#[^\n]*\n)*(?:\[\[?\s[^\n]*\s\]\]?\s*(?:&&|\|\||;)|\{\s[a-z][^:\n{}]*;\s*\})")
+"""A text that begins with a test or a group of commands, which looks like the start of JSON."""
 BRACES = r"(?:[\s\ufeff]|---|(?:#|//)[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)*[{\[]"
 """An opening brace after comments, written so that each comment matches in only one way."""
 TOKENS = r"""(?sx)
@@ -38,12 +40,14 @@ def kind_of(text: str, name: str = "") -> Kind:
     """Return the kind of a text. The root decides, then its name and its lines; otherwise it is a Plan."""
     if name.endswith(PYTHON):
         return "script"
+    if text.startswith("#!"):
+        return "command"
     braces, keys = in_braces(text), root_keys(text)
     if keys & OF_A_PLAN or ("version" in keys and keys <= set(TOP)):
         return "plan"
     if keys & set(SIGNS[:3]) if braces else is_accelerate(text):
         return "accelerate"
-    if braces or name.endswith(JSON):
+    if name.endswith(JSON) or (braces and not SHELL_TEST.match(text)):
         return "ds_config"
     if is_hostfile(text):
         return "hostfile"

@@ -127,7 +127,7 @@ def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
     except OSError as error:
         return "", "it is a symbolic link" if error.errno == errno.ELOOP else reason(error)
     if fd is None:
-        return "", "it is a link to what lies elsewhere"
+        return "", "it is a link to a file outside of the folder"
     if path.suffix in TAILED:
         return "".join(f"{line}\n" for line in _tail(fd, lines)), ""
     try:

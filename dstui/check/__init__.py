@@ -39,11 +39,12 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
 ) -> list[Finding]:
     """Return the findings on a Plan, most severe first. Unknown facts about the machine or the world size are not judged.
 
-    `script` is what a look into the Plan's script has found (`dstui.documents.open.script_facts_of`); `model` what stands in the model's
-    config.json, `models` the same for each of several (`dstui.facts.model_files.read_model_configs`); `pool` what stands in its hostfile
-    (`hostfile_of` of `dstui.documents.plan_files`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`env_files_of` there),
-    `slurm` what the SLURM cluster here offers.
-    Without a version the machine's DeepSpeed decides, else the newest release that is known.
+    `script`: the facts about the training script (`dstui.documents.open.script_facts_of`). `model`, `models`: the config.json of the model,
+    or of each of several (`dstui.facts.model_files.read_model_configs`). `pool`: the content of the hostfile (`hostfile_of` of
+    `dstui.documents.plan_files`). `env_files`: the .deepspeed_env files that DeepSpeed would read (`env_files_of` there). `slurm`: the
+    offers of this host's SLURM cluster.
+
+    Without a version, the machine's DeepSpeed decides, else the newest known release.
     """
     from dstui.check.context import Context
     from dstui.machine.snapshot import Machine

@@ -145,6 +145,10 @@ def _filled(config: Mapping[str, Any], values: Mapping[str, Any], before: str = 
     return found
 
 
+HIDDEN = ("hidden_size", "n_embd", "d_model", "emb_dim", "dim")
+"""The names of the hidden size in config.json: by transformers' attribute_map, GPT-2's, T5's, XLM's and DistilBERT's are the same."""
+
+
 def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int | None:
     """Return the hidden size that a reader takes from a model's config.json; None if the launch would fail.
 
@@ -152,7 +156,7 @@ def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int
     """
     text = config.get("text_config") if reader == "trainer" else None
     for part in (config, text if isinstance(text, Mapping) else {}):
-        size, sizes = part.get("hidden_size"), part.get("hidden_sizes")
+        size, sizes = next((part[name] for name in HIDDEN if name in part), None), part.get("hidden_sizes")
         if isinstance(size, int):
             return size
         if isinstance(sizes, list) and sizes and all(isinstance(one, int) for one in sizes):

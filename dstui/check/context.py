@@ -72,9 +72,9 @@ class Context:
     installed: str | None = None
     """The exact release of DeepSpeed that is installed or requested; `release` may be an older one with a catalogue."""
     env_lines: Sequence[tuple[Severity, str]] = ()
-    """What becomes of the .deepspeed_env files that lie around, for the Plan as a whole."""
+    """The effect of the .deepspeed_env files that DeepSpeed would read, for the Plan as a whole."""
     slurm: SlurmOffers | None = None
-    """What the SLURM cluster here offers; None where there is none, or nobody has asked."""
+    """The offers of this host's SLURM cluster; None if there is no cluster or nobody requested them."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: "auto" as the reader fills it in, and without the key if that is unknown."""
     flat: dict[str, Any] = field(init=False)

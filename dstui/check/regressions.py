@@ -74,7 +74,7 @@ REGRESSIONS = (
         fixed="0.18.7",
         applies=lambda c: c.stage in (1, 2, 3),
         path=f"{ZERO_SECTION}.stage",
-        symptom="each hook of a gradient counts all parameters anew: steps took 2.5 times as long (24 layers, ZeRO-2, 8 GPUs)",
+        symptom="each gradient hook counts all parameters again: steps took 2.5 times as long (24 layers, ZeRO-2, 8 GPUs)",
         instead="",
         link=f"{DEEPSPEED}/issues/7885",
     ),

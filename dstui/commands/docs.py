@@ -119,9 +119,10 @@ def _pages(name: str) -> Iterator[str]:
 
 
 def _of_section(name: str, words: str) -> str:
-    """Return the page of a top-level section of a Plan: its description and its keys."""
+    """Return the page of a section of a Plan: its description and its keys."""
     keys = [(path, str(field["help"])) for path, field in _fields() if path.startswith(f"{name}.")]
-    return "\n".join([f"{name}  (Plan)", f"  {words}", *(f"    {path:<28} {_sentence(text)}" for path, text in keys)])
+    width = max((len(path) for path, _ in keys), default=0)
+    return "\n".join([f"{name}  (Plan)", f"  {words}", *(f"    {path:<{width}}  {_sentence(text)}" for path, text in keys)])
 
 
 def _of_recipe(name: str) -> str:
@@ -155,6 +156,8 @@ def _fields() -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def _own(path: str, about: dict[str, object]) -> str:
+    if about["kind"] == "section":
+        return _of_section(path, str(about["help"]))
     lines = [f"{path}  (Plan)", f"  {about['help']}", f"  holds    {about['kind']}"]
     choices = about["choices"]
     if isinstance(choices, tuple) and choices:

@@ -12,7 +12,7 @@ from dstui.plan import PlanError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("dstui-tour"), metavar="FOLDER", help="where it lies (dstui-tour)")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("dstui-tour"), metavar="FOLDER", help="its folder (dstui-tour)")
     parser.add_argument("--again", action="store_true", help="begin at the first step, with a new Plan; runs stay")
 
 

@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", choices=["micro-batch"], help="find the largest micro-batch that fits, in five jobs at most")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the Plan that won into a new file")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
-    parser.add_argument("--writes-ok", action="store_true", help="start although the script writes where no argument of the Plan says")
-    parser.add_argument("--fresh", action="store_true", help="begin anew instead of going on with a tune that was left")
+    parser.add_argument("--writes-ok", action="store_true", help="start although the script writes outside of the Plan's arguments")
+    parser.add_argument("--fresh", action="store_true", help="start from the beginning instead of resuming an interrupted tune")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
 
 

@@ -231,7 +231,7 @@ def _followed_by_text(context: FailureContext, hit: Hit, could_be: tuple[str, ..
         None,
         None,
         "low",
-        f"{NO_END}; an error stands at line {hit.at[1]}, and text follows it",
+        f"{NO_END}; an error is at line {hit.at[1]}, and text follows it",
         evidence=(context.found.evidence(hit.at, hit.text, hit.rank, hit.host),),
         notes=tuple(context.found.cut),
         could_be=tuple(dict.fromkeys((cause, *could_be)))[:MOST],

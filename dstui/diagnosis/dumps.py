@@ -1,4 +1,4 @@
-"""What somebody printed of a run that hangs: stacks (py-spy dump, faulthandler) and the report of NCCL's RAS (ncclras). Pure."""
+"""Read what was printed of a run that hangs: stacks (py-spy dump, faulthandler) and the report of NCCL's RAS (ncclras). Pure."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ OF_SEVERAL = re.compile(r"^ {1,8}\d+ ranks have (?:launched up to operation (\d+
 OF_A_RANK = re.compile(rf"^ {{1,8}}Rank (\d+) (?:has launched up to operation (\d+) |{NO_OPERATION} )?-- ")
 COMMUNICATOR = re.compile(r"^#(\d+-\d+) \([0-9a-f]+\) ")
 LARGEST = "0-0"
-"""The first communicator of the report: it begins with the largest, whose ranks are those of the run."""
+"""The first communicator of the report. It is the largest, so that its ranks are those of the run."""
 INCOMPLETE = re.compile(r"^ {1,8}Missing communicator data from \d+ rank")
 
 
 class Ras:
-    """The report of NCCL's RAS (2.24 and later): ranks that launched fewer operations than most, and those that did not answer."""
+    """The report of NCCL's RAS (2.24 and later): ranks that launched fewer operations than most, and ranks that did not answer."""
 
     def __init__(self, found: Findings) -> None:
         self.found = found
@@ -66,7 +66,7 @@ class Ras:
         self._silent, self._communicator = False, LARGEST
 
     def feed(self, label: Label, place: Place) -> None:
-        """One line."""
+        """Read one line."""
         text = label.text
         if group := COMMUNICATOR.match(text):
             self._communicator = group[1]
@@ -87,7 +87,7 @@ class Ras:
                 self._compare()
 
     def _compare(self) -> None:
-        """Keep what is known to be late: the report tells the most frequent number first, whichever it is."""
+        """Keep the ranks that are known to be late: the report begins with the most frequent number, not with the largest."""
         self._most = max(self._most, self._count)
         self.found.hits += [hit for count, hit in self._outliers if count < self._most]
         self._outliers = [(count, hit) for count, hit in self._outliers if count >= self._most]

@@ -186,4 +186,4 @@ def _path(raised: Raised) -> str:
         return f"Raised in the script's own code: {own.where}."
     if own.file:
         return f"Raised by a library, {deepest.where}, in what {own.where} called."
-    return f"Raised by a library, {deepest.where}; no line of the script's own stands in the traceback."
+    return f"Raised by a library, {deepest.where}; the traceback has no line of the script itself."

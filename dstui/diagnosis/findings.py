@@ -112,7 +112,7 @@ class Findings:
     several_runs: bool = False
     """Whether one file holds more than one run: then nobody is sure which of them is meant."""
     end_untold: bool = False
-    """Whether the program may have gone on after its last exception, so that nothing shows how it ended."""
+    """Whether the program may have continued after its last exception, so that its end is unknown."""
     launcher_broke: bool = False
     """Whether the last file ends within a traceback of the launcher itself."""
     closing: int = 0

@@ -1,7 +1,7 @@
-"""What PyTorch's flight recorder wrote of each rank's collectives (nccl_trace_rank_N, TORCH_FR_DUMP_TEMP_FILE): who was late for which.
+"""Dumps of PyTorch's flight recorder (nccl_trace_rank_N, TORCH_FR_DUMP_TEMP_FILE): which rank was late for which collective.
 
-A dump is a pickle of dictionaries, lists, numbers and text. One that holds any other instruction is not loaded: a pickle that names
-nothing calls nothing.
+A dump is a pickle of dictionaries, lists, numbers and text. A pickle with any other instruction is not loaded, since only these cannot
+import or call anything.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PLAIN = frozenset(
     | {"EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "SETITEM", "SETITEMS", "APPEND", "APPENDS"}
     | {"BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"}
 )
-"""Instructions that make plain values and refer to them: none imports or calls anything."""
+"""Instructions that create plain values and refer to them."""
 LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 SAME_SIZES = frozenset({"all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor"})
-"""Collectives into which every rank gives a tensor of one size."""
+"""Collectives whose input has the same size on all ranks."""
 WAITS = ("NCCL-WATCHDOG", "GLOO-TIMEOUT", "HANG-DESYNC", "HANG", "FR-DUMP")
-"""Causes of which it is said who was late."""
+"""Causes for which the answer adds the late rank."""
 MOST_NAMED, MOST_SIZES, LONGEST = 6, 16, 200
 
 
@@ -54,7 +54,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """What the recorder of one rank holds: by process group the collectives, by their numbers."""
+    """The collectives of one rank, by process group and number."""
 
     file: int
     """Its number among the files that are read."""
@@ -68,12 +68,12 @@ def is_dump(name: str, head: bytes) -> bool:
 
 
 def read_dump(name: str, file: int, data: bytes) -> Dump | None:
-    """Return what a dump holds; None where it is not whole, or holds what no dump does."""
+    """Return the content of a dump; None if it is incomplete or is no dump."""
     named = NAMED.search(PurePath(name).name)
     try:
         for step, (operation, argument, _) in enumerate(pickletools.genops(data)):
             if operation.name not in PLAIN or step > MOST_STEPS or (operation.name == "LONG_BINPUT" and (argument or 0) > step):
-                return None  # the place of a value is memory that is taken, whether anything is put there or not
+                return None  # the unpickler allocates memory up to that index
         entries = pickle.loads(data)["entries"]
         groups = dict[str, dict[int, Collective]]()
         for entry in entries:
@@ -95,7 +95,7 @@ def _collective(entry: Mapping[str, Any]) -> Collective:
 
 
 def _text(value: Any) -> str:
-    """Return a text of the dump. TypeError where it is none: what is nested may be endless."""
+    """Return a text of the dump. Raises TypeError for any other value, since nested ones may be huge when written out."""
     if not isinstance(value, str):
         raise TypeError(value.__class__)
     return sanitise(value)[:LONGEST]
@@ -107,7 +107,7 @@ def _sizes(value: Any) -> str:
 
 
 def add_dumps(found: Findings, dumps: Iterable[Dump]) -> None:
-    """Add to findings what the dumps of several ranks say when they are compared: who is late, or did another thing than the others."""
+    """Compare the dumps of several ranks, and add a late rank or a collective that differs to the findings."""
     by_rank = {dump.rank: dump for dump in dumps}
     groups = dict.fromkeys(group for dump in by_rank.values() for group in dump.groups)
     for group in groups:

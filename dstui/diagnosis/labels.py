@@ -67,9 +67,9 @@ FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 HANDLED = re.compile(
     r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
 )
-"""What a program says of an error that it has dealt with."""
+"""A program's message about an error that it has handled."""
 REMARKED = re.compile(r"^.{0,60}?(?<![\w.-])(?:DEBUG|INFO)(?![\w.])[^\n]{0,60}?(?::\d+\]|[\]:-]) ")
-"""The head of a logger's line that nobody is to act on: `DEBUG 06-13 18:12:02 [__init__.py:44] `."""
+"""The head of a logger's line at a level below a warning: `DEBUG 06-13 18:12:02 [__init__.py:44] `."""
 WARNED = re.compile(r":\d+: \w*Warning: ")
 """The format of a Python warning."""
 NOT_HOSTS = frozenset(
@@ -123,7 +123,7 @@ def read_label(line: str, *, late: bool = True) -> Label:
 
 
 def node_of_pod(name: str) -> int | None:
-    """Return the number of a pod among those of its job: `sft-node-0-1-x7k2p` of a TrainJob, `sft-worker-0` of a PyTorchJob."""
+    """Return a pod's number within its job: `sft-node-0-1-x7k2p` of a TrainJob, `sft-worker-0` of a PyTorchJob."""
     if found := re.search(r"-\d+-(\d+)(?:-[a-z0-9]{5})?$", name):
         return int(found[1])
     found = re.search(r"-(master|worker)-(\d+)$", name)

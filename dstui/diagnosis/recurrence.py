@@ -64,7 +64,7 @@ def repeated(failures: list[FailedRun]) -> str:
 
 
 def with_history(diagnosis: Diagnosis, folder: JobFolder) -> Diagnosis:
-    """Return the diagnosis of a failed run of the user's own with a note on which host or rank was first in earlier failures here."""
+    """Return the diagnosis of a failed run with a note about the host or rank that was first in earlier failures here."""
     if diagnosis.kind != "failure" or not is_job(folder):
         return diagnosis
     sentence = repeated(latest_failures((one.folder, one.folder.read_status()) for one in known_runs() if one.is_here))

@@ -29,7 +29,7 @@ NAMED = 10
 WENT_ON = 20
 """Lines after an exception that was logged that show that it ended nothing, where nothing else says how the run ended."""
 DONE = frozenset({"LAST-WORDS", "LAST-WORD"})
-"""By which a program says that it came to its end."""
+"""Signatures by which a program reports its completion."""
 OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
 """The label of one of Ray's workers: the run ends with the driver's exception."""
 LONG = 1000
@@ -149,17 +149,17 @@ class Scanner:
         ):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
-        elif raised and self._alone and not ended and self._says_it_is_done(place, max(lines), after):
+        elif raised and self._alone and not ended and self._reports_completion(place, max(lines), after):
             self._survived(raised)
             self.found.tracebacks, self.found.end_untold = self._tracebacks, True
         elif of := finished_bar(tail[-1][1]):
             self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
 
-    def _says_it_is_done(self, place: int, line: int, after: list[str]) -> bool:
-        """Whether the program goes on below its last exception, and says at its end that it is done.
+    def _reports_completion(self, place: int, line: int, after: list[str]) -> bool:
+        """Return whether the program continues after its last exception and reports its completion at the end.
 
-        It is no proof of a success: what a buffer held reaches a file below the traceback of an exception that ended the program.
+        This does not prove a success: buffered output may reach the file after the traceback of an exception that ended the program.
         """
         done = any(hit.at[0] == place and hit.at[1] > line and hit.signature.id in DONE for hit in self.found.hits)
         return done and activity.loop_continues(self.found.loops, after, activity.FEW)

@@ -49,7 +49,7 @@ def all_reduce(job: JobOnHosts, found: Sequence[Case]) -> tuple[Case, ...]:
 
 
 def all_reduce_fleet(job: JobOnHosts, found: Sequence[Case]) -> tuple[Case, ...]:
-    """Return the cases, the first with the result of an all-reduce over the hosts that can be reached."""
+    """Return the cases. The first has the result of an all-reduce over the reachable hosts."""
     reached = {case.host: case for case in found if not case.failure}
     if not reached:
         return tuple(found)

@@ -147,7 +147,7 @@ def gather_cases(
 
 
 def gather_fleet(hosts: Mapping[str, int], *, deadline: float = DEADLINE) -> tuple[JobOnHosts, tuple[Case, ...]]:
-    """Return hosts as a job without a Plan, and a case for each of them. A failure of a host never raises."""
+    """Return the hosts as a job without a Plan, and a case for each of them. Never raises an exception for a failing host."""
     job = JobOnHosts(None, hosts, sys.executable, sys.executable, gettempdir(), None)
     return job, tuple(_look(job, probe(), False, deadline))
 

@@ -1,1 +1,1 @@
-"""What lies on this machine's disks about a model and about earlier runs: facts for the forecast."""
+"""Facts for the forecast from this machine's disks: about models and earlier runs."""

@@ -23,18 +23,19 @@ NARROW_LOSS = frozenset({"bert", "bart", "t5"})
 FUSED_LOSS_BYTES = 4.0
 """Bytes per token and hidden element of a fused loss: the gradient of its input, and a chunk of logits of about that size."""
 FUSED_NORMS, FUSED_MLP = 8.0, 2.0
-"""Bytes for each hidden element and each element of a gated MLP that such kernels (Liger) leave out in a layer that is recomputed. Where
-layers are kept they saved half of that (99 to 80 GiB for 8B at stage 2 and 8k tokens, stas00/ml-engineering), so it is not counted on."""
+"""Bytes that fused kernels (Liger) save in a recomputed layer, per hidden element and per element of a gated MLP. In layers that are kept
+they saved half of that (99 to 80 GiB for 8B at stage 2 and 8k tokens, stas00/ml-engineering), so it is not counted there."""
 MOVES = 5.6
-"""How often the kernels of a layer move a byte that it keeps, in both passes: those of MPT in llm-foundry, whose norms are fused."""
+"""How often the kernels of a layer move each byte that the layer keeps, in both passes. Measured with MPT in llm-foundry, whose norms are
+fused."""
 FUSED_MOVES = 3.0
-"""The same where a compiler or Liger fuses all that can be: it is written once, read once, and its gradient is written."""
+"""The same if a compiler or Liger fuses as much as possible: each byte is written once and read once, and its gradient is written."""
 SELECTIVE = 0.6
-"""The share of kept activations that is left if only activation functions, norms and attention are recomputed."""
+"""The share of kept activations that remains if only activation functions, norms and attention are recomputed."""
 TILES = 8
 """The number of parts of the sequence in a tiled MLP."""
 LAST_NORM = 5.0
-"""Elements per hidden one of the last norm and the head's input while the loss is computed."""
+"""Elements per hidden element that the last norm and the head's input need while the loss is computed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.corrections import Scale
 from dstui.forecast.memory import (
+    ADAPTED,
     BUILD,
     CPU_PROCESS,
     CUDA_CONTEXT,
@@ -180,7 +181,7 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
 
 
 def with_range(found: Forecast, models: Sequence[Modelled], rates: Rates) -> Forecast:
-    """Return a forecast whose speed has its range: by what ran here, or with the slowest and fastest of what the Plan leaves open."""
+    """Return the forecast with a range for its speed: from runs on this machine, else from the options that the Plan does not decide."""
     if found.speed is None:
         return found
     done, settings = rates.correction, models[0].setup.settings
@@ -202,8 +203,8 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say which it is "
-    "(model.attention: flash2 or flash3), or measure it (--calibrate)"
+    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say so where it runs "
+    "(model.attention: flash3), or measure it (--calibrate)"
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
@@ -273,7 +274,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         a = batch_of(one, n)
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = max(unsure, one.facts.widening)
+        unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = combine_needs(rows)
@@ -328,7 +329,7 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
 
 
 def speed_ends(one: Modelled, rates: Rates) -> tuple[float, float]:
-    """Return the tokens in a second with slow CPUs and with the newest kernels, where these are open; 0 where they are not."""
+    """Return the tokens per second with slow CPUs and with the newest kernels; 0 for each that the Plan decides."""
     low = high = 0.0
     n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
     assert n is not None
@@ -344,7 +345,7 @@ SLOW_CPUS = 5
 
 
 def _measured_speed(setup: Setup, rates: Rates) -> Speed | None:
-    """Return the measured speed of the same settings on this machine, if none can be forecast: for CPU ranks."""
+    """Return the measured speed of the same settings on this machine, for CPU ranks, whose speed cannot be computed."""
     seconds = rates.correction.seconds.get(setup.settings)
     return Speed(seconds, setup.samples * setup.sequence / seconds, "what runs took here") if seconds else None
 

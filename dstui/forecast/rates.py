@@ -1,4 +1,4 @@
-"""The speed of a Machine as a few rates: from a table of published constants, or from what `--calibrate` measured here."""
+"""The speed of a Machine as a few rates, from a table of published constants or from the measurements of `--calibrate` on this machine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class PeakShares(NamedTuple):
     """Shares of the peak in a data sheet."""
 
     matrix: float
-    """The best matrix multiplication: github.com/stas00/ml-engineering, compute/accelerator/README.md, maximum achievable matmul FLOPS."""
+    """The best matrix multiplication, as a share of the peak. Source: github.com/stas00/ml-engineering, compute/accelerator/README.md."""
     sustained: float
-    """Of that, the share that the linear layers of a transformer sustain over hours, at the clock that the power limit allows."""
+    """The share of `matrix` that the linear layers of a transformer sustain over hours, at the clock that the power limit allows."""
     attention: float
-    """Fused attention with a causal mask, forward and backward, with kernels of 2023; FlashAttention-2's figures are 1.7 times these."""
+    """Fused attention with a causal mask, forward and backward, with kernels of 2023. FlashAttention-2 alone reaches 1.7 times this."""
 
 
 REACH: Mapping[str, PeakShares] = {
@@ -31,38 +31,35 @@ REACH: Mapping[str, PeakShares] = {
     "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
-marked for it; the others are those of the nearest generation."""
-KERNELS: Mapping[tuple[str, str], float] = {
-    ("ampere", "flash2"): 0.55,
-    ("hopper", "flash2"): 0.31,
-    ("hopper", "flash3"): 0.55,
-}
-"""The same share by generation and release of FlashAttention, where a Plan names one: arxiv.org/abs/2307.08691 and 2407.08608 (heads of
-128, causal, both passes), and 447 TFLOPS of 6 operations in a step on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
+marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation."""
+NEWEST_ATTENTION: Mapping[str, float] = {"hopper": 0.55}
+"""The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes); 447 TFLOPS of
+6 operations in a step of 8k tokens on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
 BY_CAPABILITY: Mapping[int, str] = {10: "B200", 9: "H100-PCIe", 8: "A40", 7: "V100-16"}
-"""The stand-in for a chip that is missing in the catalogue, by compute capability; the forecast mentions it."""
+"""The chip that replaces one that is missing in the catalogue, by compute capability; the forecast mentions it."""
 COLLECTIVE_SHARE = 0.79
 """The share of NVLink's rate that collectives of large buffers reach: 235 of 300 GB/s (A100), 361 of 450 (H200). Same source, network/."""
 PCIE_BYTES: Mapping[int, float] = {1: 3e9, 2: 6e9, 3: 12e9, 4: 25e9, 5: 55e9, 6: 100e9}
-"""Bytes a second one way over 16 lanes, pinned; 55.4 measured on generation 5. Same source."""
+"""Bytes per second in one direction over 16 lanes with pinned memory, by PCIe generation; 55.4 GB/s were measured on generation 5. Same
+source."""
 PCIE_COLLECTIVE = 0.4
-"""The share of that which collectives reach if they share host bridges."""
+"""The share of PCIE_BYTES that collectives reach if the GPUs share host bridges."""
 C2C_BYTES = 350e9
-"""Between Grace and Hopper: 450 GB/s each way at best."""
+"""Bytes per second between Grace and Hopper; the peak is 450 GB/s in each direction."""
 CPU_ADAM_OF_CORE = 0.3e9
-"""Parameters a second that DeepSpeedCPUAdam updates on a core (0.79 alone, less beside others)."""
+"""Parameters per second that DeepSpeedCPUAdam updates on one core (0.79e9 alone, less if other cores work too)."""
 CPU_ADAM, OLDER_CPU_ADAM = 3.9e9, 2e9
-"""The same at most on a node, where its RAM is the bound, and on one with PCIe 4 or older. The median of five sizes in ZeRO-Offload
-(arxiv.org/abs/2101.06840, table 4) is 3.9; steps on 8 x H200 and 8 x B200 say 4.1 (stas00/ml-engineering), on 2 x A100-40 between 1 and
+"""The limit on a node, which is set by its RAM; the second is for PCIe 4 or older. The median of five sizes in ZeRO-Offload
+(arxiv.org/abs/2101.06840, table 4) is 3.9; steps on 8 x H200 and 8 x B200 give 4.1 (stas00/ml-engineering), on 2 x A100-40 between 1 and
 1.5 (DeepSpeed #7474), on 8 x A800 only 0.4 (gist.github.com/chenyaofo)."""
 NVME_READ, NVME_WRITE = 3e9, 2e9
-"""One consumer drive. deepspeed.ai, DeepNVMe: 10 / 5 GB/s for four of generation 4."""
+"""Bytes per second of one consumer drive. deepspeed.ai, DeepNVMe: 10 / 5 GB/s for four drives of generation 4."""
 NETWORK = 12.5e9
 """Bytes per second between nodes if the Machine has no known adapter: 100 Gbit/s."""
 NETWORK_SHARE = 0.75
 HOST_SECONDS: Sequence[float] = (0.3e-3, 0.5e-3, 1.0e-3, 3.0e-3)
-"""By stage, seconds that Python and DeepSpeed's hooks take per layer of a micro-batch: at most 12 ms at stage 3 on 4 x H100 with 512 tokens
-(DeepSpeedExamples, training/bf16_master_weight), 1 to 2 at stage 2 (OpenTau #177)."""
+"""Seconds per layer and micro-batch of Python and DeepSpeed's hooks, by stage. Measured: at most 12 ms at stage 3 on 4 x H100 with 512
+tokens (DeepSpeedExamples, training/bf16_master_weight), 1 to 2 ms at stage 2 (OpenTau #177)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +69,13 @@ class Rates:
     flops: float = 0.0
     """Matrix operations of a GPU in 16 bits; 0 = unknown."""
     slow_flops: float = 0.0
-    """The same in 32 bits; 0 = unknown."""
+    """Matrix operations of a GPU in 32 bits; 0 = unknown."""
     sustained: float = 0.85
-    """The share of either that the layers of a transformer reach."""
+    """The share of either rate that the layers of a transformer reach."""
     attention: float = 0.0
-    """Operations of fused attention; 0 = as far below the others as on an A100."""
+    """Operations of fused attention; 0 = unknown, so the ratio of an A100 is used."""
     newest_attention: float = 0.0
-    """The same with the newest release of FlashAttention, where the Plan names none; 0 = the same."""
+    """Operations of attention with the newest FlashAttention, if the Plan names no release; 0 = the same as `attention`."""
     memory: float = 1e12
     """Bytes of a GPU's own memory."""
     inside: float = 10e9
@@ -110,7 +107,7 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: boo
     chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.bf16)
     reach = REACH[chip.generation]
     peak = chip.fp16 if half else chip.bf16
-    newest = max((share for (chips, _), share in KERNELS.items() if chips == chip.generation), default=reach.attention)
+    newest = peak * NEWEST_ATTENTION.get(chip.generation, reach.attention)
     links = [_host_link(gpu) for gpu in used]
     cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
     drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
@@ -118,8 +115,8 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: boo
         flops=peak * reach.matrix,
         slow_flops=chip.fp32 * reach.matrix,
         sustained=reach.sustained,
-        attention=peak * KERNELS.get((chip.generation, attention), reach.attention),
-        newest_attention=0.0 if attention in ("flash2", "flash3", "eager") else peak * newest,
+        attention=newest if attention == "flash3" else peak * reach.attention,
+        newest_attention=0.0 if attention in ("flash3", "eager") else newest,
         memory=chip.bandwidth,
         inside=_inside(machine, used, min(links)),
         between=_between(machine, reported) if nodes > 1 else NETWORK,

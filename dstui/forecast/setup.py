@@ -15,7 +15,7 @@ from dstui.plan.model import Model
 
 Precision = Literal["fp32", "fp16", "bf16", "autocast"]
 Place = Literal["none", "cpu", "nvme"]
-Attention = Literal["eager", "sdpa", "flash", "flash2", "flash3"]
+Attention = Literal["eager", "sdpa", "flash", "flash3"]
 
 
 LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 17.0

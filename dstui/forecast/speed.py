@@ -19,7 +19,7 @@ from dstui.forecast.states import optimizer_bytes
 START_TOKENS = 700
 """The number of tokens at which a micro-batch reaches half of the speed of a large one."""
 MEMORY_SHARE = 0.8
-"""Of the data sheet's bandwidth, what kernels that only move bytes reach."""
+"""The share of the data sheet's memory bandwidth that kernels reach if they only move bytes."""
 SELECTIVE_AGAIN = 0.3
 """The share of the forward pass that selective recomputation repeats."""
 ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
@@ -32,13 +32,13 @@ HOP_SECONDS = 3.2e-6
 HIDDEN = 0.75
 """The share of the smaller of compute and communication that runs beside the larger if overlap_comm is on."""
 BOUND = 1.3
-"""How much faster the CPUs' optimizer is where each rank has cores of its own: at least as much as the whole step, which took 2383 ms
-instead of 3084 for Qwen2.5-3B on 2 x A100-40 (github.com/deepspeedai/DeepSpeed/pull/7474)."""
+"""The factor by which the CPUs' optimizer is faster if each rank is bound to cores of its own. It is at least that of the whole step, which
+took 2383 ms instead of 3084 for Qwen2.5-3B on 2 x A100-40 (github.com/deepspeedai/DeepSpeed/pull/7474)."""
 SLOWER, FASTER = 0.75, 1.15
-"""The speed may turn out so much lower or higher for reasons that a Plan does not tell: releases of torch and of the kernels, clocks under
-a limit of power, a busy host. Nine in ten of the rows of tests/forecast/published_speed.csv that were not fitted are within."""
+"""The factors by which the speed may be lower or higher for reasons outside the Plan: releases of torch and of the kernels, clocks under a
+power limit, a busy host. Nine in ten of the rows of tests/forecast/published_speed.csv that were not fitted lie within."""
 FULL = 0.85
-"""Of the lower end, what is left where a GPU is nearly full: torch's allocator gives memory back and asks for it again."""
+"""The factor for the lower end if a GPU is nearly full, because torch's allocator then frees memory and allocates it again."""
 COLLECTIVE_SECONDS = 40e-6
 """The fixed cost of a collective: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
 
@@ -62,15 +62,15 @@ class Traffic:
     copies: float
     """Copies between GPU and RAM or disk, per micro-batch."""
     optimizer: float
-    """The optimizer's step, including its copies."""
+    """The optimizer's step in seconds, including its copies."""
     beside: float
-    """The part of it that runs beside the compute of a step (ZenFlow, SuperOffload)."""
+    """The part of `optimizer` that runs during the compute of a step (ZenFlow, SuperOffload)."""
     hides: float
-    """The share of the compute that hides that part."""
+    """The share of the compute that can hide `beside`."""
     host: float
-    """Python, per micro-batch."""
+    """The time of Python, per micro-batch."""
     stall: float
-    """The part of that which no kernel hides: stage 3 waits for its hooks between the layers (19.7k to 14.6k tokens/s on 4 x GH200)."""
+    """The part of `host` that no kernel hides: stage 3 waits for its hooks between the layers (19.7k to 14.6k tokens/s on 4 x GH200)."""
     overlap: float
     """The share of the smaller of compute and collectives that is hidden."""
     bound: tuple[str, str, str]
@@ -85,7 +85,7 @@ class Speed:
     tokens: float
     bound_by: str
     range: tuple[float, float] = (0.0, 0.0)
-    """Tokens in a second where little goes well, and where all does."""
+    """The tokens per second in a bad and in a good case."""
 
 
 def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -> Work:
@@ -226,10 +226,10 @@ def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
 
 
 def ranged(found: Speed, spread: float | None, ends: tuple[float, float] = (0.0, 0.0), *, full: bool = False) -> Speed:
-    """Return a speed with its range: by what runs here say (`spread`), else by what published runs do.
+    """Return a speed with its range: from the spread of runs on this machine, else from that of published runs.
 
-    `ends`: the tokens in a second with the slowest and the fastest of what the Plan leaves open, 0 where that is nothing; `full`: the
-    GPU's memory nearly is.
+    `spread`: the spread of runs on this machine. `ends`: the tokens per second with the slowest and the fastest of the options that the
+    Plan does not decide, 0 if there are none. `full`: whether the GPU's memory is nearly full.
     """
     if spread is not None:
         return replace(found, range=(found.tokens * (1 - min(spread, 0.9)), found.tokens * (1 + spread)))

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.file:
         return refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
     if args.strict and args.detach:
-        return refuse("--strict does not go with --detach: nobody would watch whether a rank reads the configuration")
+        return refuse("--strict cannot be used with --detach: no process would watch whether a rank reads the configuration")
     if args.machine and not args.dry_run:
         return refuse("--headless takes --machine only together with --dry-run: a job runs on this machine, not on a recorded one")
     try:
@@ -210,7 +210,7 @@ def _is_read_noticed(folder: JobFolder, plan: Plan) -> bool:
     if not any(plan.configurations.values()):
         say("--strict: the Plan's deepspeed section is empty, so there is nothing that a rank has to read")
     elif all_read(folder.ds_configs) is None:
-        say("--strict: the file system of the job folder does not note reads (noatime), so nobody can tell who reads the configuration")
+        say("--strict: the file system of the job folder does not record reads (noatime), so dstui cannot know who reads the configuration")
     else:
         return True
     return False

@@ -75,7 +75,7 @@ SIGNS = (
         "key-changed",
         "REMOTE HOST IDENTIFICATION HAS CHANGED|Offending .* key in",
         "its host key is not the one that is known",
-        "if {host} was set up anew: ssh-keygen -R {host}, then ssh {host} once",
+        "if {host} was reinstalled: ssh-keygen -R {host}, then ssh {host} once",
     ),
     _Sign(
         "key-unknown",

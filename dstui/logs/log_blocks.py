@@ -23,7 +23,7 @@ class LogLine(NamedTuple):
     time: float = nan
     repeats: int = 1
     runs: tuple[Run, ...] = ()
-    """The text in the colours that its script gave it; empty where it has none."""
+    """The pieces of the line with the colours that its script used; empty if it used none."""
 
 
 class EmptyLog:
@@ -95,7 +95,8 @@ class BlockRows:
         rows, new = self.rows, range(self._filtered, len(self.rows))
         found: Iterable[int] = new
         if self._levels.least != ALL:
-            found = [n for n in found if self._levels.keep(rows.log[n], rows.raw[n])]  # all of them, since a traceback belongs together
+            # keep every row, since the lines of a traceback belong together
+            found = [n for n in found if self._levels.keep(rows.log[n], rows.raw[n])]
         if not isnan(self._cutoff):
             found = [n for n in found if rows.time[n] >= self._cutoff]
         if self._only is not None:

@@ -17,9 +17,9 @@ PROBLEM = (
     r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan"
     r"|terminate called)\b"
 )
-"""What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
+"""Expression for lines that report an error. Plain words as alternatives make the search ten times as fast."""
 WARNING = r"\b\w*(warning|warnings|warn)\b|\[w[\d\]]"
-"""What a line says that speaks of a warning; the last is glog's and torch's [W]."""
+"""Expression for lines that report a warning. Its last alternative is the [W] of glog and torch."""
 
 
 def ignores_case(pattern: str, *, regex: bool, own: bool = False) -> bool:
@@ -77,7 +77,7 @@ class Search:
         return self._low < self._high == blocks.stop and self.lines.rows_of(blocks[-1]) != self._rows
 
     def advance(self, seconds: float = 0.02, *, reach: bool = True) -> bool:
-        """Look at further lines for about so long. True where anything was found, or went. `reach`: also at those that nobody read yet."""
+        """Search for about `seconds`. Return whether the matches changed. If `reach`, also search lines that were not read yet."""
         before, deadline = self.count, monotonic() + seconds
         blocks = self.lines.blocks
         for gone in [block for block in self._by_block if block < blocks.start]:

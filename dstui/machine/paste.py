@@ -69,7 +69,7 @@ def machine_from_text(text: str, source: str) -> Machine:
         topology, links = of_nvlink, _joined(_matrix(of_nvlink))
     else:
         raise PasteError(
-            "the table of `topo -p2p` tells which GPUs reach each other, not by what: "
+            "the table of `topo -p2p` shows which GPUs reach each other, not by which link: "
             "paste `nvidia-smi topo -m` before it, or the line with its command (-p2p n is NVLink)"
         )
     p2p = {kind: _matrix(table) for table in tables if table.is_p2p for kind in table.p2p or ("nvlink",)}

@@ -1,4 +1,4 @@
-"""What a SLURM cluster offers its user: partitions with their limits, accounts and QOS, read from the output of SLURM's own commands.
+"""The offers of a SLURM cluster to its user: partitions with their limits, accounts and QOS, read from the output of SLURM's commands.
 
 Sources: sinfo(1), `scontrol show partition` and `sacctmgr show associations` of Slurm 22.05 to 24.11.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 SINFO = "%R|%D|%c|%m|%G|%f"
-"""Partition, nodes, CPUs, memory (MB), generic resources and features of each kind of node, for `sinfo --format`."""
+"""The columns of `sinfo --format`: partition, nodes, CPUs, memory (MB), generic resources and features of each kind of node."""
 ASSOCIATIONS = "Account,Partition,QOS"
-"""Columns of `sacctmgr show associations`."""
+"""The columns of `sacctmgr show associations`."""
 UNLIMITED = ("UNLIMITED", "INFINITE", "NONE", "N/A", "")
 _TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,7})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _GPUS = re.compile(r"gpu(?::[^:,()\s]+)?:(\d{1,4})")
@@ -20,28 +20,28 @@ _GPUS = re.compile(r"gpu(?::[^:,()\s]+)?:(\d{1,4})")
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition and what one job may have of it. None is no limit, or not known."""
+    """A partition and its limits for one job. None means that there is no limit or that it is not known."""
 
     name: str
     default: bool = False
     up: bool = True
     nodes: int | None = None
-    """Nodes that one job may have: those that it has, or the smaller limit."""
+    """The maximum number of nodes of a job: the partition's nodes, or its limit if that is lower."""
     seconds: int | None = None
-    """The longest time of a job."""
+    """The maximum duration of a job in seconds."""
     accounts: tuple[str, ...] | None = None
-    """The accounts that it admits; None admits all."""
+    """The accounts that the partition admits; None admits all."""
     qos: tuple[str, ...] | None = None
     gpus: int | None = None
-    """GPUs of its largest node."""
+    """The number of GPUs of the largest node."""
     cpus: int | None = None
     gres: tuple[str, ...] = ()
-    """The kinds of generic resources of its nodes: gpu:a100:8."""
+    """The generic resources of the nodes, such as gpu:a100:8."""
     features: tuple[str, ...] = ()
 
     @property
     def limits(self) -> str:
-        """Its limits in a line: `16 nodes x 8 GPUs, at most 2-00:00:00`."""
+        """The limits in one line: `16 nodes x 8 GPUs, at most 2-00:00:00`."""
         size = f"{self.nodes} node{'s' * (self.nodes != 1)}" if self.nodes is not None else ""
         each = f" x {self.gpus} GPU{'s' * (self.gpus != 1)}" if size and self.gpus else ""
         time = f"at most {format_time(self.seconds)}" if self.seconds is not None else "no time limit"
@@ -50,20 +50,20 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class SlurmOffers:
-    """What the cluster here offers this user."""
+    """The offers of a cluster to this user."""
 
     partitions: tuple[Partition, ...] = ()
     accounts: tuple[str, ...] = ()
-    """The user's accounts; empty where no accounting is kept."""
+    """The user's accounts; empty if the cluster keeps no accounting."""
     qos: tuple[str, ...] = ()
 
     def partition(self, name: str | None) -> Partition | None:
-        """Return the partition of this name, or the default one; None where there is none."""
+        """Return the partition called `name`, or the default partition if `name` is empty. None if there is none."""
         return next((one for one in self.partitions if (one.name == name if name else one.default)), None)
 
 
 def read_offers(partitions: str, nodes: str, associations: str = "") -> SlurmOffers:
-    """Return the offers from the outputs of `scontrol --oneliner show partition`, `sinfo` (SINFO) and `sacctmgr` (ASSOCIATIONS)."""
+    """Read the offers from the outputs of `scontrol --oneliner show partition`, `sinfo` (SINFO) and `sacctmgr` (ASSOCIATIONS)."""
     kinds: dict[str, list[Sequence[str]]] = {}
     for line in nodes.splitlines():
         name, *facts = line.split("|")
@@ -104,19 +104,22 @@ def _admitted(text: str) -> tuple[str, ...] | None:
 
 
 def _resources(text: str) -> Iterator[str]:
-    """Yield the parts of `gpu:a100:8(S:0-1),nvme:1` without the sockets."""
+    """Yield the parts of a list such as `gpu:a100:8(S:0-1),nvme:1`, without the sockets."""
     for part in re.sub(r"\([^)]*\)", "", text).split(","):
         if part.strip():
             yield part.strip()
 
 
 def _number(text: str) -> int | None:
-    found = re.match(r"\d{1,9}", text)  # sinfo writes 64+ for nodes that differ
+    found = re.match(r"\d{1,9}", text)  # sinfo writes 64+ if the nodes differ
     return int(found[0]) if found else None
 
 
 def seconds_of(text: str) -> int | None:
-    """Return a time as sbatch reads it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS; None for no limit and for anything else."""
+    """Return a time limit in seconds, or None for no limit and for invalid text.
+
+    The formats are those of sbatch: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS.
+    """
     match = _TIME.fullmatch(text.strip())
     if match is None or text.strip().upper() in UNLIMITED:
         return None
@@ -130,7 +133,7 @@ def seconds_of(text: str) -> int | None:
 
 
 def format_time(seconds: int) -> str:
-    """Format a time as SLURM does: `2-00:00:00`, `00:30:00`."""
+    """Format a duration as SLURM does: `2-00:00:00`, `00:30:00`."""
     days, rest = divmod(seconds, 86400)
     clock = f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
     return f"{days}-{clock}" if days else clock

@@ -34,7 +34,7 @@ def visible_gpus(value: str | None, gpus: Sequence[Gpu], order: str | None = Non
         if gpu is None:
             break
         if gpu in found:
-            return Visible((), True, (*notes, f"GPU {word} stands in it twice: CUDA then shows none"))
+            return Visible((), True, (*notes, f"GPU {word} is in it twice: CUDA then shows none"))
         found.append(gpu)
     if not value.strip():
         notes += ("it is empty, which hides every GPU",)

@@ -1,7 +1,7 @@
-"""The plain face: the steps of the wizard as numbered prompts, for screen readers, notebooks and terminals that draw no screens.
+"""The plain interface: the wizard's steps as numbered prompts, for screen readers, notebooks and terminals that cannot show screens.
 
-Lines in, lines out: no cursor moves, no colours, no keys but Enter. The steps, the fields and the session are those of the TUI; no
-module of Textual is imported for them.
+It only reads and prints lines: it moves no cursor, uses no colours and needs no key but Enter. The steps, fields and session are those of
+the TUI, without any import of Textual.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def run_plain(opened: Opened | None, machine: Machine | None, *, script: str = "") -> int:
-    """Ask for every step of a Plan (None: ask what to start from), for `machine` (None: look at this one); the exit status."""
+    """Ask for every step of a Plan and return the exit status. `opened` None: ask for a start; `machine` None: examine this one."""
     from dstui.plain.wizard import Wizard
 
     return Wizard().run(opened, machine, script)
 
 
 def attach_plain(folder: JobFolder) -> int:
-    """Report on a job that was started before until it ends, in lines; the exit status."""
+    """Print a report, in lines, on a job that was started before, until it ends. Return the exit status."""
     from dstui.plain.console import Console
     from dstui.plain.watching import watch
 

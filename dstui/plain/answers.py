@@ -1,4 +1,4 @@
-"""One field of a step as a question: what it says in a line, what explains it, and the answer as an edit of the Plan."""
+"""One field of a step as a prompt: its line, its explanation, and the edit of the Plan that an answer makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dstui.plan.finding import Finding
 
 SEVERITY_WORDS = {"ok": "fits", "warning": "tight", "error": "too big"}
-"""How grave the cost of an option is -> the word for it."""
+"""Severity of an option's cost -> the word for it."""
 HOW = {
     "number": "Type a number",
     "numbers": "Type numbers, separated by spaces",
@@ -26,19 +26,19 @@ HOW = {
     "patterns": "Type name: pattern, separated by commas",
 }
 COST = re.compile(r"(\S*%)\s+(\S+)\s*$")
-"""The last two columns of a figure: what is left, and tokens per second."""
+"""The last two columns of a figure: the free memory and the tokens per second."""
 EMPTY = "–"
-"""How forms show that there is no value."""
+"""The sign that forms show for an empty value."""
 
 
 def describe(field: Field, state: State) -> str:
-    """Return a field in one line: its label, and its value or its default."""
+    """Return one line with the field's label and its value or default."""
     remark = field.says(state) if field.says else ""
     return f"{' '.join(field.label.split())}: {value_text(field, state)}" + (f" ({remark})" if remark else "")
 
 
 def value_text(field: Field, state: State) -> str:
-    """Return the value that holds, in words."""
+    """Return the field's current value in words."""
     value = field.value(state)
     written = value is not UNSET and value is not None
     option = chosen_option(field, state)
@@ -48,13 +48,13 @@ def value_text(field: Field, state: State) -> str:
 
 
 def finding_text(finding: Finding) -> str:
-    """Return a finding in words: how grave it is, where, what is wrong and what to do."""
+    """Return a finding in words: severity, path, problem and fix."""
     named = " ".join(filter(None, (finding.severity, finding.code, finding.path)))
     return f"{named}: {finding.message}{finding.instruction}"
 
 
 def explain(field: Field, state: State) -> Iterator[str]:
-    """Yield what a field means, its default, and the key of the Plan that it writes."""
+    """Yield the meaning of a field, its default, and the Plan key that it sets."""
     yield field.help(state) if field.help else help_for(field.path)
     if not field.help and not field.selects_model:
         yield f"In the Plan: {field.path}"
@@ -67,7 +67,7 @@ def explain(field: Field, state: State) -> Iterator[str]:
 
 
 def option_text(option: Option, state: State) -> str:
-    """Return an option in one line: what it says, or why it is not possible, and what it would cost here."""
+    """Return one line with the option's text, or why it is not possible, and its cost on this Machine."""
     if option.disabled and (why := option.disabled(state)):
         return f"{option.label}: not possible: {why}"
     cost = f"{SEVERITY_WORDS.get(option.severity, '')} {COST.sub(_cost_words, option.figure.partition(' ')[2])}" if option.figure else ""
@@ -79,7 +79,7 @@ def _cost_words(match: re.Match[str]) -> str:
 
 
 def ask_field(console: Console, session: Session, field: Field) -> None:
-    """Ask for a field until the answer is taken or left as it is."""
+    """Ask for a field until the user gives a valid answer or keeps the value."""
     state = session.state
     if why := why_fixed(field, state):
         console.say(f"{field.label}: cannot be set here: {why}")
@@ -103,14 +103,14 @@ def ask_field(console: Console, session: Session, field: Field) -> None:
 
 
 def _options(field: Field) -> tuple[Option, ...]:
-    """Return the answers to choose from; none where a value is typed."""
+    """Return the options of a field; empty if the value is typed."""
     if field.kind == "toggle":
         return (Option(value=True, label="yes"), Option(value=False, label="no"))
     return field.options
 
 
 def _answer(session: Session, field: Field, options: tuple[Option, ...], answer: str) -> str:
-    """Write an answer to the Plan; return why it is not taken, or ""."""
+    """Write an answer to the Plan. Return why the answer is not accepted, or ""."""
     state = session.state
     try:
         value: Any = (
@@ -129,7 +129,7 @@ def _answer(session: Session, field: Field, options: tuple[Option, ...], answer:
 
 
 def _chosen(options: tuple[Option, ...], answer: str, state: State) -> Any:
-    """Return the value of the option that an answer names, by number or by word. NotThat where it names none."""
+    """Return the value of the option that an answer names by number or word. Raises NotThat if it names none."""
     word = answer.casefold()
     by_word = next((option for option in options if word == option.label.casefold()), None)
     if options[0].value is True and word in (*YES, *NO):
@@ -144,7 +144,7 @@ def _chosen(options: tuple[Option, ...], answer: str, state: State) -> Any:
 
 
 def ask_setting(console: Console, session: Session, setting: str) -> None:
-    """Write PATH=VALUE, any key of the Plan, as --set does."""
+    """Ask for PATH=VALUE and set that key of the Plan, as --set does."""
     from dstui.documents.plan_files import apply_overrides
     from dstui.plan import PlanError
 

@@ -1,4 +1,4 @@
-"""Lines from standard input and to standard output: the only way in which the plain face speaks."""
+"""Read lines from standard input and print lines to standard output. The plain interface uses nothing else."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from dstui.base.output import flush, tell
 from dstui.base.text import sanitise
 
 LONGEST = 1 << 16
-"""Bytes of a line that are read; what is longer is taken for a line of its own."""
+"""The maximum length of an input line in bytes; the rest of a longer line counts as the next line."""
 YES, NO = ("y", "yes"), ("n", "no")
 
 
 class Ended(Exception):
-    """Standard input has ended: nobody answers any more."""
+    """Standard input has ended: there will be no further answers."""
 
 
 class Back(Exception):
-    """The answer was `b`: go back to where this was asked from."""
+    """The user answered `b`: return to the previous question."""
 
 
 class Leave(Exception):
-    """The answer was `q`: leave dstui."""
+    """The user answered `q`: leave dstui."""
 
 
 class Console:
-    """Prints whole lines and reads whole lines. Standard input is read as bytes, so that waiting for it can be bounded."""
+    """Prints and reads whole lines. It reads standard input as bytes, so that it can wait for a limited time."""
 
     def __init__(self) -> None:
         self._waiting = b""
         self.ended = False
-        """Standard input gives nothing more."""
+        """Whether standard input has ended."""
         self.can_go_back = False
 
     def say(self, *lines: str) -> None:
-        """Print lines; whatever is unsafe in them is taken out."""
+        """Print lines, without the characters that are unsafe on a terminal."""
         for line in lines:
             for part in line.split("\n"):
                 tell(sanitise(part).rstrip())
         flush()
 
     def read(self, timeout: float | None = None) -> str | None:
-        """Return the next line without its end; None where none came in time, Ended where none will come."""
+        """Return the next line without its end, or None if none came within `timeout` seconds. Raises Ended at the end of input."""
         while b"\n" not in self._waiting and len(self._waiting) < LONGEST and not self.ended:
             if not select.select([sys.stdin], [], [], timeout)[0]:
                 return None
@@ -57,7 +57,7 @@ class Console:
         return line.decode(errors="replace").strip()
 
     def ask(self, prompt: str) -> str:
-        """Print a prompt as a line of its own, and return the answer. Leave and Back for q and b."""
+        """Print a prompt on its own line and return the answer. Raises Leave for `q` and Back for `b`."""
         while True:
             self.say(prompt)
             answer = self.read() or ""
@@ -70,7 +70,7 @@ class Console:
             self.say("There is nothing before this.")
 
     def choose(self, question: str, options: Sequence[str], default: int | None = None) -> int:
-        """Ask for one of these by its number, and return its index. Enter takes the default, where there is one."""
+        """Ask for one of the options by number and return its index. Enter selects the default if there is one."""
         self.say(question, *(f"  {number}. {option}" for number, option in enumerate(options, 1)))
         while True:
             answer = self.ask("Number:" if default is None else f"Number, or Enter for {default + 1}:")
@@ -81,7 +81,7 @@ class Console:
             self.say(f"A number from 1 to {len(options)}, b to go back, or q to quit.")
 
     def agrees(self, question: str) -> bool:
-        """Ask a question whose answer is no unless it is yes."""
+        """Ask a question; return True only if the answer is yes."""
         while True:
             answer = self.ask(f"{question} y or n; Enter is no:").casefold()
             if answer in (*YES, *NO, ""):
@@ -89,6 +89,6 @@ class Console:
 
 
 def number_in(answer: str, count: int) -> int | None:
-    """Return the index that a typed number from 1 to `count` stands for; None for anything else."""
+    """Return the index for a typed number from 1 to `count`, or None for anything else."""
     number = int(answer) if answer.isascii() and answer.isdecimal() and len(answer) < 5 else 0
     return number - 1 if 1 <= number <= count else None

@@ -1,4 +1,4 @@
-"""Launch what the review shows, after the same questions as in the TUI. The job never depends on this process."""
+"""Launch the reviewed Plan after the same questions as in the TUI. The job does not depend on this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def launch(console: Console, session: Session) -> JobFolder | None:
-    """Start the job, detached, and return its folder; None where nothing was started, which is said."""
+    """Start the job, detached, and return its folder. If nothing was started, say so and return None."""
     from dstui.jobs.control.start import LaunchError, start
 
     state = session.state
@@ -37,7 +37,7 @@ def launch(console: Console, session: Session) -> JobFolder | None:
 
 
 def _agreed(console: Console, target: Target) -> bool:
-    """Ask before programs run that the user has not chosen; return whether they may."""
+    """Ask before programs run that the user has not chosen; return whether they may run."""
     from dstui.documents.trusted_python import is_own_interpreter, remember
     from dstui.render.launch import interpreter
 
@@ -54,7 +54,7 @@ def _agreed(console: Console, target: Target) -> bool:
 
 
 def _ready(console: Console, target: Target) -> bool:
-    """Examine other hosts before a launch on them; return whether to start."""
+    """Examine the other hosts before a launch on them; return whether to start."""
     from dstui.doctor.preflight import format_lines, run_preflight
     from dstui.jobs.control.start import LaunchError, check
     from dstui.render.launch import RenderError
@@ -64,7 +64,7 @@ def _ready(console: Console, target: Target) -> bool:
             return True
         check(target.launch)
     except (RenderError, LaunchError):
-        return True  # the launch says it
+        return True  # the launch reports this problem itself
     console.say("Looking whether the hosts are ready...")
     results = run_preflight(target)
     console.say(*format_lines(results))

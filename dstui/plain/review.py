@@ -1,4 +1,4 @@
-"""The end of the steps: findings and forecast, then save, launch or leave; a job that was launched is watched here."""
+"""The last step: show findings and forecast, then save, launch or leave. A launched job is watched from here."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from dstui.tui.session.state import State
 
 AT = sum(step.pane == "form" for step in STEPS)
-"""Where the review stands among the steps, counted from 0."""
+"""The position of the review among the steps, counted from 0."""
 WORDS = {"save": 0, "launch": 1, "files": 2}
-"""The first answers by a word too: their numbers never change."""
+"""The words that also select the first answers; their numbers never change."""
 
 
 class Review:
-    """The questions of the review."""
+    """The review of a Plan, as a menu."""
 
     def __init__(self, console: Console, session: Session) -> None:
         self._console, self._session = console, session
 
     def ask(self) -> int:
-        """Show what follows from the Plan, and do what is asked for; return the number of the step to go to."""
+        """Show the findings and the forecast, and do what the user selects. Return the number of the step to go to."""
         console = self._console
         console.say("", "Review", *findings(self._session.state), *forecast(self._session.state))
         acts = self._acts()
@@ -48,7 +48,7 @@ class Review:
         return AT
 
     def _acts(self) -> list[tuple[str, Callable[[], object]]]:
-        """Return what can be done, each with its words."""
+        """Return the possible actions, each with its text."""
         path = self._session.path
         acts: list[tuple[str, Callable[[], object]]] = [
             (f"save the Plan as {path}" if path else "save the Plan", partial(save, self._console, self._session)),
@@ -87,7 +87,7 @@ class Review:
 
 
 def findings(state: State) -> Iterator[str]:
-    """Yield what is wrong with the Plan, the gravest first."""
+    """Yield the findings about the Plan, the most severe first."""
     counted = {name: state.counted(name) for name in ("error", "warning", "info")}
     words = [f"{count} {name}{'s' * (count > 1 and name != 'info')}" for name, count in counted.items() if count]
     yield f"Findings: {', '.join(words) or 'none'}"
@@ -95,7 +95,7 @@ def findings(state: State) -> Iterator[str]:
 
 
 def forecast(state: State) -> Iterator[str]:
-    """Yield whether it fits, and how fast it would be."""
+    """Yield whether the run fits into memory, and how fast it would be."""
     if state.outlook is None:
         yield "Forecast: none; name the model first, in step 2 (source or parameters)"
         return

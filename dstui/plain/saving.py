@@ -1,4 +1,4 @@
-"""Saving a Plan by prompts, and the draft that keeps unsaved edits when a session ends without an answer."""
+"""Save a Plan by prompts, and keep unsaved edits as a draft if a session ends without an answer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def keep_draft(session: Session) -> None:
-    """Keep what is not saved on disk; where everything is saved, there is no draft."""
+    """Write unsaved edits to a draft. If everything is saved, there is no draft."""
     with suppress(FileProblem, OSError):
         session.draft().keep()
 
 
 def offer_draft(console: Console, session: Session) -> None:
-    """Ask about edits of this document that an earlier session has left behind."""
+    """Offer the unsaved edits of this document that an earlier session kept."""
     document = document_of(session.state.plan, session.path)
     draft = next((one for one in left_behind() if one.document == document and one.text != session.state.plan.text), None)
     if draft is None:
@@ -42,7 +42,7 @@ def offer_draft(console: Console, session: Session) -> None:
 
 
 def save(console: Console, session: Session) -> bool:
-    """Save the Plan; asks for a name where it has none, and before it replaces what somebody else wrote. Return whether it is saved."""
+    """Save the Plan and return whether it was saved. Ask for a name if it has none, and before replacing the changes of another program."""
     path, replaces = session.path, True
     if path is not None and (moved := session.moved_on_disk()):
         console.say(moved)
@@ -70,7 +70,7 @@ def _ask_where(console: Console, session: Session) -> Path:
 
 
 def leaves(console: Console, session: Session) -> bool:
-    """Ask about unsaved edits; return whether to leave."""
+    """Ask what to do with unsaved edits; return whether to leave."""
     from dstui.plain.console import Back, Leave
 
     if session.state.saved:

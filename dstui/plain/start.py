@@ -1,4 +1,4 @@
-"""What to start from, as a numbered list: unsaved edits, the script here with its configuration, a recipe, a file, a shipped Plan."""
+"""The list of possible starts: unsaved edits, the script in this folder with its configuration, a recipe, a file, a shipped Plan."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from dstui.tui.session.drafts import Draft
 
 Way = tuple[str, Callable[[], Opened]]
-"""What an answer says, and what opens it."""
+"""The text of an option, and the function that opens it."""
 
 
 def ask_start(console: Console, machine: Machine, script: str) -> Opened:
-    """Ask until something could be opened; `script`: the one that was named, of all in the folder."""
+    """Ask until a start could be opened. `script`: the script that the user named, if any."""
     ways = list(_ways(machine, script))
     while True:
         chosen = console.choose("Start from what?", [label for label, _ in ways], 0)
@@ -59,7 +59,7 @@ def _of_text(text: str) -> Opened:
 
 
 def _of_draft(draft: Draft) -> Opened:
-    """Return the Plan of a draft, which is then this session's to keep."""
+    """Open the Plan of a draft. From then on, this session keeps the draft."""
     plan = load_layered(draft.text, draft.source, draft.base)
     draft.forget()
     return Opened(plan, None)

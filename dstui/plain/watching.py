@@ -1,4 +1,4 @@
-"""A job as lines: its state every half minute, what happens meanwhile at once, and at its end why it ended."""
+"""A job as lines: its state every half minute, its events as they happen, and at the end the cause if it failed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from dstui.plan.finding import Fix
 
 EVERY = 30.0
-"""Seconds between two lines of state."""
+"""The number of seconds between two lines of state."""
 GLANCE = 0.2
-"""Seconds between two looks at the job."""
+"""The number of seconds between two looks at the job."""
 BACKLOG = 1 << 20
-"""Bytes of each log that are read of a job that runs already."""
+"""The maximum number of bytes read of each existing log of a running job."""
 COMMANDS = "Enter tells the state now, s stops the job, q leaves it running."
 
 
 def watch(console: Console, folder: JobFolder) -> tuple[Fix, ...]:
-    """Report until the job ends or the user leaves it; return what would fix the cause of a failure."""
+    """Report until the job ends or the user leaves. Return the fixes for the cause of a failure."""
     follower = Follower(folder, BACKLOG, lines=False, status_of=take_over)
     name = shlex.quote(folder.name)
     console.say(f"Job folder {folder.path}", f"One line of state every {EVERY:.0f} seconds. {COMMANDS}")
@@ -63,7 +63,7 @@ def _watch(console: Console, folder: JobFolder, follower: Follower) -> tuple[Fix
 
 
 def _answer(console: Console) -> str | None:
-    """Return what was typed within a moment. Where standard input has ended, wait for it no more and watch on."""
+    """Return the line that was typed within a moment, or None. After the end of standard input, do not wait for it any more."""
     if not console.ended:
         try:
             return console.read(GLANCE)
@@ -74,7 +74,7 @@ def _answer(console: Console) -> str | None:
 
 
 def state_line(follower: Follower) -> str:
-    """Return where a job stands, in one line: state, duration, step, loss, speed, what is left."""
+    """Return the job's progress as one line: state, duration, step, loss, speed, remaining time."""
     words = [f"{time.strftime('%H:%M:%S')} {follower.state}", duration_text(follower.duration)]
     if follower.progress is not None:
         words.append("step {:,} of {:,}".format(*follower.progress))
@@ -91,7 +91,7 @@ def state_line(follower: Follower) -> str:
 
 
 def event_text(event: Event) -> str:
-    """Return what is said of an event at once; "" for one that the line of state tells."""
+    """Return the line for an event, or "" if the line of state reports it."""
     if isinstance(event, (Notice, HostChange)):
         return event.text
     if isinstance(event, RankState) and event.exit_code:
@@ -113,7 +113,7 @@ def _stop(console: Console, folder: JobFolder) -> None:
 
 
 def _diagnosis(console: Console, folder: JobFolder, state: str) -> tuple[Fix, ...]:
-    """Say why a job failed; return what would mend its Plan."""
+    """Print why a job failed; return the fixes for its Plan."""
     from dstui.diagnosis import diagnose_job, report, unread_configuration
 
     try:

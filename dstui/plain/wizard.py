@@ -1,4 +1,4 @@
-"""The steps as prompts, in their order, then the review: what the wizard of the TUI asks, one line after another."""
+"""The wizard's steps as prompts, one after another, then the review."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ HELP = (
     "u takes the last edit back. set PATH=VALUE writes any key: set deepspeed.gradient_clipping=1.0",
 )
 REVIEW = len(ASKED)
-"""Where the review stands among the steps, counted from 0."""
+"""The position of the review among the steps, counted from 0."""
 
 
 class Wizard:
-    """One session from its start to its end."""
+    """One session of the plain interface."""
 
     def __init__(self) -> None:
         self.console = Console()
 
     def run(self, opened: Opened | None, machine: Machine | None, script: str) -> int:
-        """Ask, until the user leaves or standard input ends; the exit status."""
+        """Ask until the user leaves or standard input ends. Return the exit status."""
         console = self.console
         console.say(WELCOME)
         try:
             self._begin(opened, machine, script)
             console.can_go_back = True
             self._ask_steps()
-        except Leave:  # before there was anything to leave
+        except Leave:  # the user left before anything was opened
             return 0
         except Ended:
             return self._end()
@@ -74,7 +74,7 @@ class Wizard:
         self.session.subscribe(lambda before, now: keep_draft(self.session) if now.plan is not before.plan else None)
 
     def _end(self) -> int:
-        """Say what became of unsaved edits where nobody answers any more; the exit status."""
+        """Report what happened to unsaved edits after the end of standard input. Return the exit status."""
         session = getattr(self, "session", None)
         if session is None or session.state.saved:
             return 0
@@ -83,17 +83,17 @@ class Wizard:
         return 1
 
     def _look(self) -> None:
-        """Look at the files around the Plan, which an edit may have made others."""
+        """Read the files around the Plan again, since an edit may refer to other files."""
         self.session.lookups_resolved(resolve_all(self.session.state.plan))
 
     def _ask_steps(self) -> None:
-        """Go through the steps and the review, back and forth, until the user leaves."""
+        """Go through the steps and the review, in any order, until the user leaves."""
         at: int | None = 0
         while at is not None:
             at = self._ask_at(at)
 
     def _ask_at(self, at: int) -> int | None:
-        """Ask for a step or the review; return the number of what comes next, None to leave."""
+        """Ask for a step or the review. Return the number of the next one, or None to leave."""
         try:
             return Review(self.console, self.session).ask() if at == REVIEW else self._ask_step(at)
         except Back:
@@ -152,14 +152,14 @@ class Wizard:
                 self.console.say(finding_text(finding))
 
     def _help(self, step: Step) -> tuple[str, ...]:
-        """Return what can be typed at a step, and what there is to know of it."""
+        """Return the commands that a step accepts, and its help."""
         state = self.session.state
         below = step.below(state, [f for f in state.findings if step_of(f.path) is step], 76) if step.below else []
         return (*HELP, *(" ".join(row.text.split()) for row in below if row.text.strip()))
 
 
 def field_lines(step: Step, state: State) -> Iterator[str]:
-    """Yield the settings of a step that can be changed, each with its number; the others together, by the reason."""
+    """Yield the settings of a step that can be changed, each with its number, and the others grouped by the reason."""
     closed: dict[str, list[str]] = {}
     title = ""
     for number, field in enumerate(fields_of(step, state), 1):
@@ -175,5 +175,5 @@ def field_lines(step: Step, state: State) -> Iterator[str]:
 
 
 def fields_of(step: Step, state: State) -> tuple[Field, ...]:
-    """Return the fields of a step that can be asked in lines: a grid of slots is what include and exclude say in words."""
+    """Return the fields of a step that can be asked for in lines. Grids of slots are left out: include and exclude set the same."""
     return tuple(field for field in step.fields(state) if field.kind != "grid")

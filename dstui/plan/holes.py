@@ -52,7 +52,7 @@ def fill_holes(plan: Plan, environment: Mapping[str, str]) -> Plan:
 
 
 def _own(plan: Plan, path: str, value: Any) -> tuple[str, Any]:
-    """Return where a value is written into the Plan and which: the item of a list that lies beneath it cannot be, the list can."""
+    """Return the path and value to write into the Plan. An item of an inherited list cannot be written alone, only the whole list."""
     parent, _, last = path.rpartition(".")
     items = plan.get(parent) if last.isdigit() else None
     if not isinstance(items, list) or plan.document.node(tuple(plan.parts(parent))) is not None:

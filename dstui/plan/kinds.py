@@ -17,7 +17,7 @@ from dstui.plan.hostfile import host_problem
 Mistakes = Iterator[tuple[Path, str]]
 
 SECRET_KEY = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-\w.]+")
-"""The name of a Secret of Kubernetes, and a key in it."""
+"""The name of a Secret of Kubernetes and a key in it."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 MODULE = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
@@ -129,7 +129,7 @@ def _labels(value: Any) -> Mistakes:
 
 
 def _secrets(value: Any) -> Mistakes:
-    """Yield the mistakes in references to Secrets; a value that may be a secret itself is not repeated."""
+    """Yield the mistakes in references to Secrets. Values are not repeated, since they may be secrets themselves."""
     yield from _mapping_of_texts(value, "a mapping NAME: secret/key")
     for name, place in value.items() if isinstance(value, dict) else ():
         if not VARIABLE.fullmatch(name):

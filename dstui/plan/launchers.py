@@ -94,7 +94,7 @@ ALL = (
             "a host that is lost is no event: the others wait for it for ever",
             "a killed pdsh, or a closed terminal, leaves silent ranks running",
             "a host without the job's folder starts the ranks in the home folder",
-            "every variable that is passed on stands in the process list of each host",
+            "every variable that is passed on is visible in the process list of each host",
         ),
     ),
     Launcher(
@@ -231,7 +231,7 @@ ALL = (
         carries="given",
         ctrl_c=EACH_HOST,
         rank_fails=ENDS_ITS_HOST,
-        traps=("nobody but you can stop the other hosts: dstui gives the commands, one for each, and starts nothing",),
+        traps=("only you can stop the other hosts: dstui shows the commands, one for each, and starts nothing",),
     ),
 )
 BY_NAME = {launcher.name: launcher for launcher in ALL}

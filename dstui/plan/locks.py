@@ -11,7 +11,7 @@ from dstui.plan.plan import Plan
 
 
 def broken_locks(plan: Plan, locks: Iterable[Lock] | None = None) -> list[tuple[Lock, Any]]:
-    """Return the locks of the site that a Plan breaks, each with the value that does. `locks`: these, not all that lie beneath it."""
+    """Return the locks of the site that a Plan breaks, each with the refused value. `locks`: the locks to compare, by default all."""
     found = []
     for lock in plan.beneath.locks if locks is None else locks:
         value = _value(plan, lock.path)
@@ -38,15 +38,15 @@ def _value(plan: Plan, path: str) -> Any:
 
 
 def refusal(plan: Plan) -> str:
-    """Return why a Plan may not be launched here; empty where it may."""
+    """Return why a Plan may not be launched here, or ""."""
     return _refusal(plan, broken_locks(plan), plan.beneath.contact)
 
 
 def refusal_of_command(plan: Plan, site: Beneath) -> str:
-    """Return why a command may not be launched here, of which a Plan was made; empty where it may.
+    """Return why a command, of which a Plan was made, may not be launched here, or "".
 
-    It runs as it is, without the values of the site. A lock is judged where the command says something of its key; one of DeepSpeed's keys
-    also where the configuration that the command names leaves it out.
+    The command runs unchanged, without the site's values. A lock applies only if the command sets its key. For a key of DeepSpeed it also
+    applies if the configuration that the command names leaves the key out.
     """
     judged = [lock for lock in site.locks if plan.get(lock.path) is not None or (plan.deepspeed and lock.path.startswith("deepspeed."))]
     return _refusal(plan, broken_locks(plan, judged), site.contact)
@@ -61,5 +61,5 @@ def _refusal(plan: Plan, broken: Sequence[tuple[Lock, Any]], contact: str) -> st
 
 
 def lock_of(plan: Plan, path: str) -> Lock | None:
-    """Return the lock that allows only one value of a key whatever else the Plan says; None if there is none."""
+    """Return the lock that allows only one value for a key, whatever else the Plan sets, or None."""
     return next((lock for lock in plan.beneath.locks if lock.path == path and lock.is_fixed), None)

@@ -128,7 +128,7 @@ def kubernetes_artifact(target: Target, *, v1: bool = False) -> Artifact:
 def _left_out(target: Target) -> list[str]:
     """Describe the files of this machine that a scheduler's job does not get."""
     paths = target.env_files.paths
-    return [f"left out: what stands in {' and '.join(paths)}: put what the ranks need into cluster.env"] if paths else []
+    return [f"left out: the variables of {' and '.join(paths)}; put those that the ranks need into cluster.env"] if paths else []
 
 
 def accelerate_artifact(target: Target) -> Artifact:

@@ -89,7 +89,7 @@ def full_weights_blocks(plan: Plan, folder: str) -> Iterator[str]:
     """Yield the blocks that read the full weights from a DeepSpeed checkpoint. If nothing is sharded they are one file."""
     read, load = (FP32, LOAD_FP32) if stage_of(plan, plan.deepspeed) else (NOT_SPLIT, LOAD)
     yield f"{LATER}\n{read.replace('FOLDER', folder)}"
-    yield "model = build_model()  # anew: into an engine nothing would be loaded, and nothing would say so"
+    yield "model = build_model()  # a new model: loading into an engine would silently do nothing"
     yield from peft(plan)
     yield load.replace("FOLDER", folder)
 

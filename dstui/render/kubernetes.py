@@ -1,8 +1,8 @@
 """Kubernetes manifests for a Plan, with ds_config.json in a ConfigMap: a TrainJob of Kubeflow Trainer, or the older PyTorchJob.
 
-Both controllers tell each pod its number and the rendezvous address; torchrun in each pod starts the ranks of its GPUs.
-Sources: the CustomResourceDefinitions of kubeflow/trainer v2.0 to v2.3 (TrainJob, trainer.kubeflow.org/v1alpha1; each of the first three
-changes pods by another key) and of kubeflow/training-operator v1.8 and v1.9 (PyTorchJob, kubeflow.org/v1).
+Both controllers give each pod its number and the rendezvous address; torchrun in each pod starts the ranks of its GPUs. Sources: the
+CustomResourceDefinitions of kubeflow/trainer v2.0 to v2.3 (TrainJob, trainer.kubeflow.org/v1alpha1; each of the first three changes pods by
+another key) and of kubeflow/training-operator v1.8 and v1.9 (PyTorchJob, kubeflow.org/v1).
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ wait
 exit "$code"
 """
 NODE = "node"
-"""The replicated job, and the container, of the pods of Kubeflow Trainer's own runtimes."""
+"""The name of the replicated job, and of its container, in the runtimes of Kubeflow Trainer."""
 MANAGER = "dstui.io/render"
 """The manager name of the patch to the runtime's pods; a required field."""
 TRAINER = ("PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OPERATOR = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-"""Variables by which each controller tells a pod its number and the rendezvous address."""
+"""The variables in which each controller gives a pod its number and the rendezvous address."""
 
 
 def render_trainjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
@@ -91,7 +91,7 @@ def render_trainjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None
 
 
 def _template(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod as a part of a runtime's template, from which v2.2 and later take changes."""
+    """Return the pod as part of a runtime's template, which v2.2 and later use for changes."""
     return {"spec": {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": {"spec": pod}}}}]}}
 
 
@@ -100,7 +100,7 @@ CHANGES: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "2.1": lambda pod: {"podTemplateOverrides": [{"targetJobs": [{"name": NODE}], "spec": pod}]},
     "2.2": lambda pod: {"runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": {"template": _template(pod)}}]},
 }
-"""Release of Kubeflow Trainer -> the key by which a TrainJob changes the pods of its runtime."""
+"""Release of Kubeflow Trainer -> the function that writes changes of the pods as that release expects them."""
 
 
 def render_pytorchjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
@@ -134,7 +134,7 @@ def _metadata(plan: Plan, name: str) -> dict[str, str]:
 
 
 def _first_status(spec: LaunchSpec, name: str) -> str:
-    """Return status.json of the job folder: the records of the ranks beside it tell what became of them."""
+    """Return the first status.json of the job folder. The records of the ranks in the folder then report their state."""
     pods = {host: f"pod {number}" for number, host in enumerate(spec.hosts)}
     ranks = {str(rank): {"host": pods[host], "state": "waiting"} for rank, host in spec.ranks.items()}
     hosts = {pod: {"state": "reached"} for pod in pods.values()}
@@ -158,7 +158,7 @@ def _mounts(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _of_pod(plan: Plan, name: str) -> dict[str, Any]:
-    """Return what a pod has beside its container."""
+    """Return the fields of a pod besides its container."""
     asked = plan.cluster.kubernetes
     claims = [
         {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(asked.volumes.values())
@@ -173,7 +173,7 @@ def _of_pod(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _toleration(text: str) -> dict[str, str]:
-    """Return `key=value:Effect`, `key:Effect` or `key` as Kubernetes has it."""
+    """Return a taint (`key=value:Effect`, `key:Effect` or `key`) in the form of Kubernetes."""
     name, _, effect = text.partition(":")
     key, equals, value = name.partition("=")
     operator = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
@@ -181,7 +181,7 @@ def _toleration(text: str) -> dict[str, str]:
 
 
 def _resources(plan: Plan, spec: LaunchSpec, slots: int, key: str) -> dict[str, Any]:
-    """Return the limits of a pod under the key of its controller; empty where it has none."""
+    """Return the resource limits of a pod under the key of its controller; empty if there are none."""
     limits: dict[str, Any] = {**plan.cluster.kubernetes.resources, **({} if spec.cpu else {"nvidia.com/gpu": slots})}
     return {key: {"limits": limits}} if limits else {}
 
@@ -231,7 +231,7 @@ def _command(plan: Plan, spec: LaunchSpec, name: str, told: tuple[str, str, str]
 
 
 def _leave_folder(base: str, name: str) -> str:
-    """Return the shell words that make the job folder."""
+    """Return the shell text that creates the job folder."""
     run = quote_word(f"{base.rstrip('/')}/{name}")
     return (
         f"export DSTUI_RUN={run} DSTUI_TAG={quote_word(_tag(name))} && "

@@ -42,7 +42,7 @@ PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from dstui.cli impor
 FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """The variables that srun gives to its first task."""
 LAUNCHED_BY = {"deepspeed": ("deepspeed",), "torchrun": ("torchrun",), "accelerate": ("accelerate", "launch"), "python": ("python",)}
-"""Launcher -> the words that its command begins with."""
+"""Launcher -> the first words of its command."""
 OF_THE_CONFIGURATION = "PL001"
 """The finding about who reads the Plan's configuration. It is ignored here: the script's own arguments stay as they are."""
 WITHOUT_DEEPSPEED = "PL027"
@@ -53,7 +53,7 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     """Stand in for the launcher `name` and return the exit status."""
     session = RunSession(Path(folder))
     environment = session.without(os.environ)
-    own = os.environ.get(INTERPRETER)  # of the framework that starts this launch
+    own = os.environ.get(INTERPRETER)  # the interpreter of the framework that starts this launch
     real = own if own and name in PYTHONS else shutil.which(name, path=environment["PATH"])
     if name in LET_THROUGH and session.options().hold:
         _follow_held(name, words)
@@ -91,7 +91,7 @@ class NotStarted(Exception):
 
 
 def _run_unobserved(program: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Become the launcher itself; where that cannot be started, the message and status of a shell."""
+    """Replace this process by the real launcher. If that cannot be started, print the message and return the status of a shell."""
     try:
         os.execve(program, [*words], {**environment})
     except OSError as problem:
@@ -100,14 +100,14 @@ def _run_unobserved(program: str, words: Sequence[str], environment: Mapping[str
 
 
 def _run_framework(name: str, real: str, words: Sequence[str], session: RunSession) -> int:
-    """Become the command of a framework, with the stand-ins before what it starts itself."""
+    """Replace this process by the command of a framework, so that the framework starts the stand-ins."""
     interpreter = real if name in PYTHONS else _interpreter(real)
     program = [] if name in PYTHONS else [real]
     return _run_unobserved(interpreter, [interpreter, str(INSIDE), str(session.programs), *program, *words], os.environ)
 
 
 def _existing(interpreter: str) -> str:
-    """Return the interpreter of a launcher. Raises NotStarted where it is gone, as after its virtual environment was deleted."""
+    """Return the interpreter of a launcher. Raises NotStarted if it does not exist, for example because its environment was deleted."""
     if not Path(interpreter).exists():
         raise NotStarted(f"its interpreter {interpreter} does not exist")
     return interpreter

@@ -1,10 +1,10 @@
-"""Run the command of a framework that starts its ranks past the PATH (swift, trl), so that the stand-ins see the launch.
+"""Run the command of a framework that does not use the PATH to start its ranks (swift, trl), so that the stand-ins see the launch.
 
     INTERPRETER framework_inside.py STAND_INS PROGRAM ARGUMENTS…
     INTERPRETER framework_inside.py STAND_INS -m MODULE ARGUMENTS…
 
-Runs under the framework's own interpreter, by file path, so it imports nothing of dstui. Sources: swift/cli/main.py of ms-swift 4.6,
-which runs `sys.executable -m torch.distributed.run`, and trl/cli/accelerate_launcher.py of trl 1.16, which calls accelerate's functions.
+Runs under the framework's own interpreter, by file path, so it imports nothing of dstui. Sources: swift/cli/main.py of ms-swift 4.6, which
+runs `sys.executable -m torch.distributed.run`, and trl/cli/accelerate_launcher.py of trl 1.16, which calls accelerate's functions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import NoReturn
 
 INTERPRETER = "DSTUI_INTERPRETER"
-"""The interpreter for which the stand-in of python stands."""
+"""The variable with the interpreter that the stand-in of python replaces."""
 
 
 class Words:
-    """Stands for the parser of `accelerate launch`: keeps the words."""
+    """Replaces the parser of `accelerate launch`: keeps the words."""
 
     @staticmethod
     def parse_args(words: list[str]) -> list[str]:
-        """Return the words as they are."""
+        """Return the words unchanged."""
         return words
 
 
 def through(stand_ins: str) -> None:
-    """Let `trl` start the stand-in of accelerate instead of accelerate's function."""
+    """Make `trl` start the stand-in of accelerate instead of calling accelerate's function."""
     try:
         import accelerate.commands.launch as launcher
     except ImportError:

@@ -22,10 +22,10 @@ PYTHONS = ("python", "python3")
 LET_THROUGH = ("srun", "mpirun", "mpiexec")
 """Programs that start processes on other hosts, where there is no stand-in. A message says that those are not observed."""
 FRAMEWORKS = ("swift", "trl")
-"""Start their ranks past the PATH, and are run so that their launch is seen all the same."""
+"""Frameworks that do not use the PATH to start their ranks. They are started in another way, so that their launch is seen too."""
 FRAMEWORK_MODULES = ("swift.cli.main", "trl.cli", "trl.cli.main")
 INTERPRETER = "DSTUI_INTERPRETER"
-"""The interpreter of a framework that calls the stand-in of python."""
+"""The variable with the interpreter of the framework that calls the stand-in of python."""
 MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed")
 SESSION = "DSTUI_SESSION"
 """The variable by which the exported functions find the stand-ins."""

@@ -78,6 +78,7 @@ class RunScreen(MainScreen):
             "stacks": lambda: self.view.job is not None and self.view.job.alive,
             "fix": lambda: self.view.why.fix,
             "reason": lambda: self.view.why.diagnosis,
+            "own_editor": lambda: self.view.why.diagnosis,
         }
 
     def compose(self) -> ComposeResult:
@@ -247,6 +248,12 @@ class RunScreen(MainScreen):
     def action_reason(self) -> None:
         """Show the full diagnosis."""
         self.explaining.show_whole()
+
+    def action_own_editor(self) -> None:
+        """Open the script in the user's own editor, at the line that failed."""
+        from dstui.tui.flows.failed_script import FailedScript
+
+        self._of_job(FailedScript(self.app, self.view.why).open)
 
     def action_look(self) -> None:
         """Look at the job under the cursor of the list."""

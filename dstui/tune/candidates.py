@@ -27,17 +27,17 @@ from dstui.plan.finding import Operation
 from dstui.tune.record import Result
 
 MOST = 12
-"""Candidates that are measured at most."""
+"""The maximum number of measured candidates."""
 LADDER_RUNS = 5
-"""Runs to find the largest micro-batch."""
+"""The number of runs to find the largest micro-batch."""
 LARGEST = 10
-"""Doublings of the Plan's micro-batch that are tried at most."""
+"""The maximum number of times that the Plan's micro-batch is doubled."""
 HOPELESS = 0.75
-"""A candidate whose forecast, corrected by what was measured, is below this share of the best is not tried."""
+"""A candidate is not tried if its forecast, corrected by the measurements, is below this share of the best."""
 SAME = 0.02
-"""Rates that differ by less are the same."""
+"""Rates that differ by less than this share count as equal."""
 CLEARLY = 0.1
-"""What is slower than the best by this share is so in truth; less may be noise."""
+"""A rate that is lower than the best by this share is really slower; a smaller difference may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
 """The Trainer's own options for the batch, which replace "auto" in the configuration."""
 
@@ -119,7 +119,7 @@ def best_of(results: Sequence[Result]) -> Result | None:
 
 
 def preferred(results: Sequence[Result]) -> Result | None:
-    """Return the first that is as fast as the fastest but for noise: what is tried first is the Plan, then what mostly is the fastest."""
+    """Return the first result that is as fast as the fastest, apart from noise: the Plan comes first, then the usually fastest."""
     best = best_of(results)
     if best is None:
         return None
@@ -132,7 +132,7 @@ def preferred(results: Sequence[Result]) -> Result | None:
 
 
 def regret_of(problem: Problem, results: Sequence[Result]) -> float | None:
-    """Return by what share the choice of the forecast alone, without what was measured, is slower than the best; None without one."""
+    """Return by what share the forecast's own choice is slower than the best result; None if that was not measured."""
     alone = replace(problem, measured={})
     rates = {id(one): alone.expected(Candidate(one.label, tuple(one.patch), problem.setup(one.patch))).rate for one in results if one.rate}
     ran = [one for one in results if rates.get(id(one))]
@@ -170,7 +170,7 @@ def _by_forecast(problem: Problem, was: Setup, results: Sequence[Result]) -> Ite
 
 
 def _by_steps(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterator[Candidate]:
-    """Yield what differs from the best so far by a step, where no forecast tells what is fast; first what mostly is the fastest."""
+    """Yield the setups that differ from the best so far in one setting, for models without a forecast. The usually fastest come first."""
     best = preferred(results)
     setups = _smaller(problem, results[-1]) if best is None else [*_leap(problem, was, results[0]), *_around(problem, best, results)]
     for setup in setups:
@@ -180,7 +180,7 @@ def _by_steps(problem: Problem, was: Setup, results: Sequence[Result]) -> Iterat
 
 
 def _smaller(problem: Problem, last: Result) -> list[Setup]:
-    """Return what needs less than what did not fit."""
+    """Return the setups that need less memory than one that did not fit."""
     setup = problem.setup(last.patch)
     room = capacity_of(problem.plan, problem.machine, problem.pool)
     here = Choice(setup.stage, setup.optimizer_offload, setup.param_offload)
@@ -190,7 +190,7 @@ def _smaller(problem: Problem, last: Result) -> list[Setup]:
 
 
 def _leap(problem: Problem, was: Setup, own: Result) -> list[Setup]:
-    """Return the lowest stage with the largest micro-batch that surely fit: mostly the fastest, and far from a careful Plan."""
+    """Return the lowest stage with the largest micro-batch that certainly fits: usually the fastest, and far from a careful Plan."""
     micros = [_scaled(problem.plan, was, 2.0**n) for n in range(LARGEST, -1, -1)]
     for stage, micro in product(range(4), micros):
         setup = Choice(stage).of(micro) if micro else None
@@ -201,7 +201,11 @@ def _leap(problem: Problem, was: Setup, own: Result) -> list[Setup]:
 
 
 def _surely_fits(problem: Problem, made: Candidate, was: Setup, own: Result) -> bool:
-    """Return whether the forecast says so; of an unknown model, whether all that the Plan took may grow as much as a part of it can."""
+    """Return whether a setup certainly fits.
+
+    For a known model the forecast decides. For an unknown one, the memory of the unchanged Plan on all ranks, scaled like the micro-batch,
+    must be free.
+    """
     fits = problem.expected(made).fits
     if fits is not None or own.memory is None:
         return fits is True
@@ -211,9 +215,9 @@ def _surely_fits(problem: Problem, made: Candidate, was: Setup, own: Result) -> 
 
 
 def _around(problem: Problem, best: Result, results: Sequence[Result]) -> Iterator[Setup]:
-    """Yield the steps from the best in its stage, its micro-batch and its offload, then those in two of them.
+    """Yield the setups that differ from the best in stage, micro-batch or offload, then those that differ in two of them.
 
-    A step in both is left out where each alone is clearly slower.
+    A change of two is left out if each of the two alone was clearly slower.
     """
     centre = problem.setup(best.patch)
     room = capacity_of(problem.plan, problem.machine, problem.pool)

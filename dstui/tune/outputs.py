@@ -38,7 +38,7 @@ TRAINERS = (
     "RewardConfig",
 )
 FOLDERS = ("output_dir", "save_dir", "save_directory", "log_dir", "logging_dir", "f", "path")
-UNREADABLE = "the script cannot be read here, so nobody can tell where it writes"
+UNREADABLE = "the script cannot be read here, so it is unknown where it writes"
 
 
 def redirected(plan: Plan, place: Path, options: Sequence[str] = ()) -> tuple[list[str], list[str]]:

@@ -21,7 +21,7 @@ WORDS = {
 
 
 def lines(plan: Plan, folder: TuneFolder, chosen: Result | None, why: str, regret: float | None = None) -> Iterator[str]:
-    """Yield the table, what was chosen, and how the Plan changes."""
+    """Yield the table, the choice, and the resulting changes of the Plan."""
     yield f"  {'#':>2}  {'':13}  {'forecast':>19}  {'measured':>25}   candidate"
     for number, result in enumerate(folder.results, 1):
         mark = f"{'*' if result is chosen else ' '} {number:>2}"

@@ -45,15 +45,15 @@ class Goal:
     """When a job has run for long enough."""
 
     steps: int
-    """Steps, of which the first does not count."""
+    """The number of steps, of which the first does not count."""
     samples: int
-    """Samples per step of all ranks, from the configuration."""
+    """The number of samples per step of all ranks, from the configuration."""
     deadline: float
-    """Seconds for the whole job."""
+    """The maximum number of seconds for the whole job."""
     least: float = 0.0
-    """Samples a second; what is slower than that is dropped."""
+    """Samples per second: slower candidates are dropped."""
     best: float = 0.0
-    """Samples a second of the best so far; what is as fast but for noise runs for twice the steps."""
+    """Samples per second of the best result so far. A candidate that is as fast, apart from noise, runs for twice the steps."""
 
 
 class Watch:

@@ -101,3 +101,11 @@ def test_a_text_without_end_is_looked_at_in_no_time(text: str) -> None:
     began = time.process_time()
     kind_of(text)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['#!/bin/sh\n[ "$D" = 1 ] && set -x\ndeepspeed t.py\n', '[ -z "$X" ] && X=1\ndeepspeed t.py\n', "{ deepspeed t.py; } | tee l\n", "bash run.sh 8\n"],
+)  # fmt: skip
+def test_a_shell_text_that_begins_like_json_is_a_command(text: str) -> None:
+    assert kind_of(text) == "command"

@@ -52,6 +52,8 @@ def test_what_is_read_is_what_bash_runs(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words", "source"),
     [
+        ("M=${M:?set M}; deepspeed t.py --m $M ${1:?}", "t.py --m ${M} ${ARG_1}", "$M, which nothing"),
+        ("$(which python) -m torch.distributed.run --nproc_per_node 2 t.py; `command -v deepspeed` t.py", "--nproc_per_node 2 t.py", ""),
         ("deepspeed t.py --data <your_data_path> --x 1", "t.py --data ${YOUR_DATA_PATH} --x 1", "<your_data_path>"),
         ("deepspeed t.py ~/x $1", "t.py ${HOME}/x ${ARG_1}", "$1"),
         ("deepspeed t.py --host $(hostname -s) --m $MODEL", "t.py --host ${HOSTNAME} --m ${MODEL}", "$(hostname -s)"),

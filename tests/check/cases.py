@@ -774,6 +774,11 @@ PLANS = [
             ("PL055", "num_gpus: 8, slurm: {qos: gold}", "num_gpus: 8, slurm: {qos: normal}"),
         )
     ),
+    Case(
+        "PL056",
+        plan=cluster("num_gpus: 1, kubernetes: {job_folder: /runs, volumes: {/data: claim}}"),
+        plan_passes=cluster("num_gpus: 1, kubernetes: {job_folder: /data/runs, volumes: {/data: claim}}"),
+    ),
     Case("PL041", plan=cluster("hosts: {h1: 2, root@H1: 2}"), plan_passes=cluster("hosts: {h1: 2, h2: 2}")),
     Case("PL041", plan=cluster("hostfile: h"), pool={"h1": 2, "h2": 0}, pool_passes={"h1": 2, "h2": 1}),
     Case("PL051", plan=cluster("hosts: {a: 1, b: 1}"), env_files=EnvFiles(("/home/u/.deepspeed_env",), {"NCCL_DEBUG": "INFO"})),

@@ -208,6 +208,8 @@ def test_a_number_that_follows_from_the_model_is_told_and_one_that_cannot_is_an_
     )
     told = next(f for f in check_plan(plan, model={"hidden_size": 32}) if f.code == "DS306")
     assert told.severity == "info" and told.message.endswith("= 1,024")
+    for name in ("n_embd", "d_model", "dim"):  # GPT-2, T5, DistilBERT: transformers knows them as hidden_size
+        assert [f.severity for f in check_plan(plan, model={name: 32}) if f.code == "DS306"] == ["info"]
     multimodal = {"text_config": {"hidden_size": 32}}
     assert [f.severity for f in check_plan(plan, model=multimodal) if f.code == "DS306"] == ["error"]
     assert [f.severity for f in check_plan(plan, model=multimodal, integration="trainer") if f.code == "DS306"] == ["info"]

@@ -65,7 +65,7 @@ def test_an_error_that_a_run_went_on_after_is_shown_where_nothing_says_how_it_en
     bars = [f" {number}%|#   | {number}/100 [00:{number:02d}<01:00, 1.0it/s]" for number in range(1, 30)]
     found = diagnosed(tmp_path, [*traceback(None, "KeyError: 'labels'"), *bars])
     assert (found.cause, found.kind, found.could_be[:1]) == (None, None, ("USER-PY",))
-    assert "an error stands at line" in found.title
+    assert "an error is at line" in found.title
     assert "KeyError" in found.evidence[0].text
 
 

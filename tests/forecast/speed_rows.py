@@ -3,6 +3,10 @@
 The rows are in published_speed.csv with their addresses. A row is for fitting where the CRC of its text is even, so that nobody chooses;
 the constants of `dstui.forecast.rates.REACH` and `dstui.forecast.speed` were fitted to those rows of llm-foundry, and to the two whose
 note says so. What a row's note names of its software (FlashAttention's release, torch.compile) its Plan says.
+
+"Not fitted" does not mean blind: attention on Hopper and Blackwell (0.55), the CPUs' optimizer and the range were chosen with the rows of
+ml-engineering and of the gist in view, what fused kernels move with torchtitan's of H100 and Hugging Face's, and FlashAttention-2 has no
+rate of its own because these rows show none. Blind are fms-fsdp's rows of 34B and those of DeepSpeed on Azure.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ deepspeed:
 """
 
 
-KERNELS = {"FlashAttention-2": "flash2", "FlashAttention-3": "flash3", "eager": "eager"}
+KERNELS = {"FlashAttention-3": "flash3", "eager": "eager"}
 """As the note of a row names it -> as a Plan does."""
 
 

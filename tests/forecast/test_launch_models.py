@@ -51,7 +51,7 @@ load_in_4bit: true
         ("--model_name_or_path a/b --finetuning_type lora --lora_rank 4 --lora_target all --quantization_bit 4", {"lora": {"r": 4}, "quantization": "nf4"}),
         ("--model_name_or_path a/b --lora_enable True --lora_r 64 --bits 8", {"lora": {"r": 64}, "quantization": "int8"}),
         ("--model_name_or_path a/b --finetuning_type full --lora_rank 4", {}),
-        ("--model a/b --attn_implementation flash_attention_2 --use_liger_kernel True", {"attention": "flash2", "fused_loss": True}),
+        ("--model a/b --attn_implementation flash_attention_2 --use_liger_kernel True", {"attention": "flash", "fused_loss": True}),
         ("--model_name_or_path a/b --max_seq_length ${LENGTH} --cutoff_len 512", {"sequence_length": 512}),
         ("--model_name_or_path a/b --max_prompt_length 512 --max_completion_length 256", {"sequence_length": 768}),
     ],
@@ -114,8 +114,8 @@ def test_the_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("--zero_stage 3 --offload --per_device_train_batch_size 4 --max_seq_len 512 --dtype fp16", "ZeRO-3, optimizer in RAM, weights in RAM, fp16, micro-batch 4 x 512 tokens x 1"),
-        ("--ds.zero_stage 2 --train.micro_batch_size 2 --train.batch_size 64 --data.max_len 1024 --bf16", "ZeRO-2, bf16, micro-batch 2 x 1024 tokens x 4"),
+        ("--zero_stage 3 --offload --per_device_train_batch_size 4 --max_seq_len 512 --dtype fp16", "ZeRO-3, optimizer in RAM, weights in RAM, fp16, micro-batch 4 of 512 tokens"),
+        ("--ds.zero_stage 2 --train.micro_batch_size 2 --train.batch_size 64 --data.max_len 1024 --bf16", "ZeRO-2, bf16, micro-batch 2 of 1024 tokens, accumulated 4 times"),
     ],
 )  # fmt: skip
 def test_a_script_that_builds_its_configuration_of_arguments_gets_a_verdict(tmp_path: Path, words: str, line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from functools import partial
@@ -37,6 +38,7 @@ def test_an_agent_ends_with_its_connection_but_in_a_step_of_slurm_only_after_wha
     stays, leaves = begun(tmp_path / "stays", command, stays=True), begun(tmp_path / "leaves", command)
     try:
         assert leaves.wait(20) == 0
+        stays.send_signal(signal.SIGTERM)  # by which SLURM announces the end of a step
         assert stays.poll() is None and not (tmp_path / "stays/ended-1").exists()
     finally:
         go.touch()

@@ -116,6 +116,8 @@ def test_every_state_has_a_meaning_and_an_unknown_one_ends_nothing() -> None:
     assert state_of("SOMETHING_NEW").means == "running"
     assert describe_reason("(None)") == "waits for the scheduler to look at it"
     assert "cluster.slurm.time" in describe_reason("PartitionTimeLimit")
+    drained = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    assert describe_reason(drained).startswith("waits for nodes that are down, drained or reserved")
     assert describe_reason("QOSMaxJobsPerUserLimit").startswith("waits for a limit of your account or QOS")
 
 

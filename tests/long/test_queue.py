@@ -41,14 +41,41 @@ def slurm(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[slur
             yield running
 
 
+ROWS = [("what happens to the job", "SLURM's state", "dstui's", "exit", "attempt", "diagnosis", "in the queue, on nodes")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def table(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Print how each job ended, and what was left of it."""
+    yield
+    widths = [max(map(len, column)) for column in zip(*ROWS, strict=True)]
+    lines = ("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in ROWS)
+    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        print("", *lines, sep="\n")
+
+
+def note_row(what: str, job: Far, slurm: slurming.Slurm) -> None:
+    """Note the state of a job at the end of a test, for the table."""
+    if not job.folder.status_file.exists():
+        return
+    status, found = job.status, job.diagnosis()
+    cause = (
+        f"{found['cause'] or found['kind']}{'' if found['first_failing_rank'] is None else ' of rank ' + str(found['first_failing_rank'])}"
+    )
+    left = f"{len(queue(slurm))}, {sum(len(job.left(host)) for host in ('login', *job.farm.hosts))}"
+    slurms = slurm.state_of(str(status.get("slurm_job"))) or "forgotten"
+    ROWS.append((what, slurms, status["state"], str(status["exit_code"]), str(status["attempt"]), cause, left))
+
+
 @pytest.fixture
-def far(farm: Farm, slurm: slurming.Slurm, tmp_path: Path) -> Iterator[Far]:
+def far(farm: Farm, slurm: slurming.Slurm, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Far]:
     """A job to be queued."""
     job = Far(farm, tmp_path)
     job.environment = slurm.variables
     yield job
     slurm.run("scancel", "--me")
     wait_for(lambda: not queue(slurm), otherwise=job.words)
+    note_row(request.node.name.removeprefix("test_").replace("_", " "), job, slurm)
     if job.dstui and job.dstui.poll() is None:
         job.dstui.kill()
 
@@ -195,7 +222,7 @@ def test_a_drained_node_is_told_and_waited_for(far: Far, slurm: slurming.Slurm) 
     try:
         start(far, "all:say done")
         job = number(far)
-        wait_for(lambda: "down, drained" in far.run("runs").stdout, 40, otherwise=lambda: slurm.run("squeue"))
+        wait_for(lambda: "down, drained" in far.run("runs").stdout, otherwise=lambda: slurm.run("squeue") + far.run("runs").stdout)
     finally:
         slurm.run("scontrol", "update", "NodeName=h2", "State=RESUME")
     code, _, err = far.wait()

@@ -14,7 +14,7 @@ from dstui.site.settings import SETTINGS, first_settings, read_settings, with_se
 from tests.command import dstui
 from tests.terminal import Terminal
 
-OTHERS = {"theme": "nord", "columns": ["name", "loss"], "bell": "failed", "timestamps": "none"}
+OTHERS = {"theme": "nord", "columns": ["name", "loss"], "bell": "failed", "timestamps": "none", "pinned": ["loss"]}
 WRONG = """\
 # mine
 version: 1
@@ -40,7 +40,7 @@ def test_the_first_file_says_nothing_and_each_setting_takes_the_place_of_its_com
     text = first_settings()
     assert read_settings(text, "s.yaml", "/").values == {}
     for setting in SETTINGS:
-        chosen = OTHERS.get(setting.name, not setting.default)
+        chosen = OTHERS.get(setting.name, ["loss"] if setting.default == () else not setting.default)
         changed = with_setting(text, setting.name, chosen)
         assert read_settings(changed, "s.yaml", "/").values == {setting.name: chosen}
         assert len(changed.splitlines()) == len(text.splitlines()), "the comment with the default became the setting"

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from dstui.base.editor import editor_command
-from tests.tui.conftest import Open, store, until
+from tests.own import owned
+from tests.tui.conftest import Open, screen, store, until
+from tests.tui.test_reason import job, show_job
 
 
 @pytest.mark.parametrize(
@@ -97,3 +99,31 @@ async def test_without_a_terminal_it_is_said(open_app: Open, monkeypatch: pytest
     async with open_app() as pilot:
         await pilot.press("V")
         await until(pilot, lambda: any("needs a terminal" in note.message for note in pilot.app._notifications))
+
+
+@pytest.mark.usefixtures("terminal")
+async def test_the_script_is_opened_at_the_line_that_failed_and_a_strangers_file_after_a_question(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUAL", editor(tmp_path, f'echo "$@" > {tmp_path}/opened'))
+    (tmp_path / "train.py").write_text("raise KeyError('labels')\n")
+    frames = f'Traceback (most recent call last):\n  File "{tmp_path}/train.py", line 1, in <module>\n'
+    library = '  File "/usr/lib/python3/site-packages/torch/x.py", line 9, in y\n'
+    folder = job(tmp_path / "a-run", logs=("", f"{frames}{library}KeyError: 'labels'\n"))
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-other.py"
+    elsewhere.write_text("")
+    other = job(tmp_path / "b-run", logs=("", f"{frames.replace(f'{tmp_path}/train.py', str(elsewhere))}KeyError: 'labels'\n"))
+    owned(folder)
+    owned(other)
+    async with open_app() as pilot:
+        await show_job(pilot, folder)
+        await pilot.press("V")
+        await until(pilot, lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text())
+        assert (tmp_path / "opened").read_text().split() == ["+1", str(tmp_path / "train.py")]
+        (tmp_path / "opened").unlink()
+        await show_job(pilot, other)
+        await pilot.press("V")
+        await until(pilot, lambda: "Open this file?" in screen(pilot))
+        await pilot.press("n")
+        await until(pilot, lambda: "Open this file?" not in screen(pilot))
+        assert not (tmp_path / "opened").exists()

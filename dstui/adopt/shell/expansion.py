@@ -209,8 +209,8 @@ class Expander:
             return self.text(word) if is_set else ""
         if is_set and value is not None:
             return value
-        if operator.endswith("?"):
-            return self._not_set(name)
+        if operator.endswith("?"):  # the script ends without it
+            return HOLE.sub(lambda found: hole("computed", found[2]), self._not_set(name))
         text = self.text(word)
         if operator.endswith("=") and NAME.fullmatch(name):
             self.state.variables[name] = text

@@ -26,6 +26,7 @@ Builtin = Callable[["FolderReader", list[str], ShellState, "str | None"], "bool 
 Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | None"]
 MAX_NUMBERS = 10_000
 MAX_PRINTED = 100_000
+FOUND_ON_PATH = re.compile(r"python[\d.]*|deepspeed|torchrun|accelerate|bash|sh")
 CONVERSION = re.compile(r"%%|%[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg]")
 """A conversion in a format of printf."""
 
@@ -283,6 +284,16 @@ def _expr(words: list[str], _state: ShellState, _given: str | None, _around: She
     return calculated(" ".join(words))
 
 
+def _which(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+    """Print a launcher's name in place of its path, which the Plan's machine may have elsewhere."""
+    names = [word for word in words if not word.startswith("-")]
+    return f"{names[0]}\n" if len(names) == 1 and FOUND_ON_PATH.fullmatch(names[0]) else None
+
+
+def _command(words: list[str], state: ShellState, given: str | None, around: ShellContext) -> str | None:
+    return _which(words, state, given, around) if words[:1] == ["-v"] else None
+
+
 PRINTING: Mapping[str, Printing] = {
     "echo": _echo,
     "printf": _printf,
@@ -295,4 +306,6 @@ PRINTING: Mapping[str, Printing] = {
     "date": _date,
     "cat": _cat,
     "expr": _expr,
+    "which": _which,
+    "command": _command,
 }

@@ -82,9 +82,10 @@ class ShellState:
     exported: set[str] = field(default_factory=set)
     positional: list[str] = field(default_factory=list)
     arguments_given: bool = False
-    """The positional parameters are known: of a function, of `set --`, of a script that the text starts. One that is not there is empty."""
+    """Whether the positional parameters are known: those of a function, of `set --`, or of a script that the text starts. A missing one is
+    empty."""
     shifted: int = 0
-    """How many of the arguments that nobody knows were shifted away."""
+    """How many of the unknown arguments were shifted away."""
     functions: dict[str, Node] = field(default_factory=dict)
     associative: set[str] = field(default_factory=set)
     """Arrays with words as indices. Their elements are the variables `NAME[WORD]`."""
@@ -113,7 +114,7 @@ class ShellState:
 
     @property
     def separators(self) -> str:
-        """The characters that words are split at: IFS."""
+        """The characters (IFS) at which words are split."""
         found = self.variables.get("IFS", " \t\n")
         return found if isinstance(found, str) else " \t\n"
 
@@ -125,7 +126,7 @@ class Launch:
     launcher: str
     """deepspeed, accelerate, torchrun, python, or the name of a framework's command."""
     words: tuple[str, ...]
-    """The words after the launcher's name."""
+    """The words of the command after the launcher's name."""
     env: Mapping[str, str]
     """Variables that the text exports, or sets for this command."""
     folder: str

@@ -25,7 +25,7 @@ class Unknowns:
         self.sources: dict[str, str] = {}
         """Hole -> what it stands for in the text, with its line."""
         self.unseen: list[str] = []
-        """Commands that may start a launch which nobody sees from here, as sentences."""
+        """Commands that may start a launch which dstui cannot see, as sentences."""
         self.assigned = ""
         """The variable that is being assigned: it gives a name to the output of an unknown program."""
 

@@ -1,23 +1,25 @@
-"""A job for SLURM's queue: what the Plan asks for against what the cluster offers (only where somebody has asked the cluster)."""
+"""Rules that compare a job for SLURM's queue with the offers of the cluster. They apply only if the cluster's offers were requested."""
 
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.cluster import replace
 from dstui.check.rules.job import about_the_plan
 from dstui.machine.slurm_offers import UNLIMITED, Partition, format_time, seconds_of
+from dstui.plan.finding import Fix
 
 SLURM = "cluster.slurm."
 MOST = 8
-"""Names in a message."""
+"""The maximum number of names in a message."""
 TIMES = "minutes, HH:MM:SS or DAYS-HH:MM:SS"
 
 
 def _partition(c: Context) -> Partition | None:
-    """Return the partition that the job would be in, as far as it is known."""
+    """Return the partition in which the job would run, if it is known."""
     if c.plan is None or c.slurm is None or not c.plan.cluster.submits:
         return None
     return c.slurm.partition(c.plan.cluster.slurm.partition)
@@ -29,7 +31,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 @rule("PL052", "error", when="launch", source="sbatch(1), --partition")
 def unknown_partition(c: Context) -> Problems:
-    """The cluster has no such partition, or it takes no jobs now."""
+    """The cluster has no such partition, or the partition accepts no jobs now."""
     if c.plan is None or c.slurm is None or not c.plan.cluster.submits:
         return
     asked, path = c.plan.cluster.slurm.partition, f"{SLURM}partition"
@@ -47,7 +49,7 @@ def unknown_partition(c: Context) -> Problems:
 
 @rule("PL053", "error", when="launch", source="sbatch(1), --time")
 def time_over_the_limit(c: Context) -> Problems:
-    """A time that is none, or over the limit of the partition."""
+    """The time limit is invalid or longer than the partition allows."""
     time, path = c.plan.cluster.slurm.time if c.plan is not None else None, f"{SLURM}time"
     if time is None or c.plan is None or not c.plan.cluster.submits:
         return
@@ -64,7 +66,7 @@ def time_over_the_limit(c: Context) -> Problems:
 
 @rule("PL054", "error", when="launch", source="sbatch(1), --nodes, --gpus-per-node")
 def more_than_the_partition_has(c: Context) -> Problems:
-    """More nodes, or more GPUs or CPUs of one, than the partition gives a job."""
+    """The job requests more nodes, GPUs or CPUs than the partition allows."""
     found = _partition(c)
     if found is None or c.plan is None:
         return
@@ -86,7 +88,7 @@ def more_than_the_partition_has(c: Context) -> Problems:
 
 @rule("PL055", "error", when="launch", source="sbatch(1), --account, --qos")
 def account_that_may_not(c: Context) -> Problems:
-    """An account or a QOS that is not the user's, or that the partition does not admit."""
+    """The account or QOS is not one of the user's, or the partition does not admit it."""
     found = _partition(c)
     if c.plan is None or c.slurm is None or not c.plan.cluster.submits:
         return
@@ -96,10 +98,22 @@ def account_that_may_not(c: Context) -> Problems:
     ):
         asked = getattr(c.plan.cluster.slurm, name)
         if asked and own and asked not in own:
-            yield about_the_plan(f"{SLURM}{name}", f"{asked} is no {_word(name)} of yours: you have {_names(own)}")
+            yield about_the_plan(f"{SLURM}{name}", f"{asked} is not one of your {_word(name)}s: you have {_names(own)}")
         elif asked and found is not None and admitted is not None and asked not in admitted:
             message = f"the partition {found.name} does not admit the {_word(name)} {asked}: it admits {_names(admitted)}"
             yield about_the_plan(f"{SLURM}{name}", message)
+
+
+@rule("PL056", "warning", source="docs/howto/kubernetes.md")
+def job_folder_in_the_pod(c: Context) -> Problems:
+    """The job folder of a Kubernetes job lies on none of its volumes."""
+    asked = c.plan.cluster.kubernetes if c.plan is not None else None
+    if asked is None or not asked.job_folder:
+        return
+    if not any(PurePosixPath(asked.job_folder).is_relative_to(mount) for mount in asked.volumes):
+        fix = Fix("put a volume there: cluster.kubernetes.volumes: {/data: CLAIM}, and job_folder: /data/runs")
+        message = f"{asked.job_folder} lies on none of cluster.kubernetes.volumes: the logs go with the pods"
+        yield about_the_plan("cluster.kubernetes.job_folder", message, fix=fix)
 
 
 def _word(name: str) -> str:

@@ -52,18 +52,18 @@ def cause(context: FailureContext) -> Verdict | None:
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
-    if confidence == "high" and (context.end_in_doubt or _followed(context, same)):
+    if confidence == "high" and (context.end_in_doubt or _is_followed(context, same)):
         confidence = "medium"
     if others or _first_stop(context):
         confidence = "medium" if confidence == "high" else "low"
     return Verdict(first.signature, confidence, same, rank, list(others), sub)
 
 
-def _followed(context: FailureContext, same: list[Hit]) -> bool:
-    """Return whether the text below the cause's last line contains something that the cause does not explain.
+def _is_followed(context: FailureContext, same: list[Hit]) -> bool:
+    """Return whether something that the cause does not explain follows it in the file.
 
-    That is another exception, perhaps of a later run, or, if no exit status is known, a line of the loop above it: the program may have
-    continued.
+    Another exception may belong to a later run. Without an exit status, a line of the loop from above the error shows that the program may
+    have continued.
     """
     if len(context.found.files) != 1:
         return False
@@ -213,7 +213,7 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
         return "medium"  # the signal alone: a mapped file on a full disk causes it too
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # only from its place
     # unclear which of the two is too old
-    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and first.raised.in_user_code
+    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and (first.raised.in_user_code or not first.raised.traced)
     if not signature.sure or not first.sure or not certain or guessed or own_import:
         return "medium"
     shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)

@@ -35,7 +35,7 @@ SIGNATURES = (
         "ACCELERATE-DUMMY",
         "root",
         "Who makes optimizer and scheduler is said differently in the configuration and in the script",
-        "What stands in the ds_config.json takes a DummyOptim or DummyScheduler in the script; what does not, a real one.",
+        "An optimizer or scheduler in the ds_config.json needs a DummyOptim or DummyScheduler in the script; without it, a real one.",
         (
             rx("You cannot create a `Dummy", r"You cannot create a `Dummy(?:Optim|Scheduler)` without specifying"),
             rx("in the config file and in the code at the same time", r"You cannot specify an? (?:optimizer|scheduler) in the config file"),

@@ -27,7 +27,7 @@ SIGNATURES = (
         "The rank table does not fit the devices of this host",
         "Device numbers, addresses or the number of servers in RANK_TABLE_FILE are not those of the hosts.",
         ("EI0004: ", "The ranktable is invalid"),
-        ("Write the rank table anew for these hosts, or start without one (torchrun and msrun need none)",),
+        ("Write a new rank table for these hosts, or start without one (torchrun and msrun need none)",),
         "hccn_tool -i 0 -ip -g: the address of each device.",
         explains=("NPU-ERROR",),
         alone=True,

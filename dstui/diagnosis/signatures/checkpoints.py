@@ -96,7 +96,7 @@ SIGNATURES = (
             rx("can't find", r"can't find \S*(?:model_states|optim_states)\S* files in directory"),
             "is not a zero checkpoint",
         ),
-        ("Give zero_to_fp32.py the folder that save_checkpoint got, not that of a tag; dstui checkpoint PATH tells what a folder is",),
+        ("Give zero_to_fp32.py the folder that save_checkpoint got, not that of a tag; dstui checkpoint PATH says what a folder is",),
         "ls of the folder: latest, global_step*",
         alike=("CKPT-LATEST", "CKPT-WORLD"),
         source="deepspeed/utils/zero_to_fp32.py:get_fp32_state_dict_from_zero_checkpoint",
@@ -108,7 +108,7 @@ SIGNATURES = (
         "There is no checkpoint to resume from in that folder",
         "The Trainer looks for checkpoint-N below its output folder, and with DeepSpeed for global_step* in it.",
         (rx("valid checkpoint", r"(?:Can't find a valid checkpoint at|No valid checkpoint found in output directory)"),),
-        ("Give resume_from_checkpoint the folder checkpoint-N that holds global_step*, or leave it out for a run that begins anew",),
+        ("Give resume_from_checkpoint the folder checkpoint-N that holds global_step*, or leave it out for a run from the start",),
         "ls of the folder: checkpoint-*, and global_step* in it",
         sure=False,
         alike=("CKPT-LATEST", "MODEL-FILES"),
@@ -117,7 +117,7 @@ SIGNATURES = (
     Signature(
         "CKPT-LATEST",
         "quiet",
-        "There was no checkpoint to resume from: training began anew",
+        "There was no checkpoint to resume from: training began from the start",
         "load_checkpoint only warns where the folder has no file `latest`, and returns (None, None).",
         ("Unable to find latest file at",),
         ("Give the folder that holds `latest`, or the tag of the checkpoint", "Let the script stop where load_checkpoint returns None"),
@@ -128,7 +128,7 @@ SIGNATURES = (
     Signature(
         "FRESH-START",
         "benign",
-        "The program says itself that it begins anew",
+        "The program itself says that it begins from the start",
         signs=("will not load any checkpoints and will start from random", "raining from scratch"),
         explains=("CKPT-LATEST",),
     ),
@@ -143,7 +143,7 @@ SIGNATURES = (
         "GATHER16",
         "quiet",
         "The 16-bit weights were not gathered: the saved model is a stub",
-        "ZeRO 3 writes whole weights only where it is told to.",
+        "ZeRO 3 writes complete weights only if it is configured to.",
         (
             # Printed configurations contain the key too: only a message that nothing was saved counts.
             rx(

@@ -308,6 +308,6 @@ SIGNATURES = (
         ("Call save_checkpoint on every rank, not under `if rank == 0`",),
         alike=("HANG-DESYNC",),
         source="deepspeed/runtime/engine.py:save_checkpoint",
-        confirm="py-spy dump: rank 0 stands in save_checkpoint, the others in a later collective.",
+        confirm="py-spy dump: rank 0 is in save_checkpoint, the others in a later collective.",
     ),
 )

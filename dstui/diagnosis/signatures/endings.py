@@ -33,7 +33,7 @@ SIGNATURES = (
         "It went down, was taken away, or its network is cut: the other ranks waited for its ranks without a word.",
         remedies=(
             "ping the host, and look at its console: start it again, or take it out of cluster.hosts",
-            "dstui stop RUN, once it answers again: nobody could look whether something of the job is left there",
+            "dstui stop RUN, once it answers again: processes of the job may still be running there",
             "run.host_lost: more seconds, where the network is cut for long and the training goes on; 0 waits for ever",
         ),
         confirm="dstui doctor PLAN: whether the host answers now.",

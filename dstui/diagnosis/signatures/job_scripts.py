@@ -37,7 +37,7 @@ SIGNATURES = (
         "SCRIPT-PERM",
         "root",
         "A script may not be executed",
-        "Its file has no execute permission on this host, or lies on a file system that is mounted noexec.",
+        "Its file has no execute permission on this host, or is on a file system that is mounted noexec.",
         (
             rx("Permission denied", r"^(?:-?(?:ba|z|da)?sh): (?:line \d+: )?\S+: Permission denied"),
             rx("Permission denied", r"execve\(\): \S+: Permission denied"),

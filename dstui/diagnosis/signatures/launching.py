@@ -46,7 +46,7 @@ SIGNATURES = (
         "HOSTFILE-BAD",
         "root",
         "The hostfile cannot be read",
-        "Each line of it is `HOST slots=N`, and each host stands in it once.",
+        "Each line of it is `HOST slots=N`, and each host appears once.",
         (
             rx("Hostfile", r"Hostfile (?:contains (?:multiple entries|a bad entry)|is empty or not formatted)"),
             "Hostfile is not formatted correctly",

@@ -37,7 +37,7 @@ def memlock(case: Case) -> Outcomes:
         yield Outcome("skipped", limit.reason)
     elif (offload or rdma) and limit is not None and limit < LITTLE_LOCKED:
         why = "RDMA registers its buffers" if rdma else "offloading pins its buffers"
-        fix = "`* - memlock unlimited` in /etc/security/limits.conf (LimitMEMLOCK in slurmd's unit), log in anew" + (
+        fix = "`* - memlock unlimited` in /etc/security/limits.conf (LimitMEMLOCK in slurmd's unit), then log in again" + (
             "" if rdma else ", or pin_memory: false"
         )
         yield Outcome("fail" if rdma else "warn", f"memlock is {format_size(limit)}, and {why}", fix)
@@ -52,7 +52,7 @@ def open_files(case: Case) -> Outcomes:
     if isinstance(limit, Unknown):
         yield Outcome("skipped", limit.reason)
     elif limit is not None and limit < FEW_FILES:
-        yield Outcome("warn", f"{limit} open files per process", "`* - nofile 65536` in /etc/security/limits.conf, log in anew")
+        yield Outcome("warn", f"{limit} open files per process", "`* - nofile 65536` in /etc/security/limits.conf, then log in again")
     else:
         yield Outcome("ok", "no limit" if limit is None else str(limit))
 

@@ -103,7 +103,7 @@ def begin(folder: JobFolder, base: str, known: JobStatus, tag: str, environment:
     fill(target, folder, facts, tag)
     folder.prepare(attempt)
     fresh = initial(tag, spec.ranks, None, () if spec.local else spec.hosts)
-    return replace(fresh, attempt=attempt, started=known.started or fresh.started, slurm_job=known.slurm_job)
+    return replace(fresh, attempt=attempt, started=(known.started if begun else None) or fresh.started, slurm_job=known.slurm_job)
 
 
 def in_these_nodes(plan: Plan, nodelist: str) -> Plan:

@@ -1,4 +1,4 @@
-"""The beginning of every job, started here or queued: its first status, and its place in the user's index of runs."""
+"""Register a job at its start or when it is queued: write its first status and add it to the user's index of runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dstui.jobs.store.records import JobStatus
 
 @contextmanager
 def registered(folder: JobFolder, status: JobStatus, name: str, tag: str) -> Iterator[tuple[int, str]]:
-    """Write the first status of a job and put it into the index of runs. Raises LaunchError.
+    """Write the first status of a job and add it to the index of runs. Raises LaunchError.
 
-    Yields the lock on the job, which is held meanwhile, and why the index could not be written, "" where it was.
+    Yields the lock on the job, which is held during the block, and why the index could not be written ("" if it was written).
     """
     lock = folder.lock()
     if lock is None:

@@ -28,7 +28,7 @@ SUBMITTED = 60.0
 LOCAL = ("tmpfs", "ramfs", "devtmpfs")
 """File systems that other nodes cannot see."""
 NODES_OWN = ("/tmp", "/var/tmp", "/dev/shm")
-"""Folders that each node has for itself."""
+"""Folders that are local to each node."""
 WAITS = "(queued)"
 """The host of a rank that has none yet."""
 
@@ -50,7 +50,7 @@ def not_shared(path: Path) -> str:
     own = next((folder for folder in NODES_OWN if path.is_relative_to(folder)), "")
     if kind in LOCAL or (own and mount in ("/", own)):
         where = f"{kind} at {mount}" if kind in LOCAL else own
-        return f"{path} lies on {where}, which each node has for itself: the nodes must see the job folder. --run-dir names a shared place"
+        return f"{path} is on {where}, which is local to each node: all nodes must see the job folder. Name a shared folder with --run-dir"
     return ""
 
 
@@ -90,7 +90,7 @@ def _sbatch(folder: JobFolder) -> str:
     try:
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=SUBMITTED, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LaunchError(f"sbatch does not answer ({error}): squeue --me tells whether the job is in the queue all the same") from None
+        raise LaunchError(f"sbatch does not answer ({error}): squeue --me shows whether the job is in the queue anyway") from None
     number = ran.stdout.decode(errors="replace").strip().partition(";")[0]
     if ran.returncode or not number.isdigit():
         reported = " ".join(sanitise(ran.stderr.decode(errors="replace")).replace("sbatch: error: ", "").split())

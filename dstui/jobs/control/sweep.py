@@ -48,7 +48,7 @@ def end_from_here(folder: JobFolder, status: JobStatus, tag: str, exit_code: int
     """
     record = folder.read_launch()
     if record is None:
-        return status, [f"{folder.launch_file} cannot be read: nobody knows the job's hosts"]
+        return status, [f"{folder.launch_file} cannot be read: the job's hosts are unknown"]
     lock = folder.lock()  # on a network file system a lost host may hold it for a while: its silence is the criterion
     cluster = cluster_from_here(record, Mirror(folder, tag, status), status)
     try:

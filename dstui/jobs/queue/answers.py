@@ -1,4 +1,4 @@
-"""SLURM's answers: one question for all terminals and runs of a user. The answer lies in the user's cache for a while, under a lock."""
+"""Questions to SLURM's commands. All terminals and runs of a user share each answer, which is cached in a file under a lock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 from dstui.base.regular_files import open_regular, read_json, replace_regular
 
 ANSWERS = 20.0
-"""Seconds that the controller gets to answer."""
+"""The number of seconds that SLURM's controller gets to answer."""
 
 
 def run_slurm(words: list[str]) -> str | None:
-    """Return the output of one of SLURM's commands; None where it failed, is not there or gives no answer."""
+    """Return the output of one of SLURM's commands, or None if it failed, does not exist or did not answer."""
     try:
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -28,20 +28,20 @@ def run_slurm(words: list[str]) -> str | None:
 
 
 def answer_file(name: str) -> Path:
-    """Return where an answer lies."""
+    """Return the path of the cached answer called `name`."""
     from platformdirs import user_cache_path
 
     return user_cache_path("dstui") / f"slurm_{name}.json"
 
 
 def forget_answer(name: str) -> None:
-    """Forget an answer: something has just changed."""
+    """Delete a cached answer, because something has just changed."""
     with suppress(OSError):
         answer_file(name).unlink()
 
 
 def cached_answer(name: str, pause: float, ask: Callable[[], Mapping[str, Any]], *, fresh: bool = False) -> Mapping[str, Any]:
-    """Return an answer that is at most `pause` seconds old; one process at a time asks. `fresh`: ask now."""
+    """Return an answer that is at most `pause` seconds old; only one process at a time asks. If `fresh`, ask in any case."""
     file = answer_file(name)
     try:
         file.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def cached_answer(name: str, pause: float, ask: Callable[[], Mapping[str, Any]],
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if fresh or not file.exists() else fcntl.LOCK_NB))
         except OSError:
-            return _read(file)  # somebody asks just now: what was known before will do
+            return _read(file)  # another process is asking now: the previous answer is good enough
         if not fresh and (known := _known(file, pause)):
             return known
         found = ask()
@@ -67,7 +67,7 @@ def cached_answer(name: str, pause: float, ask: Callable[[], Mapping[str, Any]],
 
 
 def _known(file: Path, pause: float) -> Mapping[str, Any]:
-    """Return the answer in the cache; empty where it is too old."""
+    """Return the cached answer, or an empty mapping if it is older than `pause` seconds."""
     asked = read_json(file).get("time")
     return _read(file) if isinstance(asked, float) and 0 <= time.time() - asked < pause else {}
 

@@ -1,4 +1,4 @@
-"""What the SLURM cluster here offers the user, asked at most every five minutes."""
+"""The offers of this host's SLURM cluster to the user, requested at most every five minutes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dstui.machine.slurm_offers import ASSOCIATIONS, SINFO, SlurmOffers, read_of
 
 PARTITION = re.compile(r"\w[\w.-]{0,99}")
 PAUSE = 300.0
-"""Seconds between two questions: partitions change seldom."""
+"""The number of seconds for which an answer is used: partitions seldom change."""
 
 
 def slurm_offers() -> SlurmOffers | None:
-    """Return what the cluster offers; None where there is no SLURM here, or where it does not answer."""
+    """Return the offers of the cluster, or None if this host has no SLURM or SLURM does not answer."""
     if shutil.which("sinfo") is None:
         return None
     found = cached_answer("offers", PAUSE, _ask)
@@ -35,7 +35,7 @@ def _ask() -> dict[str, Any]:
 
 
 def nodes_of_partition(name: str) -> list[str]:
-    """Return the nodes of a partition of the cluster here; none where there is no SLURM, or no partition of this name."""
+    """Return the nodes of a partition of this host's cluster; empty if there is no SLURM or no such partition."""
     if shutil.which("sinfo") is None or not PARTITION.fullmatch(name):
         return []
     return sorted(set((run_slurm(["sinfo", "--noheader", "--Node", f"--partition={name}", "--format=%N"]) or "").split()))

@@ -1,4 +1,4 @@
-"""What SLURM says of the user's jobs: one squeue for all of them, ten seconds apart however many runs and terminals are open."""
+"""The state of the user's jobs in SLURM: one squeue every ten seconds for all jobs, however many runs and terminals are open."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from dstui.jobs.queue.answers import ANSWERS, cached_answer, forget_answer, run_
 from dstui.jobs.queue.states import SlurmState, describe_reason, state_of
 
 JOBS, PAUSE = "jobs", 10.0
-"""The name of the answer, and seconds between two questions."""
+"""The name of the cached answer, and the number of seconds for which it is used."""
 ACCOUNTED, REMEMBERED = 60.0, 30
-"""Seconds between two questions to the accounting, and the days that it is asked about."""
+"""The number of seconds for which an answer of the accounting is used, and the number of days that it covers."""
 COLUMNS = "%A|%T|%S|%N|%r"
-"""Number, state, (estimated) start, nodes, reason."""
+"""The columns of squeue: job number, state, (estimated) start, nodes, reason."""
 FORGOTTEN = "FORGOTTEN"
-"""The state of a job that SLURM does not know any more: it ended minutes ago, and there is no accounting."""
+"""The state of a job that SLURM no longer knows: it ended minutes ago, and there is no accounting."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """SLURM's facts about one job."""
+    """What SLURM reports about one job."""
 
     state: str
     start: str = ""
     nodes: str = ""
     reason: str = ""
     place: str = ""
-    """Its place in line, from 1; "0" or "" where that is not known."""
+    """The job's position in the queue, counted from 1; "0" or "" if it is not known."""
 
     @property
     def meaning(self) -> SlurmState:
-        """The meaning of its state."""
+        """The meaning of the job's state."""
         return state_of(self.state)
 
     @property
     def words(self) -> str:
-        """Its position in the queue, in words."""
+        """The job's position in the queue, in words."""
         if self.meaning.says or self.meaning.means != "queued":
             return self.meaning.says
         estimate = f"; estimated start {self.start.replace('T', ' ')}" if self.start[:1].isdigit() else ""
@@ -49,13 +49,13 @@ class QueuedJob:
 
 
 def ordinal(number: int) -> str:
-    """Return `1st`, `2nd`, `3rd`, `4th`, `11th`."""
+    """Format a number as `1st`, `2nd`, `3rd`, `4th`, `11th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 
 def look(job: str, *, fresh: bool = False) -> QueuedJob | None:
-    """Return what SLURM says of a job; None where it does not answer. `fresh`: asked now, by whoever must be sure."""
+    """Return what SLURM reports about a job, or None if it does not answer. If `fresh`, ask now instead of using a cached answer."""
     found = cached_answer(JOBS, PAUSE, _asked, fresh=fresh)
     facts = found.get(job)
     if facts is None and found.get("answered"):
@@ -64,12 +64,12 @@ def look(job: str, *, fresh: bool = False) -> QueuedJob | None:
 
 
 def forget() -> None:
-    """Forget what SLURM said: another job has just been submitted."""
+    """Delete the cached answer about jobs, because a job has just been submitted."""
     forget_answer(JOBS)
 
 
 def _asked() -> dict[str, Any]:
-    """Ask squeue for all jobs of the user; the key "answered" is there where it did."""
+    """Ask squeue for all jobs of the user. The result has the key "answered" if squeue answered."""
     text = run_slurm(["squeue", f"--user={os.geteuid()}", "--states=all", "--noheader", f"--format={COLUMNS}"])
     if text is None:
         return {"answered": False}
@@ -79,7 +79,7 @@ def _asked() -> dict[str, Any]:
 
 
 def _places() -> dict[str, int]:
-    """Return job -> its place among those that wait in its partition, as far as the user may see them."""
+    """Return job -> its position among the waiting jobs of its partition, as far as the user may see them."""
     text = run_slurm(["squeue", "--states=PENDING", "--noheader", "--sort=-p", "--format=%A|%P"]) or ""
     counts, places = dict[str, int](), dict[str, int]()
     for line in text.splitlines():
@@ -89,7 +89,7 @@ def _places() -> dict[str, int]:
 
 
 def _accounted() -> dict[str, Any]:
-    """Ask the accounting for the user's jobs of the last days; empty where there is none."""
+    """Ask the accounting for the user's jobs of the last days; return an empty mapping if there is no accounting."""
     if shutil.which("sacct") is None:
         return {"answered": False}
     days = ["--allocations", f"--user={os.geteuid()}", f"--starttime=now-{REMEMBERED}days"]
@@ -98,13 +98,13 @@ def _accounted() -> dict[str, Any]:
 
 
 def controller_facts(job: str) -> dict[str, str]:
-    """Return the output of `scontrol show job`: JobState, Reason, Restarts, …; empty if it does not answer."""
+    """Return the output of `scontrol show job` (JobState, Reason, Restarts, …), or an empty mapping if it does not answer."""
     words = (run_slurm(["scontrol", "--oneliner", "show", "job", job]) or "").split()
     return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
 
 
 def cancel(job: str) -> str:
-    """Cancel a job. Return why that failed; "" if it did not."""
+    """Cancel a job. Return the reason if that failed, otherwise ""."""
     try:
         ran = subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -67,6 +67,7 @@ REASONS: Mapping[str, str] = {
     "Licenses": "waits for a licence",
     "Reservation": "waits for its reservation",
     "ReqNodeNotAvail": "waits for nodes that are down, drained or reserved",
+    "Nodes required for job are DOWN": "waits for nodes that are down, drained or reserved",  # the beginning of a sentence of slurmctld's
     "PartitionDown": "waits for its partition, which is down",
     "PartitionInactive": "waits for its partition, which is inactive",
     "PartitionNodeLimit": f"{NEVER} cluster.num_nodes: its partition has fewer nodes for one job",

@@ -87,7 +87,7 @@ class FarHosts(ThisHost):
         """Mark the ranks of a host as lost if the host has lost the job's folder, as after a reboot."""
         lost = self.mirror.lose(host.name, time.time())
         host.code = host.code if host.code is not None else 1
-        self.job.note(f"{host.name} has nothing of the job any more ({ranks_in_words(lost)}): was it started anew?")
+        self.job.note(f"{host.name} no longer runs any process of the job ({ranks_in_words(lost)}): was it restarted?")
 
     def _go(self) -> None:
         """Start the ranks once every host is connected and has what the job needs."""

@@ -176,7 +176,7 @@ def why_not(reported: str, scope: int, folder: str = "") -> str:
     if "ermission" not in reported:
         return f"py-spy: {sanitise(reported.strip().rpartition(chr(10))[2]) or 'it said nothing'}"
     if scope == 3:
-        return f"this machine lets nobody look into processes until it is started again ({YAMA} is 3)"
+        return f"this machine allows no inspection of processes until it is restarted ({YAMA} is 3)"
     remedy = f"sudo {sys.executable} -m dstui stacks {shlex.quote(folder)}"
     if scope:
         return f"this user may not look into processes ({YAMA} is {scope}): {remedy}, or sudo sysctl {YAMA}=0"

@@ -238,7 +238,7 @@ class Sampler:
             return Usage("GPU", why=device)
         state = states.get(device)
         if state is None or all(isinstance(fact, Unknown) for fact in (state.utilization, state.memory_used, state.power)):
-            return Usage("GPU", device=device, why=f"NVML tells nothing of GPU {device}")
+            return Usage("GPU", device=device, why=f"NVML reports nothing about GPU {device}")
         return Usage(
             "GPU",
             known(state.utilization, None),

@@ -74,7 +74,7 @@ class FillingHoles:
         from dstui.plan.holes import find_holes
 
         places = [hole.path for hole in find_holes(self._session.state.plan) if hole.name == name]
-        text = f"${{{name}}} stands in {', '.join(places[:PLACES])}. Its value:"
+        text = f"${{{name}}} is used in {', '.join(places[:PLACES])}. Its value:"
         prompt = Prompt("Fill a hole", text, "", lambda given: "" if given.strip() else "a value, or Esc")
         self._app.push_screen(prompt, partial(self._fill, name))
 

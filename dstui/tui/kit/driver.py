@@ -116,7 +116,7 @@ class LastingDriver(LinuxDriver):
     def _continued(self) -> None:
         """Redraw after a stop (SIGCONT). Threads from before the stop may still run: they are ended first.
 
-        Not where the app is ending: it would take the terminal again after it has given it back.
+        An app that is ending does nothing: it would take the terminal again after it has returned it.
         """
         if not self._auto_restart or self.lost or getattr(self._app, "leaving", False):
             return

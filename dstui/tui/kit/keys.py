@@ -124,6 +124,7 @@ KEYS: Final = (
     ),
     KeyHint("Y", "copy_all", "copy all", "Copy every line of the log that is shown, by the filter and the rank chosen.", RUN),
     KeyHint("V", "own_editor", "editor", "The Plan in $VISUAL or $EDITOR, at the line of the field; one step of undo.", FORM | REVIEW),
+    KeyHint("V", "own_editor", "editor", "The script in $VISUAL or $EDITOR, at the line that failed.", RUN),
     KeyHint("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),
     KeyHint("Z,ctrl+y", "redo", "redo", "Make an edit again that was taken back.", FORM | REVIEW, display="Z"),
     KeyHint("slash", "find", "find", "Find a setting; on the run, search the log, for a text or an expression.", hint=7, display="/"),
@@ -251,6 +252,7 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "stop": "no job runs here",
     "stacks": "no rank runs",
     "reason": "there is no diagnosis",
+    "own_editor": "nothing has failed",
 }
 """Why an action has nothing to act on; those that are not here need a job that is looked at."""
 OF_THE_LOG: Final = frozenset(

@@ -43,7 +43,7 @@ ONE_LINE = str.maketrans("\t\n\r", "   ")
 def label(widget: Widget, title: str, subtitle: str = "") -> None:
     """Write `title` into the top of a frame and `subtitle` into its bottom.
 
-    Textual paints a widget anew, with all that lies in it, whenever a title is set: so only what differs is.
+    Textual repaints a widget and everything in it whenever its title is set, so unchanged texts are not set again.
     """
     for name, text in (("border_title", title), ("border_subtitle", subtitle)):
         content = Content(text.translate(ONE_LINE))

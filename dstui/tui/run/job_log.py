@@ -18,6 +18,7 @@ from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
 from dstui.tui.kit.tools import label
 from dstui.tui.run.host_lines import short_names
+from dstui.tui.run.log_marks import draw_marks
 from dstui.tui.run.log_view import LogView
 
 NEW_LOGS = 1.0
@@ -44,9 +45,15 @@ class JobLog:
 
     def attach(self, folder: JobFolder | None) -> None:
         """Show another job's log, or none."""
+        if folder is not None:
+            draw_marks(self.view.vertical_scrollbar, self._marked_cells, self.view.style_named)
         self.folder, self.filter, self.view.search, self._goal = folder, Filter(), None, None
         self.typed_error = ""
         self._open()
+
+    def _marked_cells(self, height: int) -> dict[int, str]:
+        lines = self.view.lines
+        return self.view.marks.cells(lines.first, lines.end, height, self.view.search)
 
     def show_hosts(self, hosts: Mapping[int, str]) -> None:
         """Set the host of each rank; with several hosts, each line names its own."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment, Segments
 from rich.style import Style
-from textual.scrollbar import ScrollBarRender
+from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from dstui.logs.log_search import PROBLEM, WARNING, Search
 from dstui.tui.kit.text_row import GLYPHS
@@ -54,6 +54,12 @@ class LogMarks:
 def _any_in(rows: array[int], start: int, stop: int) -> bool:
     at = bisect_left(rows, start)
     return at < len(rows) and rows[at] < stop
+
+
+def draw_marks(bar: ScrollBar, cells: Callable[[int], Mapping[int, str]], styles: Callable[[str], Style]) -> None:
+    """Draw marks on a scroll bar from now on."""
+    bar.thickness = 1  # it may be made here, before the styles say so
+    bar.renderer = marked_bar(cells, styles)  # type: ignore[misc]
 
 
 def marked_bar(cells: Callable[[int], Mapping[int, str]], styles: Callable[[str], Style]) -> type[ScrollBarRender]:

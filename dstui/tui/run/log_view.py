@@ -25,7 +25,7 @@ from dstui.logs.log_search import Search
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
 from dstui.tui.run.line_layout import WHO, Stamps, Wrapping
-from dstui.tui.run.log_marks import LogMarks, marked_bar
+from dstui.tui.run.log_marks import LogMarks
 from dstui.tui.run.log_paint import highlighted, painted
 
 AHEAD = 4
@@ -55,15 +55,6 @@ class LogView(RowList):
         self._hosts: Mapping[int, str] = {}
         self.host_width = 0
         self.stamps, self.wrapping, self.marks = Stamps(), Wrapping(self), LogMarks()
-
-    def on_mount(self) -> None:
-        """Draw marks on the scroll bar."""
-        bar = self.vertical_scrollbar
-        bar.thickness = 1  # the scroll bar is created here, before the styles apply
-        bar.renderer = marked_bar(self._marked_cells, self.style_named)  # type: ignore[misc]
-
-    def _marked_cells(self, height: int) -> dict[int, str]:
-        return self.marks.cells(self.lines.first, self.lines.end, height, self.search)
 
     # Content
 
@@ -211,15 +202,7 @@ class LogView(RowList):
         stamp = [Segment(self.stamps.text(line.time), dim)] if self.stamps.width(self.lines.since) else []
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self.host_width), dim)] if self.host_width else []
-        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._text_segments(line)]
-
-    def _text_segments(self, line: LogLine) -> list[Segment]:
-        style = self.style_named(_style_of(line))
-        coloured = line.runs and not self.app.no_color
-        segments = painted(line.runs, style, self.app.ansi_theme) if coloured else [Segment(line.text, style)]
-        if self.search is None:
-            return segments
-        return highlighted(segments, [match.span() for match in self.search.expression.finditer(line.text)], self.style_named("found"))
+        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *_text_segments(self, line)]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the text selected with the mouse, as far as it is still kept."""
@@ -229,6 +212,15 @@ class LogView(RowList):
         margin = " " * self.wrapping.margin
         chosen = [f"{margin}{self.lines.line(self.lines.first + y).text}" for y in range(top, bottom + 1)]
         return selection.extract("\n" * top + "\n".join(chosen)), "\n"
+
+
+def _text_segments(view: LogView, line: LogLine) -> list[Segment]:
+    style = view.style_named(_style_of(line))
+    coloured = line.runs and not view.app.no_color
+    segments = painted(line.runs, style, view.app.ansi_theme) if coloured else [Segment(line.text, style)]
+    if view.search is None:
+        return segments
+    return highlighted(segments, [match.span() for match in view.search.expression.finditer(line.text)], view.style_named("found"))
 
 
 def _style_of(line: LogLine) -> str:

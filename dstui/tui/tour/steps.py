@@ -29,7 +29,7 @@ class TourStep(NamedTuple):
     title: str
     key: str
     at: frozenset[str]
-    """The places where the key works, or the form: elsewhere the panel says first how to get there."""
+    """The places where the key works, or the form that it needs. Elsewhere the panel first says how to get there."""
     text: str
     done: Seen
     needs: Seen = lambda _app: True
@@ -69,7 +69,7 @@ TOUR: tuple[TourStep, ...] = (
         "What the ranks share",
         "3",
         FORM,
-        "Here stands what is trained, and how it is told where its configuration is: {ds_config}. 3 goes to the step that matters most "
+        "This is the script to train, and how it learns where its configuration is: {ds_config}. 3 goes to the step that matters most "
         "to memory: ZeRO.",
         lambda app: step(app) is ZERO,
     ),
@@ -124,7 +124,7 @@ TOUR: tuple[TourStep, ...] = (
         "A plot",
         "m",
         RUN,
-        "Numbers in the lines become curves, and the engine tells its own: loss, learning rate, seconds a step. m draws them.",
+        "Numbers in the lines become curves, and the engine reports its own: loss, learning rate, seconds a step. m draws them.",
         lambda app: opened(app, "Plot"),
         has_job,
     ),
@@ -225,7 +225,7 @@ TOUR: tuple[TourStep, ...] = (
         "That was the tour",
         "q",
         MAIN,
-        "Go on with your own: dstui train.py, dstui run -- YOUR COMMAND, dstui new. F1 tells the keys everywhere. Nothing outside of "
+        "Go on with your own: dstui train.py, dstui run -- YOUR COMMAND, dstui new. F1 shows the keys everywhere. Nothing outside of "
         "dstui-tour was written: delete it when you like. q leaves.",
         _nothing,
     ),
