@@ -101,7 +101,7 @@ def test_from_the_doctor_to_a_plan_to_take_home(terminal: list[Terminal], tmp_pa
     assert list(home.rglob("*")) == [], "nothing outside of the tour's folder"
 
 
-LEFT_AT = ("doctor", "why", "launch", "ranks", "plot", "micro", "fail", "why-failed", "again", "compare", "home")
+LEFT_AT = ("doctor", "why", "launch", "ranks", "plot", "micro", "fail", "why-failed", "again", "compare")
 
 
 def test_left_and_resumed_at_any_point(terminal: list[Terminal], tmp_path: Path, home: Path) -> None:
