@@ -154,6 +154,26 @@ async def test_the_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
         await until(pilot, lambda: "Log: all ranks" in screen(pilot))
 
 
+async def test_two_moves_at_once_end_at_the_second(open_app: Open, tmp_path: Path) -> None:
+    """Each move draws the plot anew; that moves nothing back."""
+    async with open_app() as pilot:
+        lines = "".join(f"step {n} loss {n} lr 0.{n} grad_norm {n}\n" for n in range(1, 9))
+        await attach(pilot, job(tmp_path / "job", {0: lines}))
+        await pilot.press("m")
+        await until(pilot, lambda: "grad" in text_of(pilot, "#metrics"))
+        plot = pilot.app.screen
+        names = list(plot.metrics.keys)
+        plot.metrics.action_edge(-1)
+        await pilot.pause()
+        plot.metrics.action_move(1)
+        plot.metrics.action_move(1)
+        await until(pilot, lambda: plot.view.name == names[2])
+        await pilot.pause()
+        settled = plot.view
+        await pilot.pause(0.1)
+        assert plot.view is settled and settled.name == names[2]
+
+
 @pytest.mark.parametrize("theme", ["ansi-dark", "dstui-light", "dstui"])
 async def test_it_is_drawn_in_every_kind_of_theme_and_without_colours(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theme: str

@@ -196,7 +196,7 @@ class Plot(Over[None]):
 
     @on(RowList.Moved, "#metrics")
     def _moved(self, event: RowList.Moved) -> None:
-        if event.key != self.view.name:
+        if event.key != self.view.name and event.key == self.metrics.cursor:  # the cursor may have moved on since
             self._chosen = True
             self._change_view(name=str(event.key))
             self.draw()
