@@ -84,7 +84,13 @@ def test_what_follows_from_the_model_follows_by_the_readers_formula() -> None:
 
 @pytest.mark.parametrize(
     ("config", "size"),
-    [({"hidden_size": 64}, 64), ({"hidden_sizes": [32, 128]}, 128), ({"text_config": {"hidden_size": 256}}, 256), ({"d_model": 512}, None)],
+    [
+        ({"hidden_size": 64}, 64),
+        ({"hidden_sizes": [32, 128]}, 128),
+        ({"text_config": {"hidden_size": 256}}, 256),
+        ({"d_model": 512}, 512),
+        ({"width": 512}, None),
+    ],
 )
 def test_the_hidden_size_is_found_where_the_readers_look(config: dict[str, object], size: int | None) -> None:
     assert hidden_size_of(config) == size

@@ -106,4 +106,4 @@ def test_strict_ends_a_job_in_which_no_rank_reads_the_configuration(folder: Path
 
 
 def test_strict_is_refused_where_nobody_would_watch(folder: Path) -> None:
-    assert "--strict does not go with --detach" in run(folder, options=("--strict", "--detach")).stderr
+    assert "--strict cannot be used with --detach" in run(folder, options=("--strict", "--detach")).stderr

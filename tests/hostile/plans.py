@@ -13,7 +13,8 @@ from tests.machines import gpus, joined, machine
 
 GOOD: dict[str, Any] = {
     "str": "train.py", "int": 2, "bool": True, "number": 1, "host": "localhost", "module": "pkg.train", "words": ["--epochs", "1"],
-    "words or str": "all-linear", "option": "a100", "options": ["--mail-type=END"], "lines": ["module load cuda"], "env": {"OMP_NUM_THREADS": "1"}, "slots": {"localhost": 2}, "patterns": {"reward": "reward=([0-9.]+)"},
+    "words or str": "all-linear", "option": "a100", "options": ["--mail-type=END"], "lines": ["module load cuda"], "env": {"OMP_NUM_THREADS": "1"}, "slots": {"localhost": 2},
+    "labels": {"cpu": "16"}, "secrets": {"HF_TOKEN": "hf-secret/token"}, "patterns": {"reward": "reward=([0-9.]+)"},
 }  # fmt: skip
 """Kind of a field -> a value that it may have."""
 MATRIX = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNV12\t0-7\t0\nGPU1\tNV12\tX\t0-7\t0\n"
@@ -63,7 +64,7 @@ def _field(values: Values, about: Mapping[str, Any]) -> Any:
     kind = about["kind"]
     if not values.bad():
         return values.one_of(*about["choices"]) if about["choices"] else GOOD[kind]
-    if kind in ("env", "slots", "patterns") and values.chance(0.7):
+    if kind in ("env", "slots", "patterns", "labels", "secrets") and values.chance(0.7):
         return {values.text(): values.number() if kind == "slots" else values.text() for _ in range(values.random.randrange(1, 4))}
     if kind == "words" and values.chance(0.7):
         return [values.text() for _ in range(values.random.randrange(4))]

@@ -41,7 +41,7 @@ def test_the_number_is_said_where_the_model_is_here(tmp_path: Path, config: str)
 
 
 def test_a_model_without_a_hidden_size_is_an_error_before_the_launch(tmp_path: Path) -> None:
-    severity, message = said(tmp_path, '{"d_model": 64}')["reduce_bucket_size"]
+    severity, message = said(tmp_path, '{"width": 64}')["reduce_bucket_size"]
     assert (severity, "neither hidden_size nor hidden_sizes" in message) == ("error", True)
 
 

@@ -67,7 +67,7 @@ async def test_the_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path
         assert "${YOUR_DATA}" in text_of(pilot, "#review-names") and "GIVEN_HERE" not in text_of(pilot, "#review-names")
         pilot.app.screen.query_one("#review-names").cursor = "hole YOUR_DATA"
         await pilot.press("enter")
-        await until(pilot, lambda: "stands in job.args.1, job.args.3" in screen(pilot))
+        await until(pilot, lambda: "is used in job.args.1, job.args.3" in screen(pilot))
         await pilot.press(*"abc", "enter")
         await until(pilot, lambda: "Open holes" not in text_of(pilot, "#review-names"))
         assert value(pilot, "job.args") == ["--data", "abc", "--also", "abc/b", "--env", "${GIVEN_HERE}"]
