@@ -104,6 +104,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> JobFolder:
 
 @pytest.mark.launcher
 @pytest.mark.heavy
+@pytest.mark.xdist_group("trained with the hook")
 class TestTrained:
     """One job, looked at from every side."""
 
