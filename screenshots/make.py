@@ -287,7 +287,7 @@ def main(names: list[str]) -> int:
     wanted = set(names) or IN_README
     if not any(FONTS.rglob("FiraCode*")):
         print("The font Fira Code is not installed (apt install fonts-firacode): only SVG is written.", file=sys.stderr)
-    folder = Path(tempfile.gettempdir()) / "dstui-screenshots"
+    folder = Path(tempfile.gettempdir()) / ("dstui-screenshots-login" if ON_LOGIN in wanted else "dstui-screenshots")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     os.chdir(folder)
