@@ -81,6 +81,22 @@ def test_the_reader_is_guessed_from_auto_and_can_be_said(tmp_path: Path, capsys:
     assert code == 1 and "DS007" in codes(found)
 
 
+@pytest.mark.parametrize(
+    ("reader", "place"),
+    [
+        ("deepspeed", "deepspeed.initialize"),
+        ("accelerate", "Accelerator() or prepare()"),
+        ("trainer", "TrainingArguments() or train()"),
+    ],
+)
+def test_where_the_run_would_die_follows_from_who_reads_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reader: str, place: str
+) -> None:
+    plan = PLAN.replace("AdamW", "NoSuch").replace("job:\n", f"job:\n  integration: {reader}\n")
+    assert main(["check", write(tmp_path, "plan.yaml", plan)]) == 1
+    assert f"error DS079 {tmp_path}/plan.yaml:9, dies in {place}" in capsys.readouterr().out
+
+
 def test_the_world_size_and_the_release_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD.replace("{", '{"train_batch_size": 6, "elasticity": {}, ', 1))
     assert "DS002" not in codes(report(capsys, file)[1])
