@@ -23,7 +23,7 @@ from dstui.jobs.store.processes import tagged
 from dstui.machine.probe import probe
 from dstui.plan import load
 from dstui.surroundings import gather
-from dstui.tune.candidates import Problem, candidate_of, key_of
+from dstui.tune.candidates import Problem, candidate_of
 from dstui.tune.outputs import prepare
 from dstui.tune.record import Result
 from dstui.tune.session import trial_plan
@@ -89,18 +89,13 @@ def test_the_plan_that_is_found_is_as_fast_as_the_best_of_all_in_a_third_of_the_
     best = max(every, key=lambda one: one.rate or 0.0)
     mine = next(one for one in every if list(one.patch) == found["patch"]) if found["patch"] else every[0]
     whole = sum(one.seconds for one in every)
-    tried = {key_of(one["patch"]) for one in found["candidates"]}
-    same = sum(one.seconds for one in every if key_of(one.patch) in tried)  # at one load of the machine
     for one in [*found["candidates"]]:
         print(f"  {one['state']:13} {one['samples_per_second'] or 0:8.1f}  {one['label']}")
-    print(
-        f"{name}: {len(found['candidates'])} of {len(every)} candidates, {took:.0f} s, {same:.0f} of {whole:.0f} s where all steps run; ",
-        end="",
-    )
+    print(f"{name}: {len(found['candidates'])} of {len(every)} candidates, {took:.0f} of {whole:.0f} s; ", end="")
     print(f"{mine.rate:.1f} of {best.rate:.1f} samples/s, spread {best.spread:.0%}: {mine.label} | {best.label}")
     assert mine.rate and best.rate and best.spread is not None and mine.spread is not None
     assert mine.rate >= best.rate * (1 - 2 * max(best.spread, mine.spread, 0.05))
-    assert min(took, same) < whole / 3
+    assert took < whole / 3
 
 
 def exhaustive(path: Path) -> list[Result]:
