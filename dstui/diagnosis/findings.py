@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dstui.diagnosis.diagnosis import Confidence, Evidence
-from dstui.diagnosis.exits import Exit
+from dstui.diagnosis.recognition.exits import Exit
+from dstui.diagnosis.recognition.traces import Raised
 from dstui.diagnosis.signature import Signature
-from dstui.diagnosis.traces import Raised
 
 Place = tuple[int, int]
 """The position of a text: file and line."""

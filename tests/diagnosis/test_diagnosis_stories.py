@@ -9,7 +9,7 @@ import pytest
 
 from dstui.diagnosis import Diagnosis, diagnose, report
 from dstui.diagnosis.engine import conclude
-from dstui.diagnosis.log_reader import read_logs
+from dstui.diagnosis.reading.log_reader import read_logs
 from dstui.plan import load
 from tests.diagnosis.crash_texts import of_lines, traceback
 from tests.jobs.made import PLAN

@@ -8,18 +8,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dstui.diagnosis import activity
-from dstui.diagnosis.activity import bar_advances, breaks_off, finished_bar
-from dstui.diagnosis.dumps import Dumps, Ras
-from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
-from dstui.diagnosis.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
-from dstui.diagnosis.launchers import Key, Launchers, time_of
-from dstui.diagnosis.prefixes import Prefixes
-from dstui.diagnosis.shapes import Shape, Shapes
+from dstui.diagnosis.recognition import activity
+from dstui.diagnosis.recognition.activity import bar_advances, breaks_off, finished_bar
+from dstui.diagnosis.recognition.dumps import Dumps, Ras
+from dstui.diagnosis.recognition.exception_kinds import DATA_PATH, cause_of, to_be_written
+from dstui.diagnosis.recognition.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
+from dstui.diagnosis.recognition.launchers import Key, Launchers, time_of
+from dstui.diagnosis.recognition.prefixes import Prefixes
+from dstui.diagnosis.recognition.shapes import Shape, Shapes
+from dstui.diagnosis.recognition.traces import HEADER, Raised, Traces
 from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.traces import HEADER, Raised, Traces
 
 Signs = Sequence[tuple[Sign, Signature]]
 KEPT = 40

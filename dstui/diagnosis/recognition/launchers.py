@@ -6,10 +6,10 @@ import ast
 import re
 from dataclasses import replace
 
-from dstui.diagnosis.exits import Exit, exits_in, status_in
 from dstui.diagnosis.findings import Ended, Findings, Place, capped
-from dstui.diagnosis.labels import Label, rank_in
-from dstui.diagnosis.world_size import DS_NODE, first_of_node, introduced, world_in
+from dstui.diagnosis.recognition.exits import Exit, exits_in, status_in
+from dstui.diagnosis.recognition.labels import Label, rank_in
+from dstui.diagnosis.recognition.world_size import DS_NODE, first_of_node, introduced, world_in
 
 Key = tuple[int, str]
 """File and label: one of the outputs that are interleaved in a file."""

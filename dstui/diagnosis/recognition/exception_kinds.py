@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dstui.diagnosis.subjects import PROGRAMMING
-from dstui.diagnosis.traces import Raised
+from dstui.diagnosis.recognition.subjects import PROGRAMMING
+from dstui.diagnosis.recognition.traces import Raised
 
 NO_FILE = r"FileNotFoundError|NotADirectoryError|IsADirectoryError"
 DATA_PATH = r"(?i)data(?:sets?)?[/_'.]|/(?:train|val|valid|test|images?|labels?|annotations?|imagenet|coco)\b"

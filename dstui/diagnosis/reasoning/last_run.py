@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
-from dstui.diagnosis.activity import FLUSHED, bar_advances, has_moving_bar, is_loop, runs_long, shape_recurs
 from dstui.diagnosis.findings import Findings, Hit
+from dstui.diagnosis.recognition.activity import FLUSHED, bar_advances, has_moving_bar, is_loop, runs_long, shape_recurs
 
 QUIET = 60
 """Lines without a word about a failure, after the end of a launcher or of a run with one process."""

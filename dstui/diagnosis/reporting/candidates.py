@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from dstui.diagnosis.exits import exits_in
-from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.labels import HANDLED
+from dstui.diagnosis.reasoning.failure_context import FailureContext
+from dstui.diagnosis.recognition.exits import exits_in
+from dstui.diagnosis.recognition.labels import HANDLED
+from dstui.diagnosis.recognition.subjects import likely_causes, subjects_of
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.subjects import likely_causes, subjects_of
 
 MOST = 3
 """Causes that are reported in total: the first, further ones, and possible ones. A longer list helps nobody."""

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from dstui.diagnosis.traces import Raised
+from dstui.diagnosis.recognition.traces import Raised
 
 MESSAGE, FRAMES, RAISER, KIND = 4.0, 2.0, 2.0, 0.7
 """The weights of votes: the words of the message, the functions in the traceback, the raising library, the exception type."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dstui.diagnosis import activity
-from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.diagnosis import Confidence
-from dstui.diagnosis.exceptions import points_elsewhere
-from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.labels import HANDLED, REMARKED, WARNED
-from dstui.diagnosis.last_run import OF_PARSERS
-from dstui.diagnosis.rules.uncaught import MISSING, uncaught
+from dstui.diagnosis.reasoning.culprits import first_failing
+from dstui.diagnosis.reasoning.failure_context import FailureContext
+from dstui.diagnosis.reasoning.last_run import OF_PARSERS
+from dstui.diagnosis.reasoning.uncaught import MISSING, uncaught
+from dstui.diagnosis.recognition import activity
+from dstui.diagnosis.recognition.exceptions import points_elsewhere
+from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED
+from dstui.diagnosis.recognition.subjects import PROGRAMMING, subjects_of
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.subjects import PROGRAMMING, subjects_of
 
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """Messages of the kernel arrive late: they count even after a stop."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.reasoning.failure_context import FailureContext
 
 UNKNOWN = "USER-PY"
 """An exception that no other signature knows."""

@@ -6,12 +6,12 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 
-from dstui.diagnosis.activity import is_loop
-from dstui.diagnosis.exits import SIGNAL_CAUSES
 from dstui.diagnosis.findings import Ended, Findings, Hit
-from dstui.diagnosis.labels import rank_in
-from dstui.diagnosis.last_run import FRAME, keep_last_run
-from dstui.diagnosis.rank_resolution import count_raising, resolve
+from dstui.diagnosis.reasoning.last_run import FRAME, keep_last_run
+from dstui.diagnosis.reasoning.rank_resolution import count_raising, resolve
+from dstui.diagnosis.recognition.activity import is_loop
+from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
+from dstui.diagnosis.recognition.labels import rank_in
 from dstui.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05

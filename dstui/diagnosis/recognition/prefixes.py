@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from dstui.diagnosis.labels import is_no_host
-from dstui.diagnosis.traces import HEADER
+from dstui.diagnosis.recognition.labels import is_no_host
+from dstui.diagnosis.recognition.traces import HEADER
 
 RANK = r"(?:\[rank\d+\]: ?)?"
 FRAME = re.compile(rf'^(.{{1,160}}?)(?={RANK}  File "[^"]+", line \d+(?:, in|$))')

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dstui.diagnosis.candidates import MOST, candidates
-from dstui.diagnosis.culprits import every_rank, named_by_launcher
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence, Kind
-from dstui.diagnosis.exceptions import reading
-from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import FACTS, Hit, Verdict
-from dstui.diagnosis.rank_resolution import NUMBER
+from dstui.diagnosis.reasoning.culprits import every_rank, named_by_launcher
+from dstui.diagnosis.reasoning.failure_context import FailureContext
+from dstui.diagnosis.reasoning.rank_resolution import NUMBER
+from dstui.diagnosis.recognition.exceptions import reading
+from dstui.diagnosis.reporting.candidates import MOST, candidates
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import BY_ID
 from dstui.plan.finding import Fix

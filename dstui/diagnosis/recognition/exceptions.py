@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dstui.diagnosis.traces import Raised
+from dstui.diagnosis.recognition.traces import Raised
 
 LONGEST = 200
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dstui.diagnosis.activity import STEPS
-from dstui.diagnosis.labels import rank_in
+from dstui.diagnosis.recognition.activity import STEPS
+from dstui.diagnosis.recognition.labels import rank_in
 
 HEADER = "Traceback (most recent call last)"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")

@@ -18,11 +18,11 @@ from typing import Protocol, cast
 from dstui.base.files import FileProblem, reason
 from dstui.base.regular_files import open_within
 from dstui.diagnosis.findings import Findings
-from dstui.diagnosis.flight_recorder import LARGEST, NAMED, Dump, add_dumps, is_dump, read_dump
-from dstui.diagnosis.labels import rank_of_file
-from dstui.diagnosis.packed import GZIP, Expanding, Transcoded, is_utf16
-from dstui.diagnosis.scan import Scanner
-from dstui.diagnosis.shapes import DIGITS
+from dstui.diagnosis.reading.packed import GZIP, Expanding, Transcoded, is_utf16
+from dstui.diagnosis.recognition.flight_recorder import LARGEST, NAMED, Dump, add_dumps, is_dump, read_dump
+from dstui.diagnosis.recognition.labels import rank_of_file
+from dstui.diagnosis.recognition.scan import Scanner
+from dstui.diagnosis.recognition.shapes import DIGITS
 from dstui.logs.decode import LONGEST, decode, overwritten
 
 CHUNK = 1 << 20

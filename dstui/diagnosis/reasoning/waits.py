@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from dstui.diagnosis.exits import TIMED_OUT
-from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.rules.causes import independent, roots
+from dstui.diagnosis.reasoning.causes import independent, roots
+from dstui.diagnosis.reasoning.failure_context import FailureContext
+from dstui.diagnosis.recognition.exits import TIMED_OUT
 from dstui.diagnosis.signatures import BY_ID
 
 WAITED = frozenset({"GLOO-PEER", "NCCL-REMOTE", "GLOO-TIMEOUT", "NCCL-WATCHDOG", "RDZV-CASCADE"})

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING
 
 from dstui.base.files import FileProblem, read_text
 from dstui.base.regular_files import lies_in, open_regular
-from dstui.diagnosis.answer import UNKNOWN
-from dstui.diagnosis.confirm import add_facts, size
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.diagnosis.engine import conclude
-from dstui.diagnosis.exits import Exit, translated
 from dstui.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
-from dstui.diagnosis.kernel import KMSG, killed_for_memory
-from dstui.diagnosis.log_reader import read_logs
+from dstui.diagnosis.job.facts import KMSG, add_facts, killed_for_memory, size
+from dstui.diagnosis.job.notes import unread_configuration
+from dstui.diagnosis.job.silences import with_silence
+from dstui.diagnosis.reading.log_reader import read_logs
+from dstui.diagnosis.recognition.exits import Exit, translated
+from dstui.diagnosis.reporting.answer import UNKNOWN
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.silences import with_silence
-from dstui.diagnosis.unread_config import unread_configuration
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import KILLED, Ranks, read_record
 from dstui.jobs.store.records import JobStatus

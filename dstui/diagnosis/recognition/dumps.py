@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
-from dstui.diagnosis.labels import Label
+from dstui.diagnosis.recognition.labels import Label
 from dstui.diagnosis.signatures import BY_ID
 
 PROCESS = re.compile(r"^Process \d+: .*?(?:--local[-_]rank[= ](\d+)|$)")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dstui.diagnosis.failure_context import FailureContext
 from dstui.diagnosis.findings import Ended, Findings, Hit
-from dstui.diagnosis.rank_resolution import count_showing, first_of_host
+from dstui.diagnosis.reasoning.failure_context import FailureContext
+from dstui.diagnosis.reasoning.rank_resolution import count_showing, first_of_host
 
 A_HOST = 4
 """Consecutive ranks in a log: one host's log of several contains no others."""

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dstui.diagnosis.recognition.world_size import NEEDLES
 from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import ALL
-from dstui.diagnosis.world_size import NEEDLES
 
 FACTS = (
     'File "', "File ~/", "File /", "Cell In", "Input In [", "<ipython-input", ".py in ",
