@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dstui.diagnosis.findings import FACTS, Findings, Hit
+from dstui.diagnosis.findings import FACTS, Hit
+from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.signatures import BY_ID
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import KILLED, Ranks
@@ -45,7 +46,7 @@ class FactsEvent:
         return value if isinstance(value, int) else None
 
 
-def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+def add_facts(found: Collected, folder: JobFolder, ranks: Ranks) -> None:
     """Add a hit for each cause that the facts prove, and a remark on each that they contradict."""
     events = [FactsEvent(line, event) for line, event in folder.numbered_events() if event.get("event") == "facts"]
     events = [event for event in events if event.facts.get("attempt") == ranks.attempt]
@@ -63,7 +64,7 @@ def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
 class ConfirmedFacts:
     """The facts at the launch and at the end of each rank."""
 
-    found: Findings
+    found: Collected
     ranks: Ranks
     launch: FactsEvent
     ends: Mapping[int, FactsEvent]

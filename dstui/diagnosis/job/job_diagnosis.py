@@ -16,11 +16,12 @@ from dstui.base.files import FileProblem, read_text
 from dstui.base.regular_files import lies_in, open_regular
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.diagnosis.engine import conclude
-from dstui.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
+from dstui.diagnosis.findings import FACTS, Ended, Hit, Stop
 from dstui.diagnosis.job.facts import KMSG, add_facts, killed_for_memory, size
 from dstui.diagnosis.job.notes import unread_configuration
 from dstui.diagnosis.job.silences import with_silence
-from dstui.diagnosis.reading.log_reader import read_logs
+from dstui.diagnosis.reading.log_reader import collect_logs
+from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.recognition.exits import Exit, translated
 from dstui.diagnosis.reporting.answer import UNKNOWN
 from dstui.diagnosis.signatures import BY_ID
@@ -43,20 +44,18 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
         status = folder.read_status()
     ranks = ranks_of(folder, status)
     names = {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks}
-    found = read_logs(_logs(folder, ranks), names, folder.path.resolve())
+    found = collect_logs(_logs(folder, ranks), names, folder.path.resolve())
     _add_records(found, folder, ranks, status)
     _add_lost_hosts(found, folder, ranks)
     _add_limits(found, folder, ranks)
     _add_kernels_word(found, ranks)
     add_facts(found, folder, ranks)
     _add_full_disk(found, folder, ranks, status)
-    for hit in found.hits:
-        if hit.rank in ranks.ranks:
-            hit.host = ranks.ranks[hit.rank].host
+    found.hits = [replace(hit, host=ranks.ranks[hit.rank].host) if hit.rank in ranks.ranks else hit for hit in found.hits]
     found.all_well = status is not None and status.state == "succeeded"
-    found.stop = _stop(folder, status)
+    _add_stop(found, folder, status)
     plan = _plan(folder)
-    diagnosis = conclude(found, plan)
+    diagnosis = conclude(found.finished(), plan)
     if status and not status.final and diagnosis.kind in (None, "success", "benign"):
         nothing = replace(
             diagnosis,
@@ -89,7 +88,7 @@ def _is_log(path: Path, folder: JobFolder) -> bool:
     return False
 
 
-def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
+def _add_records(found: Collected, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
     """Replace the launcher's reports of ranks' ends by their records, else by the job's status."""
     found.world = max(len(ranks.ranks), 1)
     found.spoke |= {number for number in ranks.ranks if not folder.log(number, ranks.attempt).is_file()}  # it is known who wrote each log
@@ -112,7 +111,7 @@ def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: JobSt
         found.ends = ends
 
 
-def _add_lost_hosts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+def _add_lost_hosts(found: Collected, folder: JobFolder, ranks: Ranks) -> None:
     """Add the hosts for which the job was given up, each with its first rank."""
     lost = [(line, event) for line, event in folder.numbered_events() if event.get("event") == "host" and event.get("state") == "lost"]
     if not lost:
@@ -125,7 +124,7 @@ def _add_lost_hosts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
         found.lost_hosts.append(Hit(BY_ID["HOST-LOST"], place, str(event.get("text")), FACTS, first, host))
 
 
-def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+def _add_limits(found: Collected, folder: JobFolder, ranks: Ranks) -> None:
     """Add which limit of the process refused memory to a rank, as far as its shim has seen one."""
     for number in sorted({hit.rank for hit in found.hits if hit.signature.id == "ALLOC-REFUSED" and hit.rank in ranks.ranks}):
         path = folder.record(number, ranks.attempt)
@@ -136,7 +135,7 @@ def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
             found.hits.append(Hit(BY_ID["MEMORY-LIMIT"], (len(found.files) - 1, 1), text, FACTS, number))
 
 
-def _add_full_disk(found: Findings, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
+def _add_full_disk(found: Collected, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
     """Add a full disk that the supervisor saw. The ranks' own messages about it may not have been written."""
     if status and status.disk_full and ranks.first_failure is not None:
         found.files.append(str(folder.status_file))
@@ -146,7 +145,7 @@ def _add_full_disk(found: Findings, folder: JobFolder, ranks: Ranks, status: Job
         found.hits.append(Hit(BY_ID["CKPT-DISK"], (len(found.files) - 1, 1), text, FACTS, rank, ranks.ranks[rank].host))
 
 
-def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
+def _add_kernels_word(found: Collected, ranks: Ranks) -> None:
     """Add whether the kernel killed ranks on this host."""
     for number, rank in ranks.ranks.items():
         if rank.exit_code == KILLED and rank.pid and rank.host == os.uname().nodename and not ranks.unseen:
@@ -180,25 +179,29 @@ def _sender(folder: JobFolder, number: int, attempt: int) -> str:
     return f"; its shim got {heard}" if isinstance(heard, str) else ""
 
 
-def _stop(folder: JobFolder, status: JobStatus | None) -> Stop | None:
-    """Return the request that ended the job, if there was one: a file, or the supervisor's note."""
+def _add_stop(found: Collected, folder: JobFolder, status: JobStatus | None) -> None:
+    """Add the request that ended the job, if there was one: a file, or the supervisor's note."""
     if status and status.final and status.state != "stopped":
-        return None  # the request came too late
+        return  # the request came too late
     asked = requested_exit_code(folder)
     code = translated(asked if asked is not None else (status.exit_code if status else None) or 0)
     cause = "SIGHUP" if code == -1 else "CTRL-C"
     noted = [(line, event) for line, event in folder.numbered_events() if event.get("stops")]
     if noted and asked is None:
         line, event = noted[-1]
-        return Stop(cause, float(event.get("t", 0.0)), str(folder.events_file), str(event.get("text")), line)
+        found.files.append(str(folder.events_file))
+        found.stop = Stop(cause, float(event.get("t", 0.0)), (len(found.files) - 1, line), str(event.get("text")))
+        return
     if asked is None and not (status and status.state == "stopped"):
-        return None
+        return
     at = None
     with suppress(OSError):
         at = folder.stop_file.stat().st_mtime
     request = folder.read_stop()
     who = ", ".join(str(request[name]) for name in ("by", "command") if request.get(name))
-    return Stop(cause, at, str(folder.stop_file), f"somebody asked for the end of the job{f': process {who}' if who else ''}")
+    found.files.append(str(folder.stop_file))
+    text = f"somebody asked for the end of the job{f': process {who}' if who else ''}"
+    found.stop = Stop(cause, at, (len(found.files) - 1, 1), text)
 
 
 def _plan(folder: JobFolder) -> Plan | None:

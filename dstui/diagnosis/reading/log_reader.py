@@ -19,6 +19,7 @@ from dstui.base.files import FileProblem, reason
 from dstui.base.regular_files import open_within
 from dstui.diagnosis.findings import Findings
 from dstui.diagnosis.reading.packed import GZIP, Expanding, Transcoded, is_utf16
+from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.recognition.flight_recorder import LARGEST, NAMED, Dump, add_dumps, is_dump, read_dump
 from dstui.diagnosis.recognition.labels import rank_of_file
 from dstui.diagnosis.recognition.scan import Scanner
@@ -45,7 +46,12 @@ NO_LOGS = ("contents.txt", "diagnosis.txt")
 MOST_FILES = 4096
 
 
-def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, within: Path | None = None) -> Findings:
+def read_logs(paths: Iterable[Path | str]) -> Findings:
+    """Return what files, folders of logs and, as `-`, standard input contain. Raises FileProblem if one cannot be read."""
+    return collect_logs(paths).finished()
+
+
+def collect_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, within: Path | None = None) -> Collected:
     """Scan files, folders of logs and, as `-`, standard input. Raises FileProblem if one cannot be read.
 
     `names`: the ranks of files by path, if their names do not tell. `within`: the folder that contains all files, named without links;
@@ -70,7 +76,7 @@ def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, 
     return scanner.found
 
 
-def _dump(file: BufferedReader, found: Findings, path: str) -> list[Dump]:
+def _dump(file: BufferedReader, found: Collected, path: str) -> list[Dump]:
     """Read what the flight recorder of a rank wrote; add a note if it cannot be used."""
     dump = read_dump(path, len(found.files) - 1, file.read(LARGEST))
     if dump is None:

@@ -122,7 +122,7 @@ def _of_the_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
 
 def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     """Return the hits without failures before a launcher started the ranks, which did not prevent that, if something failed later."""
-    started = context.found.started | {hit.at[0]: hit.at[1] for hit in reversed(context.found.hits) if hit.signature.id == "OMP-NOTE"}
+    started = {**context.found.started} | {hit.at[0]: hit.at[1] for hit in reversed(context.found.hits) if hit.signature.id == "OMP-NOTE"}
     late = {hit.at[0] for hit in hits if hit.at[1] > started.get(hit.at[0], hit.at[1])}
     return [hit for hit in hits if hit.rank is not None or hit.at[0] not in late or hit.at[1] > started[hit.at[0]]]
 

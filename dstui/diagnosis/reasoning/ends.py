@@ -28,8 +28,7 @@ def asked(context: FailureContext) -> Verdict | None:
     earlier = [end for end in context.bad_ends if stop.at is not None and context.found.ended.get(end.rank or 0, NEVER) < stop.at]
     if earlier:
         return None
-    context.found.files.append(stop.file)
-    return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], (len(context.found.files) - 1, stop.line), stop.text, "")])
+    return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], stop.place, stop.text, "")])
 
 
 def host_lost(context: FailureContext) -> Verdict | None:

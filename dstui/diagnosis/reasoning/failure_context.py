@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 
 from dstui.diagnosis.findings import Ended, Findings, Hit
@@ -39,23 +40,24 @@ class FailureContext:
     """The findings with ranks resolved."""
 
     def __init__(self, found: Findings) -> None:
-        self.found = found.copy()  # judging must not change the findings
-        keep_last_run(self.found)
-        resolve(self.found)
-        self._read_in_context()
+        self.found = resolve(keep_last_run(found))
+        self.found = self._read_in_context()
 
-    def _read_in_context(self) -> None:
-        """Change the signatures of hits whose text means something else beside other parts of the log."""
-        hits = self.found.hits
+    def _read_in_context(self) -> Findings:
+        """Return the findings with other signatures for hits whose text means something else beside other parts of the log."""
+        hits, remarks = self.found.hits, dict(self.found.remarks)
+        renamed = dict[int, str]()
         if any(hit.signature.id == "MPIRUN-NOTE" for hit in hits):  # a launcher did start it: only the package is missing
-            _rename([hit for hit in hits if hit.signature.id == "MPI4PY"], "IMPORT-MISSING")
+            renamed |= {id(hit): "IMPORT-MISSING" for hit in hits if hit.signature.id == "MPI4PY"}
         busy = [hit for hit in hits if hit.signature.id == "GPU-BUSY" and "Process " in hit.text]
         if len({hit.rank for hit in busy} - {None}) > 1:  # the processes that occupy each rank's GPU are the other ranks of this run
-            _rename(busy, "OOM-GPU")
-            self.found.remarks["OOM-GPU"] = SIBLINGS
+            renamed |= {id(hit): "OOM-GPU" for hit in busy}
+            remarks["OOM-GPU"] = SIBLINGS
         folders = [hit for hit in hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
         if count_raising(folders) < 2 and self.processes < 2:  # if only one process finds a folder, no other one has created it
-            _rename(folders, "USER-PY")
+            renamed |= {id(hit): "USER-PY" for hit in folders}
+        told = tuple(replace(hit, signature=BY_ID[renamed[id(hit)]]) if id(hit) in renamed else hit for hit in hits)
+        return replace(self.found, hits=told, remarks=remarks)
 
     @cached_property
     def ranks(self) -> set[int]:
@@ -189,7 +191,10 @@ class FailureContext:
         rooted = {hit.rank for hit in self.found.hits if hit.signature.role == "root"}
         fallen = {hit.rank for hit in self.found.hits if hit.signature.role == "cascade"} - rooted
         ended = self.found.ended
-        return min((ended[end.rank] for end in self.bad_ends if end.rank in ended and end.rank not in fallen), default=NEVER)
+        return min(
+            (ended[end.rank] for end in self.bad_ends if end.rank is not None and end.rank in ended and end.rank not in fallen),
+            default=NEVER,
+        )
 
     def silent(self) -> list[int]:
         """Return ranks without a message about a failure, a success or an exit status, any of which may be the culprit."""
@@ -234,8 +239,3 @@ class FailureContext:
         """Return the rank with the last message, if only one names itself in the last lines."""
         reported = {rank_in(line) for lines in self.found.tails.values() for line in lines} - {None}
         return reported.pop() if len(reported) == 1 else None
-
-
-def _rename(hits: Iterable[Hit], signature: str) -> None:
-    for hit in hits:
-        hit.signature = BY_ID[signature]

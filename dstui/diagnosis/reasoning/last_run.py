@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
@@ -53,25 +54,31 @@ class End:
     """Whether nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
 
 
-def keep_last_run(found: Findings) -> None:
-    """Drop what earlier runs left if one file holds several. Several files are several ranks or hosts."""
+def keep_last_run(found: Findings) -> Findings:
+    """Return the findings without what earlier runs left if one file holds several. Several files are several ranks or hosts."""
     if len(found.files) != 1:
-        return
+        return found
     ends = _ends(found)
     cut = _last_cut(found, ends)
     launchers = [end.line for end in ends if end.launcher]
-    found.several_runs = cut > 0 or any(later - earlier > QUIET for earlier, later in pairwise(launchers))
     if cut == 0:
-        return
-    found.passed = [hit for hit in found.hits if hit.at[1] <= cut and _ended(hit) and hit.signature.role == "root"]
-    found.hits = [hit for hit in found.hits if hit.at[1] > cut]
-    found.named = [hit for hit in found.named if hit.at[1] > cut]
-    found.ends = [end for end in found.ends if end.at[1] > cut]
-    found.tracebacks = len({hit.at for hit in found.hits if hit.raised and hit.raised.traced and not hit.raised.ignored})
-    found.spoke = {hit.rank for hit in found.hits if hit.rank is not None and hit.signature.role in ("root", "symptom", "cascade")}
+        return replace(found, several_runs=any(later - earlier > QUIET for earlier, later in pairwise(launchers)))
     if found.well_at is not None and found.well_at[1] <= cut:
-        found.well, found.well_at, found.all_well = set(), None, False
-    found.enqueued, found.closing, found.killed = {}, 0, [one for one in found.killed if one[2][1] > cut]
+        found = replace(found, well=frozenset(), well_at=None, all_well=False)
+    hits = tuple(hit for hit in found.hits if hit.at[1] > cut)
+    return replace(
+        found,
+        several_runs=True,
+        passed=tuple(hit for hit in found.hits if hit.at[1] <= cut and _ended(hit) and hit.signature.role == "root"),
+        hits=hits,
+        named=tuple(hit for hit in found.named if hit.at[1] > cut),
+        ends=tuple(end for end in found.ends if end.at[1] > cut),
+        tracebacks=len({hit.at for hit in hits if hit.raised and hit.raised.traced and not hit.raised.ignored}),
+        spoke=frozenset(hit.rank for hit in hits if hit.rank is not None and hit.signature.role in ("root", "symptom", "cascade")),
+        enqueued={},
+        closing=0,
+        killed=tuple(one for one in found.killed if one[2][1] > cut),
+    )
 
 
 def _ends(found: Findings) -> list[End]:
@@ -131,7 +138,7 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
     return cut
 
 
-def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str]) -> bool:
+def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[str]) -> bool:
     """Return whether the text after the last end belongs to another run."""
     below = [line for number, line in found.ending.get(0, []) if number > end.line]
     if end.stop:  # a bar may still have been redrawn before it
@@ -157,7 +164,7 @@ def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
     return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
 
 
-def _printed_late(found: Findings, end: End, tail: list[str]) -> bool:
+def _printed_late(found: Findings, end: End, tail: Sequence[str]) -> bool:
     """Return whether the text after a stop may just be what the program had printed before it."""
     last = found.final.get(0, 0)
     return end.stop and (last - end.line) * found.width.get(0, 0) <= BUFFER and not any(FLUSHED.search(line) for line in tail)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dstui.diagnosis.findings import Findings, Hit
 
@@ -26,48 +27,54 @@ TERMINATE = "terminate called"
 SPEAKS = ("root", "symptom", "cascade")
 
 
-def resolve(found: Findings) -> None:
-    """Set the ranks of hits and ends that follow from local numbers, from srun's tasks, and from ends reported in the same line."""
-    _of_the_writer(found)
+def resolve(found: Findings) -> Findings:
+    """Return the findings with the ranks that follow from local numbers, srun's tasks, and ends reported in the same line."""
+    found = replace(found, hits=tuple(_ranked(hit, found.writer) for hit in found.hits))  # unlabelled lines in a rank's own log
     if (first := first_of_host(found)) is not None:
-        for hit in found.hits:
-            process = hit.raised.process if hit.raised is not None else None
-            local = hit.local if process is None else process
-            if hit.rank is None and local is not None:
-                hit.rank = first + local
-                agents = hit.raised is not None and hit.raised.in_launcher
-                found.spoke |= {hit.rank} if hit.signature.role in SPEAKS and process is None and not agents else set()
-        for end in found.ends:
-            if end.exit.local and (end.exit.code < 0 or end.exit.spawned) and end.rank is None and end.exit.rank is not None:
-                end.rank = first + end.exit.rank
+        found = _of_local_numbers(found, first)
     if tasks_are_ranks(found):
-        for hit in found.hits:
-            hit.rank = hit.task if hit.rank is None else hit.rank
-        for end in found.ends:
-            end.rank = end.exit.task if end.rank is None else end.rank
-    _of_the_speaker(found)
+        ends = tuple(end if end.rank is not None else replace(end, rank=end.exit.task) for end in found.ends)
+        found = replace(found, hits=tuple(_ranked(hit, hit.task) for hit in found.hits), ends=ends)
+    found = _of_the_speaker(found)
     in_line = {end.at: end.rank for end in found.ends if end.rank is not None}
-    for hit in found.hits:
-        hit.rank = in_line.get(hit.at) if hit.rank is None else hit.rank
+    return replace(found, hits=tuple(_ranked(hit, in_line.get(hit.at)) for hit in found.hits))
 
 
-def _of_the_speaker(found: Findings) -> None:
-    """Set the rank of a message's further lines to that of its first line."""
+def _ranked(hit: Hit, rank: int | None) -> Hit:
+    """Return the hit with this rank if it has none."""
+    return hit if rank is None or hit.rank is not None else replace(hit, rank=rank)
+
+
+def _of_local_numbers(found: Findings, first: int) -> Findings:
+    """Return the findings with ranks that follow from local ones and the rank of the host's first process."""
+    hits, ends, spoke = list(found.hits), list(found.ends), set(found.spoke)
+    for index, hit in enumerate(hits):
+        process = hit.raised.process if hit.raised is not None else None
+        local = hit.local if process is None else process
+        if hit.rank is None and local is not None:
+            hits[index] = replace(hit, rank=first + local)
+            if hit.signature.role in SPEAKS and process is None and not (hit.raised is not None and hit.raised.in_launcher):
+                spoke.add(first + local)
+    for index, end in enumerate(ends):
+        if end.exit.local and (end.exit.code < 0 or end.exit.spawned) and end.rank is None and end.exit.rank is not None:
+            ends[index] = replace(end, rank=first + end.exit.rank)
+    return replace(found, hits=tuple(hits), ends=tuple(ends), spoke=frozenset(spoke))
+
+
+def _of_the_speaker(found: Findings) -> Findings:
+    """Return the findings with the rank of a message's first line in its further lines."""
     speaker: Hit | None = None
-    for hit in sorted(found.hits, key=lambda hit: hit.at):  # an error message of NCCL continues for some lines without a label
+    hits = list(found.hits)
+    for index in sorted(range(len(hits)), key=lambda one: hits[one].at):  # NCCL's messages continue for some lines without a label
+        hit = hits[index]
         if TERMINATE in hit.text:  # an unlabelled process begins to print
             speaker = None
         near = speaker is not None and hit.at[0] == speaker.at[0] and hit.at[1] - speaker.at[1] <= GOES_ON
         if hit.rank is None and hit.raised is None and speaker is not None and near and hit.task == speaker.task:
-            hit.rank = speaker.rank
+            hits[index] = replace(hit, rank=speaker.rank)
         elif hit.rank is not None and hit.signature.role in SPEAKS:
             speaker = hit
-
-
-def _of_the_writer(found: Findings) -> None:
-    """Set the rank of unlabelled lines in a rank's own log."""
-    for hit in found.hits:
-        hit.rank = found.writer if hit.rank is None else hit.rank
+    return replace(found, hits=tuple(hits))
 
 
 def first_of_host(found: Findings) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 BAR = re.compile(r"(\d{1,3})%\|")
 """tqdm's progress bar."""
@@ -44,13 +44,13 @@ def breaks_off(last: str, *, within_traceback: bool) -> str:
     return ""
 
 
-def has_moving_bar(last: list[str]) -> bool:
+def has_moving_bar(last: Sequence[str]) -> bool:
     """Return whether the last lines of a file show a progress bar that has begun or advances, and is not at its end."""
     bars = [int(bar) for line in last for bar in BAR.findall(line)]
     return len(set(bars)) >= MOVED and bars[-1] < DONE
 
 
-def bar_advances(last: list[str]) -> bool:
+def bar_advances(last: Sequence[str]) -> bool:
     """Return whether a progress bar advances in the last lines of a file: nothing above them has ended it."""
     return len({steps for line in last for steps in STEPS.findall(line)}) >= MOVED
 

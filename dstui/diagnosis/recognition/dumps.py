@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
+from dstui.diagnosis.findings import TEXT_CAP, Hit, Place
+from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.recognition.labels import Label
 from dstui.diagnosis.signatures import BY_ID
 
@@ -23,7 +24,7 @@ COLLECTIVE = re.compile(
 class Dumps:
     """Collects the stacks of all files, line by line."""
 
-    def __init__(self, found: Findings) -> None:
+    def __init__(self, found: Collected) -> None:
         self.found = found
         self._rank: int | None = None
         self._within = False
@@ -59,7 +60,7 @@ INCOMPLETE = re.compile(r"^ {1,8}Missing communicator data from \d+ rank")
 class Ras:
     """The report of NCCL's RAS (2.24 and later): ranks that launched fewer operations than most, and ranks that did not answer."""
 
-    def __init__(self, found: Findings) -> None:
+    def __init__(self, found: Collected) -> None:
         self.found = found
         self._most = self._count = -1
         self._outliers: list[tuple[int, Hit]] = []

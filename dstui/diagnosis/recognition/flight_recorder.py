@@ -16,7 +16,8 @@ from pathlib import PurePath
 from typing import Any
 
 from dstui.base.text import sanitise
-from dstui.diagnosis.findings import FACTS, Findings, Hit
+from dstui.diagnosis.findings import FACTS, Hit
+from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.signatures import BY_ID
 
 NAMED = re.compile(r"(?:nccl|comm_lib)_trace_rank_(\d{1,7})$")
@@ -106,7 +107,7 @@ def _sizes(value: Any) -> str:
     return ", ".join(str([int(size) for size in tensor[:MOST_SIZES]]) for tensor in value[:MOST_SIZES])
 
 
-def add_dumps(found: Findings, dumps: Iterable[Dump]) -> None:
+def add_dumps(found: Collected, dumps: Iterable[Dump]) -> None:
     """Compare the dumps of several ranks, and add a late rank or a collective that differs to the findings."""
     by_rank = {dump.rank: dump for dump in dumps}
     groups = dict.fromkeys(group for dump in by_rank.values() for group in dump.groups)
@@ -116,7 +117,7 @@ def add_dumps(found: Findings, dumps: Iterable[Dump]) -> None:
             return
 
 
-def _add_late(found: Findings, dumps: Mapping[int, Dump], group: str, ranks: Mapping[int, Mapping[int, Collective]]) -> bool:
+def _add_late(found: Collected, dumps: Mapping[int, Dump], group: str, ranks: Mapping[int, Mapping[int, Collective]]) -> bool:
     last = {rank: max(done) for rank, done in ranks.items()}
     furthest = max(last.values())
     late = [rank for rank in last if last[rank] < furthest]
@@ -135,7 +136,7 @@ def _add_late(found: Findings, dumps: Mapping[int, Dump], group: str, ranks: Map
     return True
 
 
-def _add_mismatch(found: Findings, dumps: Mapping[int, Dump], group: str, ranks: Mapping[int, Mapping[int, Collective]]) -> bool:
+def _add_mismatch(found: Collected, dumps: Mapping[int, Dump], group: str, ranks: Mapping[int, Mapping[int, Collective]]) -> bool:
     """Return the first collective that is not the same on all ranks."""
     common = set.intersection(*(set(done) for done in ranks.values()))
     for number in sorted(common):

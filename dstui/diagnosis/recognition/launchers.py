@@ -6,7 +6,8 @@ import ast
 import re
 from dataclasses import replace
 
-from dstui.diagnosis.findings import Ended, Findings, Place, capped
+from dstui.diagnosis.findings import Ended, Place, capped
+from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.recognition.exits import Exit, exits_in, status_in
 from dstui.diagnosis.recognition.labels import Label, rank_in
 from dstui.diagnosis.recognition.world_size import DS_NODE, first_of_node, introduced, world_in
@@ -36,14 +37,15 @@ SEVERAL_NODES = re.compile(
 class Launchers:
     """Collects the facts of all files, line by line."""
 
-    def __init__(self, found: Findings) -> None:
+    def __init__(self, found: Collected) -> None:
         self.found = found
         self._closing: dict[Key, Place] = {}
         self._root: set[Key] = set()
         """Outputs in which torchrun's table has reached the failure that it saw first."""
-        self._block: dict[Key, Ended] = {}
-        self._named: dict[Key, Ended] = {}
-        """The end of a rank whose status may be in the next line."""
+        self._block: dict[Key, int] = {}
+        """The end, by its index, whose status another line of torchrun's table has."""
+        self._named: dict[Key, int] = {}
+        """The end of a rank, by its index, whose status may be in the next line."""
         self._mapping: dict[str, list[int]] = {}
         self._node = 0
 
@@ -98,15 +100,16 @@ class Launchers:
     def _ends(self, label: Label, place: Place, key: Key) -> None:
         self._table(label, place, key)
         named = self._named.pop(key, None)
-        if named and (status := status_in(label.text)) is not None and place[1] - named.at[1] <= NEAR:
-            named.exit = replace(named.exit, code=status)
+        ends = self.found.ends
+        if named is not None and (status := status_in(label.text)) is not None and place[1] - ends[named].at[1] <= NEAR:
+            ends[named] = replace(ends[named], exit=replace(ends[named].exit, code=status))
             return
         for found in exits_in(label.text):
             if found.local and not found.spawned:
                 self.found.agents.add(key[1])
             self._end(found, place, label, key)
             if found.reported:
-                self._named[key] = self.found.ends[-1]
+                self._named[key] = len(ends) - 1
 
     def _table(self, label: Label, place: Place, key: Key) -> None:
         """Process a line of torchrun's table of failures. A table that is cut before the exit status is still used."""
@@ -116,20 +119,20 @@ class Launchers:
             self.found.agents.add(key[1])
             self.found.several_nodes |= block[1] != block[2]
             self.found.offsets.add(int(block[1]) - int(block[2]))
-            self._end(Exit(1, int(block[1])), place, label, key)
-            self._block[key] = self.found.ends[-1]
-            self._block[key].root = key in self._root
+            self._end(Exit(1, int(block[1])), place, label, key, root=key in self._root)
+            self._block[key] = len(self.found.ends) - 1
         elif (code := BLOCK_EXIT.match(label.text)) and key in self._block:
-            end = self._block.pop(key)
-            end.exit, end.at, end.text = replace(end.exit, code=int(code[1])), place, capped(label.text)
+            index = self._block.pop(key)
+            end = self.found.ends[index]
+            self.found.ends[index] = replace(end, exit=replace(end.exit, code=int(code[1])), at=place, text=capped(label.text))
 
-    def _end(self, end: Exit, at: Place, label: Label, key: Key) -> None:
+    def _end(self, end: Exit, at: Place, label: Label, key: Key, *, root: bool = False) -> None:
         # torchrun ends the other ranks of its node before it reports which one had ended by itself
         noticed = self._closing.get(key, at) if key[1] in self.found.agents else at
         if end.whole and end.code == 0:
             self.found.all_well, self.found.well_at = True, at
         rank = None if end.local else end.rank
-        self.found.ends.append(Ended(end, at, noticed, capped(label.text), f"{key[0]}:{key[1]}", rank, label.host))
+        self.found.ends.append(Ended(end, at, noticed, capped(label.text), f"{key[0]}:{key[1]}", rank, label.host, root))
 
     def _mapping_of_node(self) -> list[int]:
         hosts = list(self._mapping.values())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
+from dstui.diagnosis.findings import TEXT_CAP, Hit, Place
 from dstui.diagnosis.recognition import activity
 from dstui.diagnosis.recognition.activity import bar_advances, breaks_off, finished_bar
+from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.recognition.dumps import Dumps, Ras
 from dstui.diagnosis.recognition.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.recognition.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
@@ -90,12 +91,13 @@ class Scanner:
     """Collects findings from the lines of one file after another."""
 
     def __init__(self) -> None:
-        self.found = Findings()
+        self.found = Collected()
         self.shapes = Shapes()
         self._launchers = Launchers(self.found)
         self._reports = (Dumps(self.found), Ras(self.found))
         self._traces: dict[Key, Traces] = defaultdict(Traces)
-        self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
+        self._kept: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+        """Signature, label and file -> its hits, by their index."""
         self._time: dict[Key, float] = {}
         self._message: dict[Key, tuple[int, Raised]] = {}
         """The position of an exception: the lines after it are its message."""
@@ -138,7 +140,11 @@ class Scanner:
 
     def _who_survived(self, place: int, tail: list[tuple[int, str]], whole: list[tuple[int, str]]) -> None:
         """Mark exceptions after which the run continued: logged ones, or those within a loop that the file's end shows at work."""
-        raised = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
+
+        def in_file(hit: Hit) -> bool:
+            return hit.at[0] == place and hit.raised is not None and not hit.raised.ignored
+
+        raised = [hit for hit in self.found.hits if in_file(hit)]
         lines, last = [hit.at[1] for hit in raised] or [0], tail[-1][0]
         went_on = max(lines) < last - WENT_ON or min(lines) < last - LONG
         logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
@@ -147,13 +153,14 @@ class Scanner:
         if raised and (
             (logged and went_on) or bar_advances(after) or (self._alone and not ended and activity.loop_continues(self.found.loops, after))
         ):
-            self._survived(raised)
+            self._survived(in_file)
             self.found.tracebacks = self._tracebacks
         elif raised and self._alone and not ended and self._reports_completion(place, max(lines), after):
-            self._survived(raised)
+            self._survived(in_file)
             self.found.tracebacks, self.found.end_untold = self._tracebacks, True
         elif of := finished_bar(tail[-1][1]):
-            self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
+            within = [hit for hit in raised if hit.raised and hit.raised.within == of]
+            self._survived(within.__contains__)
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
 
     def _reports_completion(self, place: int, line: int, after: list[str]) -> bool:
@@ -170,12 +177,11 @@ class Scanner:
         found = self.found
         return found.world in (None, 1) and not found.labelled and not found.agents and found.local is None
 
-    @staticmethod
-    def _survived(hits: list[Hit]) -> None:
+    def _survived(self, survived: Callable[[Hit], bool]) -> None:
         """Mark these exceptions as harmless."""
-        for hit in hits:
-            if hit.raised:
-                hit.raised = replace(hit.raised, ignored=True)
+        for index, hit in enumerate(self.found.hits):
+            if hit.raised and survived(hit):
+                self.found.hits[index] = replace(hit, raised=replace(hit.raised, ignored=True))
 
     def feed(self, number: int, line: str, shape: Shape, above: Sequence[str] = ()) -> None:
         """Process one line of the current file with its shape, and the lines above it if they matter."""
@@ -204,7 +210,8 @@ class Scanner:
                 self.shapes.expect(trace.announced)
             self.found.tracebacks += HEADER in label.text and not ignoring and not trace.logged
             if raised is not None and of_tracker:
-                self._survived([hit for hit in self.found.hits if hit.stream == f"{place[0]}:{label.stream}" and _same_chain(hit, raised)])
+                stream, ended = f"{place[0]}:{label.stream}", raised
+                self._survived(lambda hit: hit.stream == stream and _same_chain(hit, ended))
                 self.found.tracebacks -= not trace.logged
             self._launchers.feed(label, place, key)
             for report in self._reports:
@@ -295,11 +302,10 @@ class Scanner:
         local = label.local if label.local is not None else local_in(label.text)
         hit = Hit(signature, place, label.text[:TEXT_CAP], stream, rank, label.host, label.task, local, when, raised)
         kept = self._kept[(signature.id, label.stream, place[0])]
-        if kept and kept[-1].at == place:
+        if kept and self.found.hits[kept[-1]].at == place:
             return
         if len(kept) < KEPT:
+            kept.append(len(self.found.hits))
             self.found.hits.append(hit)
-            kept.append(hit)
         else:  # of many, the first and the latest
-            self.found.hits[self.found.hits.index(kept[-1])] = hit
-            kept[-1] = hit
+            self.found.hits[kept[-1]] = hit
