@@ -120,14 +120,6 @@ def _precision(script: Script, precision: str, cpu: bool) -> list[str]:
     return ["  torch_autocast: {enabled: true, dtype: bfloat16}" if precision == "bf16" else "  fp16: {enabled: true, auto_cast: true}"]
 
 
-def _clipping(script: Script) -> list[str]:
-    """Return the line of the clipping: a plain loop that clips nothing keeps its gradients."""
-    if script.facts.integration == "trainer":
-        return ["  gradient_clipping: auto"]
-    bound = script.needs.get("gradient_clipping", 1.0 if script.facts.without is None else None)
-    return [] if bound is None else [f"  gradient_clipping: {bound}"]
-
-
 def _text(script: Script, way: Way, precision: str) -> str:
     """Return the text of the Plan."""
     facts, cpu = script.facts, way is ON_CPU
@@ -153,7 +145,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
         "deepspeed:",
         f"  train_micro_batch_size_per_gpu: {script.needs.get('train_micro_batch_size_per_gpu', size)}",
         f"  gradient_accumulation_steps: {script.needs.get('gradient_accumulation_steps', size)}",
-        *_clipping(script),
+        f"  gradient_clipping: {'auto' if trainer else script.needs.get('gradient_clipping', 1.0)}",
         *_precision(script, precision, cpu),
         "  zero_optimization:",
         *(f"    {line}" for line in way.zero),
