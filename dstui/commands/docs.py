@@ -18,7 +18,7 @@ from dstui.check.context import flatten
 from dstui.check.pages import rule_page
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.topics import GROUPS, topics, topics_called
-from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
+from dstui.diagnosis.reporting.pages import cause_pages, cause_titles, causes_document
 from dstui.documents.plan_files import SHIPPED, find_plan, read_plan
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release

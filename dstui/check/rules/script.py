@@ -121,9 +121,8 @@ def script_without_deepspeed(c: Context) -> Problems:
     reason = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
     why = "what stands under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
-    fix = Fix(
-        f"change the lines that `dstui render {shlex.quote(c.plan.source)} --only code` shows (in dstui: Review, the lines of the script)"
-    )
+    command = f"dstui render {shlex.quote(c.plan.source)} --only code"
+    fix = Fix(f"`{command}` shows the lines to change, `{command} -o .` writes a changed copy (in dstui: Review, the lines of the script)")
     yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 
