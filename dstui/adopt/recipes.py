@@ -7,8 +7,8 @@ divide among the GPUs (arXiv:1910.02054, section 5; arXiv:2101.06840 for host RA
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from dstui.adopt.script import ScriptFacts
 from dstui.base.text import sanitise
@@ -28,6 +28,8 @@ class Script:
     has_optimizer: bool = False
     model: str = ""
     """The hub id of its model, if dstui knows that model."""
+    needs: Mapping[str, float] = field(default_factory=dict)
+    """Keys of the configuration whose values a plain loop decides, such as its batch size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
     """Return the text of the Plan."""
     facts, cpu = script.facts, way is ON_CPU
     trainer = facts.integration == "trainer"  # the Trainer's own arguments fill in "auto", and conflict with other values
-    size = "auto" if trainer else "1"
+    size = "auto" if trainer else 1
     words = [*facts.suggested_args, *([f"--{precision}", *(["--use_cpu"] if cpu else [])] if trainer and facts.suggested_args else [])]
     args = ", ".join(f'"{word}"' if "{" in word else word for word in words)
     torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own CPU Adam would be compiled first
@@ -148,9 +150,9 @@ def _text(script: Script, way: Way, precision: str) -> str:
         *(["cluster:", *cluster] if cluster else []),
         *([f"model: {{source: {yaml_scalar(script.model)}}}"] if script.model else []),
         "deepspeed:",
-        f"  train_micro_batch_size_per_gpu: {size}",
-        f"  gradient_accumulation_steps: {size}",
-        f"  gradient_clipping: {'auto' if trainer else '1.0'}",
+        f"  train_micro_batch_size_per_gpu: {script.needs.get('train_micro_batch_size_per_gpu', size)}",
+        f"  gradient_accumulation_steps: {script.needs.get('gradient_accumulation_steps', size)}",
+        f"  gradient_clipping: {'auto' if trainer else script.needs.get('gradient_clipping', 1.0)}",
         *_precision(script, precision, cpu),
         "  zero_optimization:",
         *(f"    {line}" for line in way.zero),

@@ -122,6 +122,7 @@ def _catalogue_rows(path: str, width: int) -> list[Row]:
     facts = {
         "type": key.type,
         "default": "" if key.default is None else f"{key.default}: what DeepSpeed takes where the Plan says nothing",
+        "because": key.why,
         "auto": "; ".join(
             f"{who} fills it from {FILLED[reader][key.path]}" for reader, who in READERS.items() if key.path in FILLED[reader]
         ),
