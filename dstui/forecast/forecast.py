@@ -225,7 +225,7 @@ class Modelled:
 
     @property
     def counted(self) -> Counts | None:
-        """How the parameters are trained and stored; small ones are counted apart at stage 3."""
+        """The parameters as they are trained and stored; small ones are counted apart at stage 3."""
         least = self.setup.persistence if self.setup.stage == 3 else 0
         return counts(self.facts, self.model, persistence=least, split_experts=self.setup.split_experts)
 
