@@ -87,7 +87,7 @@ class RankedPlans:
 
     @property
     def second(self) -> str:
-        """Why the second row is not the first; empty if there is none."""
+        """The reason that the second row is not the first; empty if there is none."""
         return _why_second(*self.rows[:2]) if len(self.rows) > 1 else ""
 
 
