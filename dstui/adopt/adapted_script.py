@@ -150,7 +150,10 @@ def _backward(parts: LoopParts, edits: _Edits) -> None:
         if divided and parts.guards:
             more.append("scale_wrt_gas=False")
             edits.notes.append(
-                (call.lineno, "the script divides the loss by its accumulation itself: scale_wrt_gas=False keeps DeepSpeed from it")
+                (
+                    call.lineno,
+                    "the script itself divides the loss by its accumulation: scale_wrt_gas=False prevents DeepSpeed from doing it again",
+                )
             )
         edits.replace(call, f"{parts.model_at(call)}.backward({', '.join([edits.text(loss), *more])})")
 
@@ -184,13 +187,13 @@ def _clipping(parts: LoopParts, edits: _Edits) -> None:
         if isinstance(statement, ast.Expr):
             edits.remove(statement)
             edits.notes.append(
-                (statement.lineno, f"DeepSpeed clips: deepspeed.gradient_clipping is to be what stands here ({most or 'its bound'})")
+                (statement.lineno, f"DeepSpeed clips: set deepspeed.gradient_clipping to the value here ({most or 'its bound'})")
             )
         else:
             edits.notes.append(
                 (
                     statement.lineno,
-                    "clips gradients that DeepSpeed keeps to itself: deepspeed.gradient_clipping and model.get_global_grad_norm()",
+                    "clips gradients that only DeepSpeed has: deepspeed.gradient_clipping and model.get_global_grad_norm()",
                 )
             )
 
@@ -208,7 +211,7 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
         return
     given = {keyword.arg: keyword for keyword in call.keywords}
     if {"sampler", "batch_sampler", None} & given.keys() or not (call.args or "dataset" in given):
-        edits.notes.append((call.lineno, "a sampler of the script's own: it must give each rank its own part of the data"))
+        edits.notes.append((call.lineno, "the script's own sampler: it must give each rank its own part of the data"))
         return
     dataset = edits.text(call.args[0] if call.args else given["dataset"].value)
     shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"
@@ -225,12 +228,14 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
         last = max((*call.args, *(keyword.value for keyword in call.keywords)), key=lambda one: edits.span(one)[1])
         edits.changes.append((edits.span(last)[1], edits.span(last)[1], f", {sampler}".encode()))
     if shuffle != "False":
-        edits.notes.append((call.lineno, "call set_epoch(epoch) of its sampler at the begin of each epoch, or each shuffles alike"))
+        edits.notes.append(
+            (call.lineno, "call set_epoch(epoch) of its sampler at the beginning of each epoch, else every epoch has the same order")
+        )
 
 
 def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
     for line in scheduler_lines(parts.tree):
-        yield line, "the scheduler stays the script's: it sees the torch optimizer, whose learning rate DeepSpeed uses"
+        yield line, "the script keeps its scheduler: it changes the torch optimizer, whose learning rate DeepSpeed uses"
     for node in ast.walk(parts.tree):
         if isinstance(node, ast.Call) and name_in(node.func).endswith(("torch.save", "save_pretrained")):
             yield (
@@ -240,7 +245,7 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
         if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":
-            yield node.lineno, "autocast stays: choose it, or bf16 and fp16 in the configuration, not both"
+            yield node.lineno, "autocast is kept: choose it, or bf16 and fp16 in the configuration, not both"
 
 
 def _keep_blocks(parts: LoopParts, edits: _Edits) -> None:

@@ -117,7 +117,7 @@ def find_parts(text: str) -> LoopParts:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise NoPlace(0, "it is no Python that can be read here") from None
+        raise NoPlace(0, "it is not Python code that can be parsed here") from None
     parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     statement, call = _optimizer(tree)
     target = statement.targets[0]
@@ -138,7 +138,7 @@ def find_parts(text: str) -> LoopParts:
         elif isinstance(node, ast.stmt):
             _sort(parts, node)
     if not parts.backwards:
-        raise NoPlace(0, "its loop is in another file: the lines belong there")
+        raise NoPlace(0, "its loop is in another file: add the lines there")
     if not parts.steps:
         raise NoPlace(parts.backwards[0].lineno, f"no call of {parts.optimizer}.step() belongs to this backward()")
     parts.loader = _loader(parts)
@@ -160,7 +160,7 @@ def _optimizer(tree: ast.Module) -> tuple[ast.Assign, ast.Call]:
             if is_optimizer(f"{aliases.get(root, root)}{dot}{rest}"):
                 found.append((node, node.value))
     if len(found) != 1:
-        which = "no optimizer of torch's is built in it" if not found else f"it builds {len(found)} optimizers"
+        which = "it builds no torch optimizer" if not found else f"it builds {len(found)} optimizers"
         raise NoPlace(found[1][0].lineno if found else 0, which)
     return found[0]
 
@@ -174,7 +174,7 @@ def _model(call: ast.Call, statement: ast.Assign) -> str:
     ]
     names = list(dict.fromkeys(filter(None, names)))
     if len(names) != 1:
-        raise NoPlace(statement.lineno, "it cannot be seen which one model this optimizer gets")
+        raise NoPlace(statement.lineno, "the model of this optimizer cannot be determined")
     return names[0]
 
 
@@ -204,7 +204,7 @@ def _sort(parts: LoopParts, node: ast.stmt) -> None:
             parts.wrapped.append(node)
     elif method == "step" and _is_optimizer_of(parts, owner):
         if value.args or value.keywords:
-            raise NoPlace(node.lineno, "step() with a closure: DeepSpeed's engine takes none")
+            raise NoPlace(node.lineno, "step() with a closure: DeepSpeed's engine does not support one")
         parts.steps.append(node)
     elif method == "step" and value.args and _is_optimizer_of(parts, name_in(value.args[0])):
         parts.steps.append(node)  # of a GradScaler

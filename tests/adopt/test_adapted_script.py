@@ -42,7 +42,7 @@ TWO = HEAD + "a = torch.optim.Adam(m.parameters())\nb = torch.optim.Adam(n.param
         (TWO, 9, "2 optimizers"),
         (FLAT.replace("optimizer.step()", "optimizer.step(closure)"), 16, "closure"),
         (FLAT.replace("loss.backward()", "work(loss)"), 0, "another file"),
-        (FLAT.replace("model.parameters()", "things"), 9, "which one model"),
+        (FLAT.replace("model.parameters()", "things"), 9, "the model of this optimizer"),
     ],
 )
 def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None:
