@@ -173,6 +173,8 @@ def _of_key(key: Key) -> str:
         lines.append(f"  one of   {', '.join(map(str, key.choices))}")
     if key.type != "section":
         lines.append(f"  default  {'null' if key.default is None else key.default}")
+    if key.why:
+        lines.append(f"  because  {key.why}")
     bounds = (("at least", key.minimum), ("at most", key.maximum), ("greater than", key.above), ("less than", key.below))
     lines += [f"  bounds   {words} {bound:g}" for words, bound in bounds if bound is not None]
     if key.stages:
