@@ -233,7 +233,7 @@ def _clipping(parts: LoopParts, edits: _Edits) -> None:
         elif isinstance(statement, ast.Expr):
             message = f"DeepSpeed clips: deepspeed.{CLIPPING} must be {parts.as_written(bound) if bound is not None else 'its bound'}"
         else:
-            message = f"clips gradients that DeepSpeed keeps to itself: deepspeed.{CLIPPING} and model.get_global_grad_norm()"
+            message = f"clips gradients that only DeepSpeed has: deepspeed.{CLIPPING} and model.get_global_grad_norm()"
         if isinstance(statement, ast.Expr):
             edits.remove(statement)
         edits.notes.append((statement.lineno, message))
@@ -262,7 +262,7 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
         edits.notes.append((call.lineno, message))
         return
     if {"sampler", "batch_sampler"} & given.keys() or not (call.args or "dataset" in given):
-        edits.notes.append((call.lineno, "a sampler of the script's own: it must give each rank its own part of the data"))
+        edits.notes.append((call.lineno, "the script's own sampler: it must give each rank its own part of the data"))
         return
     dataset = _dataset_name(parts, edits, call.args[0] if call.args else given["dataset"].value)
     shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"

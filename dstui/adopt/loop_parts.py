@@ -11,7 +11,7 @@ from dstui.adopt.script import is_optimizer
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
 """Optimizers that DeepSpeed takes with ZeRO without a further key."""
-NOT_ONE_MODEL = "it cannot be seen which one model this optimizer gets"
+NOT_ONE_MODEL = "the model of this optimizer cannot be determined"
 TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel")
 
 
@@ -304,7 +304,7 @@ def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> _Optimizer:
     used |= scaled & {name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")}
     found = [(node, node.value) for node in assigned if name_in(node.targets[0]) in used and isinstance(node.value, ast.Call)]
     if len(found) != 1:
-        raise NoPlace(0, "no optimizer of torch's is built in it")
+        raise NoPlace(0, "it builds no torch optimizer")
     statement, call = found[0]
     given = [name_in(call.func).rpartition(".")[0], *map(name_in, call.args), *(name_in(keyword.value) for keyword in call.keywords)]
     models = [name for name in dict.fromkeys(filter(None, given)) if name in calls or f"{name}.parameters" in calls]
