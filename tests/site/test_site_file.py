@@ -21,7 +21,7 @@ PLAN = "version: 1\njob: {script: train.py}\ncluster: {hosts: {localhost: 1}}\nd
         ("version: 2\n", "site.yaml:1: version: expected `version: 1`"),
         ("version: 1\ndefault: {}\n", "site.yaml:2: default: unknown key; did you mean 'defaults'?"),
         ("- 1\n", "a site file is a mapping"),
-        ("version: 1\nwelcome: [a]\n", "site.yaml:2: welcome: a text of at most 2,000 characters"),
+        ("version: 1\nwelcome: [a]\n", "site.yaml:2: welcome: expected a text of at most 2,000 characters"),
         ("version: 1\ndefaults:\n  cluster:\n    laucher: ssh\n", "site.yaml:4: defaults.cluster.laucher: unknown key; did you mean"),
         ("version: 1\ndefaults:\n  run: {silence: soon}\n", "site.yaml:3: defaults.run.silence: expected a number, not 'soon'"),
         ("version: 1\ndefaults: 3\n", "site.yaml:2: defaults: expected keys of a Plan"),
@@ -31,7 +31,7 @@ PLAN = "version: 1\njob: {script: train.py}\ncluster: {hosts: {localhost: 1}}\nd
         ("version: 1\nlocked:\n  cluster.num_nodes: {min: 4, max: 2}\n", "no number is at least 4 and at most 2"),
         ("version: 1\nlocked:\n  cluster.num_nodes: {most: 2, max: 2}\n", "locked.cluster.num_nodes.most: unknown key"),
         ("version: 1\nlaunchers: [rsh]\n", "site.yaml:2: launchers: expected a list of launchers, each one of local"),
-        ("version: 1\ncauses: {OOM: {a: b}}\n", "site.yaml:2: causes.OOM: a text of at most"),
+        ("version: 1\ncauses: {OOM: {a: b}}\n", "site.yaml:2: causes.OOM: expected a text of at most"),
         (
             "version: 1\ndefaults: {cluster: {num_nodes: 8}}\nlocked:\n  cluster.num_nodes: {max: 4}\n",
             "site.yaml:2: defaults.cluster.num_nodes: '8' breaks the lock on line 4: at most 4",
