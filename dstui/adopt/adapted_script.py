@@ -216,6 +216,8 @@ def _zero_grads(parts: LoopParts, edits: _Edits) -> None:
 
 
 def _clipping(parts: LoopParts, edits: _Edits) -> None:
+    if not parts.clips:
+        edits.needs[CLIPPING] = 0  # DeepSpeed 0.19.8 clips at 1.0 where the key is left out (runtime/constants.py)
     for statement in parts.clips:
         call = getattr(statement, "value", None)
         assert isinstance(call, ast.Call)

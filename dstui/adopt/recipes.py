@@ -6,12 +6,13 @@ divide among the GPUs (arXiv:1910.02054, section 5; arXiv:2101.06840 for host RA
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dstui.adopt.script import ScriptFacts
 from dstui.base.text import sanitise
-from dstui.machine.snapshot import Machine, known
+from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan.scalars import yaml_scalar
 
 ROOM = 0.7
@@ -78,7 +79,7 @@ def recipes(script: Script, machine: Machine) -> list[Recipe]:
         return [Recipe(ON_CPU.name, ON_CPU.speed, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
     room = ROOM * min(known(gpu.memory_total, 0) for gpu in gpus)
     ram = ROOM * known(machine.host.memory, 0)
-    precision = "bf16" if all(_capability(gpu.compute_capability) >= 8 for gpu in gpus) else "fp16"
+    precision = "bf16" if all(map(_has_bf16, gpus)) else "fp16"
     return [
         Recipe(way.name, way.speed, f"{way.speed}; to {billions(most)}", _text(script, way, precision))
         for way, most in _choices(len(gpus), room, ram)
@@ -95,8 +96,14 @@ def _choices(gpus: int, room: float, ram: float) -> Iterator[tuple[Way, float]]:
             yield way, most
 
 
-def _capability(value: object) -> float:
-    return float(value) if isinstance(value, str) else 0.0
+OLDER = re.compile(r"\b(?:[VPKM]\d{2,3}|T4|P4|GTX|TITAN|Quadro|RTX[ -]?(?:20\d\d|[4568]000)(?!.*Ada))\b")
+"""Names of GPUs before compute capability 8.0, for machines that were pasted or named: they lack the capability."""
+
+
+def _has_bf16(gpu: Gpu) -> bool:
+    if isinstance(gpu.compute_capability, str):
+        return float(gpu.compute_capability) >= 8
+    return not OLDER.search(known(gpu.name, ""))
 
 
 def billions(parameters: float) -> str:
@@ -118,14 +125,6 @@ def _precision(script: Script, precision: str, cpu: bool) -> list[str]:
     if cpu:
         return []
     return ["  torch_autocast: {enabled: true, dtype: bfloat16}" if precision == "bf16" else "  fp16: {enabled: true, auto_cast: true}"]
-
-
-def _clipping(script: Script) -> list[str]:
-    """Return the line of the clipping: a plain loop that clips nothing keeps its gradients."""
-    if script.facts.integration == "trainer":
-        return ["  gradient_clipping: auto"]
-    bound = script.needs.get("gradient_clipping", 1.0 if script.facts.without is None else None)
-    return [] if bound is None else [f"  gradient_clipping: {bound}"]
 
 
 def _text(script: Script, way: Way, precision: str) -> str:
@@ -153,7 +152,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
         "deepspeed:",
         f"  train_micro_batch_size_per_gpu: {script.needs.get('train_micro_batch_size_per_gpu', size)}",
         f"  gradient_accumulation_steps: {script.needs.get('gradient_accumulation_steps', size)}",
-        *_clipping(script),
+        f"  gradient_clipping: {'auto' if trainer else script.needs.get('gradient_clipping', 1.0)}",
         *_precision(script, precision, cpu),
         "  zero_optimization:",
         *(f"    {line}" for line in way.zero),

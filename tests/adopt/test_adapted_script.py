@@ -56,13 +56,18 @@ def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
-        ("by hand", {}),
-        ("inline", {"train_micro_batch_size_per_gpu": 2}),
-        ("accumulated", {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}),
+        ("by hand", {"gradient_clipping": 0}),
+        ("inline", {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0}),
+        ("accumulated", {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "gradient_clipping": 0}),
         ("scaled", {"train_micro_batch_size_per_gpu": 4, "zero_allow_untested_optimizer": True, "gradient_clipping": 1.0}),
         (
             "micro-batches",
-            {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "zero_allow_untested_optimizer": True},
+            {
+                "train_micro_batch_size_per_gpu": 4,
+                "gradient_accumulation_steps": 2,
+                "zero_allow_untested_optimizer": True,
+                "gradient_clipping": 0,
+            },
         ),
         ("values", {"train_micro_batch_size_per_gpu": 4}),
     ],
