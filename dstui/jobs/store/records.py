@@ -188,7 +188,7 @@ class JobStatus:
 
     @property
     def unwatched(self) -> bool:
-        """Whether the ranks run in pods of Kubernetes: they have no supervisor, and only their own records tell their state."""
+        """Return whether the ranks run in pods of Kubernetes: they have no supervisor, and only their own records tell their state."""
         return self.state == "running" and self.supervisor is None and bool(self.hosts)
 
     @property
