@@ -96,7 +96,7 @@ NOT_SEARCHED = "not searched: tensor and pipeline parallelism, LoRA, other lengt
 
 ORDERS = {
     "speed": "the fastest first; of those within 5 %, what leaves a tenth of the memory, then the simplest",
-    "simplicity": "the simplest first, then the least memory: no machine is known, so neither is the speed",
+    "simplicity": "the simplest first, then the least memory, since without a machine the speed is unknown",
 }
 
 
@@ -111,14 +111,14 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
 ) -> RankedPlans:
     """Return the ranked Plans for a Plan with one model on a Machine. The arguments are those of `forecast`."""
     if not isinstance(facts, ModelFacts):
-        return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
+        return RankedPlans(problem="this Plan has several models: a search over all of them is not supported yet")
     room = capacity_of(plan, machine, pool, gpu_memory)
     models, _reported = models_of(plan, facts, room, machine)
     rates = rates_for(models, room, machine, measured)
     if facts.problem or not models:
         return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if room.gpu is None and not (room.on_cpu and room.host):
-        return RankedPlans(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
+        return RankedPlans(problem="there is no GPU memory to compare with: give --machine FILE or --gpu-memory 80GB")
     one, smaller = models[0], room.shrunk(rates.correction.memory.scale)
     found = search(plan, one, smaller, rates)
     rows = best_at([_row(plan, one, c, room, rates) for c in _ranked(found.best)])
@@ -140,7 +140,7 @@ def best_at(rows: Sequence[RankedPlan]) -> tuple[RankedPlan, ...]:
     fastest = max(sure, key=lambda row: row.speed.tokens if row.speed else 0.0)
     best = {
         **({"fastest": fastest} if fastest.speed else {}),
-        "most head-room": max(sure, key=lambda row: row.headroom),
+        "most headroom": max(sure, key=lambda row: row.headroom),
         "simplest": min(sure, key=lambda row: _complexity(row.setup)),
     }
     return tuple(replace(row, best_at=tuple(name for name, one in best.items() if one is row)) for row in rows)
@@ -178,7 +178,7 @@ def _cheapest(one: Modelled, room: Capacity) -> str:
         there = replace(room, ranks=ranks, nodes=nodes)
         if not enough(one, frugal._replace(ranks=ranks, nodes=nodes), there, surely=True):
             break
-        least = f"{ranks if ranks > 1 else 'one'} of these GPUs would do, with ZeRO-3 and activation checkpointing"
+        least = f"{ranks if ranks > 1 else 'one'} of these GPUs are enough, with ZeRO-3 and activation checkpointing"
     return least
 
 
@@ -295,7 +295,7 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
         yield f"sequences of {short} tokens instead of {least.sequence}, with ZeRO-3, everything in RAM and activation checkpointing"
     found = forecast_of(one, least, room, Rates())
     if found.gpu.verdict in ("fits", "tight") and found.host.verdict == "too big" and found.host.bytes:
-        yield f"{found.host.bytes / 2**30:.0f} GB of RAM for ZeRO-3 with everything in RAM (here are {(room.host or 0) / 2**30:.0f} GB)"
+        yield f"{found.host.bytes / 2**30:.0f} GB of RAM for ZeRO-3 with everything in RAM (here {(room.host or 0) / 2**30:.0f} GB)"
     model = one.model or Model()
     if model.lora is None:
         small = replace(one, model=replace(model, lora=Lora(r=16)))

@@ -188,4 +188,4 @@ def test_where_only_loading_needs_too_much_ram_the_way_out_is_to_load_less() -> 
     given = plan(model, stage=2)
     assert "deepspeed.zero.Init" in recommend(given, facts(model), small).ways[0]
     (finding,) = [f for f in findings_of(given, facts(model), small) if f.code == "FC002"]
-    assert "every rank loads the model whole" in finding.why
+    assert "every rank loads the whole model" in finding.why

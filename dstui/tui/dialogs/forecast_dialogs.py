@@ -149,7 +149,7 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     estimate = outlook.forecast
     rows = [_line(figure(estimate), "the Plan as it is", estimate.verdict, width), BLANK]
     if not found.rows:
-        ways = found.ways or ("nothing that was tried: a smaller model, or larger GPUs",)
+        ways = found.ways or ("nothing that was tried: use a smaller model, or larger GPUs",)
         rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
         return rows + [line for way in ways for line in paragraph(way, width - 2, first=(Span("- ", "accent"),))]
     rows += paragraph(
