@@ -127,8 +127,8 @@ def script_without_deepspeed(c: Context) -> Problems:
     why = "what stands under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
     command = f"dstui render {shlex.quote(c.plan.source)} --only code"
-    copy = f", `{command} -o .` writes a changed copy" if found.what != "lightning" else ""
-    fix = Fix(f"`{command}` shows the lines to change{copy} (in dstui: Review, the lines of the script)")
+    copy = " (-o . writes a changed copy)" if found.what != "lightning" else ""
+    fix = Fix(f"take the lines that step 8 shows, or `{command}`{copy}")
     yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 
