@@ -6,12 +6,13 @@ divide among the GPUs (arXiv:1910.02054, section 5; arXiv:2101.06840 for host RA
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dstui.adopt.script import ScriptFacts
 from dstui.base.text import sanitise
-from dstui.machine.snapshot import Machine, known
+from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan.scalars import yaml_scalar
 
 ROOM = 0.7
@@ -78,7 +79,7 @@ def recipes(script: Script, machine: Machine) -> list[Recipe]:
         return [Recipe(ON_CPU.name, ON_CPU.speed, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
     room = ROOM * min(known(gpu.memory_total, 0) for gpu in gpus)
     ram = ROOM * known(machine.host.memory, 0)
-    precision = "bf16" if all(_capability(gpu.compute_capability) >= 8 for gpu in gpus) else "fp16"
+    precision = "bf16" if all(map(_has_bf16, gpus)) else "fp16"
     return [
         Recipe(way.name, way.speed, f"{way.speed}; to {billions(most)}", _text(script, way, precision))
         for way, most in _choices(len(gpus), room, ram)
@@ -95,8 +96,14 @@ def _choices(gpus: int, room: float, ram: float) -> Iterator[tuple[Way, float]]:
             yield way, most
 
 
-def _capability(value: object) -> float:
-    return float(value) if isinstance(value, str) else 0.0
+OLDER = re.compile(r"\b(?:[VPKM]\d{2,3}|T4|P4|GTX|TITAN|Quadro|RTX[ -]?(?:20\d\d|[4568]000)(?!.*Ada))\b")
+"""Names of GPUs before compute capability 8.0, for machines that were pasted or named: they lack the capability."""
+
+
+def _has_bf16(gpu: Gpu) -> bool:
+    if isinstance(gpu.compute_capability, str):
+        return float(gpu.compute_capability) >= 8
+    return not OLDER.search(known(gpu.name, ""))
 
 
 def billions(parameters: float) -> str:

@@ -37,7 +37,7 @@ def test_a_script_that_reads_the_environment_misses_nothing(tmp_path: Path) -> N
 def test_a_script_with_a_configuration_of_its_own_is_told_from_one_that_lacks_an_argument(tmp_path: Path) -> None:
     _, found = findings_of(tmp_path, "import deepspeed\nCONFIG = {'train_batch_size': 8}\ndeepspeed.initialize(config=CONFIG)\n")
     finding = found["job.args"]
-    assert "line 3: deepspeed.initialize(config=…), with a configuration of its own" in finding.message
+    assert "line 3: deepspeed.initialize(config=…), with its own configuration" in finding.message
     assert finding.fix and finding.fix.patch is None and 'os.environ["DSTUI_DS_CONFIG"]' in finding.fix.text
 
 

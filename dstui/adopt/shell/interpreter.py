@@ -151,7 +151,7 @@ class ShellReader:
         """Follow a command by its words."""
         words, line = list(command.words), command.line
         while words and (first := UNSET.fullmatch(words[0])):
-            self.unknowns.note(f"line {line}: ${first[1]} stands before a command and nothing sets it: read as empty")
+            self.unknowns.note(f"line {line}: ${first[1]} precedes a command and is never set: read as empty")
             words = words[1:]
         if not words:
             return None
@@ -188,7 +188,7 @@ class ShellReader:
         if name in ("test", "["):
             return self.decided(lambda: self.conditions(state).words(rest if name == "test" else rest[:-1]))
         if starts_elsewhere(command.words):
-            self.unknowns.unseen.append(f"line {command.line}: what {name} starts is not seen from here; give the command that runs there")
+            self.unknowns.unseen.append(f"line {command.line}: what {name} starts cannot be followed; give the command that runs there")
         printed = programs.printed(name, rest, state, streams.given, self.around)
         if name == "printf" and rest[:1] == ["-v"] and len(rest) > 2:
             text = programs.printed(name, rest[2:], state, None, self.around)
@@ -224,7 +224,7 @@ class ShellReader:
     def _deeper(self, line: int) -> Iterator[None]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ShellLimit(f"more than {MAX_DEPTH} functions, evals or shells inside each other", line)
+            raise ShellLimit(f"more than {MAX_DEPTH} nested functions, evals or shells", line)
         yield
         self._depth -= 1
 
@@ -257,7 +257,7 @@ class ShellReader:
         path = words[0] if words else ""
         text = None if holes_in(path) else self.around.text_of(path_in(state, path))
         if text is None:
-            self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and is not here: variables that it sets stay open")
+            self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and does not exist here: variables that it sets stay open")
             return None
         return self.again(text, state, streams, line)
 
@@ -267,7 +267,7 @@ class ShellReader:
         path = path_in(state, name)
         text = self.files.get(path) if path in self.files else None if OPEN in path else self.around.text_of(path)
         if text is None:
-            self.unknowns.unseen.append(f"line {line} runs {to_display_text(name)}, which is not here")
+            self.unknowns.unseen.append(f"line {line} runs {to_display_text(name)}, which does not exist here")
             return None
         self.unknowns.note(f"line {line} runs {to_display_text(name)}, which is read as well")
         exported = {one: value for one in state.exported if (value := state.variables.get(one)) is not None}
