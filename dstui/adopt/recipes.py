@@ -149,7 +149,6 @@ def _text(script: Script, way: Way, precision: str) -> str:
         *(["  optimizer: script"] if facts.optimizer == "script" or facts.reader != facts.integration else []),
         *(["cluster:", *cluster] if cluster else []),
         *([f"model: {{source: {yaml_scalar(script.model)}}}"] if script.model else []),
-        *([f"accelerate: {{mixed_precision: {precision}}}"] if facts.reader != facts.integration else []),
         "deepspeed:",
         f"  train_micro_batch_size_per_gpu: {script.needs.get('train_micro_batch_size_per_gpu', size)}",
         f"  gradient_accumulation_steps: {script.needs.get('gradient_accumulation_steps', size)}",
