@@ -42,7 +42,7 @@ def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: 
         section, _, name = path.partition(".")
         (job if section == "job" else cluster)[name] = value
     made, dropped = with_comments(plan_text(source, {"job": job, "cluster": cluster, "deepspeed": config}, []), read.places)
-    notes = [f"left out: the comments on lines {', '.join(map(str, dropped))}, which have no place in a Plan"] if dropped else []
+    notes = [f"left out: the comments on lines {', '.join(map(str, dropped))}, which a Plan cannot keep"] if dropped else []
     return Imported(made, notes, read.doubtful)
 
 

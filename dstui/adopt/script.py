@@ -46,6 +46,8 @@ OPTIMIZER = re.compile(
     r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
     r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
 )
+OTHER_FRAMEWORKS = ("jax", "tensorflow", "keras", "paddle", "mindspore", "mxnet")
+"""Packages that train models which DeepSpeed cannot train."""
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
 """Calls that set the backend of torch.distributed, or that there is no GPU."""
 SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
@@ -117,7 +119,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         alone, program = read_code(text), read_program(text, text_of, package)
     except NotPython as problem:
         where = f"line {problem.line}: " if problem.line else ""
-        return ScriptFacts(None, (), f"{where}it is no Python that can be read here: {problem.message}")
+        return ScriptFacts(None, (), f"{where}it is not Python code that can be parsed here: {problem.message}")
     without = without_deepspeed(program)
     own, all_of_it = _first_sign(alone), _first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
@@ -126,7 +128,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         return (
             replace(_of_a_loop(program.code, alone, without), resume=resume)
             if without
-            else ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer", resume=resume)
+            else ScriptFacts(None, (), _unknown(program.code), resume=resume)
         )
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
@@ -152,6 +154,14 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         needs_argument=_needs_argument(program.code),
         without=without,
     )
+
+
+def _unknown(code: Code) -> str:
+    """Return what is known of a script without a sign of DeepSpeed."""
+    other = next((name for name in OTHER_FRAMEWORKS if name in code.packages), None)
+    if other is not None and "torch" not in code.packages:
+        return f"it uses {other}, and DeepSpeed trains PyTorch models"
+    return "nothing in it mentions deepspeed, accelerate or the Trainer"
 
 
 def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
@@ -219,9 +229,9 @@ def _of_lightning(code: Code) -> Sign | None:
         at = strategy.node.lineno
         if value is not None:
             return _handed_over(code, "deepspeed", value, at, "DeepSpeedStrategy(config=…)")
-        return "deepspeed", (), at, "DeepSpeedStrategy, with a configuration of its own", False
+        return "deepspeed", (), at, "DeepSpeedStrategy, with its own configuration", False
     named = next((call for call in code.calls if deepspeed_strategy(call)), None)
-    return named and ("deepspeed", (), named.node.lineno, "a strategy of Lightning's that is DeepSpeed, with its own configuration", False)
+    return named and ("deepspeed", (), named.node.lineno, "Lightning's DeepSpeed strategy, with its own configuration", False)
 
 
 def _of_initialize(code: Code) -> Sign | None:
@@ -242,7 +252,7 @@ def _of_the_variable(code: Code) -> Sign | None:
 
 def _of_a_configuration_of_its_own(code: Code) -> Sign | None:
     call = code.call("deepspeed.initialize")
-    return None if call is None else ("deepspeed", (), call.node.lineno, "deepspeed.initialize, with a configuration of its own", False)
+    return None if call is None else ("deepspeed", (), call.node.lineno, "deepspeed.initialize, with its own configuration", False)
 
 
 SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
@@ -273,7 +283,7 @@ def _handed_over(code: Code, integration: Integration, value: ast.expr, line: in
         return integration, (), line, f"{VARIABLE}, which every rank finds in its environment", True
     if (known := code.option(*CONFIG_OPTIONS)) is not None:
         return integration, _given(code, known), known.line, f"an argument {known.word}", True
-    return integration, (), line, f"{where}, with a configuration of its own", False
+    return integration, (), line, f"{where}, with its own configuration", False
 
 
 def _variable(code: Code) -> int | None:

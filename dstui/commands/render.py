@@ -53,12 +53,12 @@ ALONE: Mapping[str, Callable[[Target], Artifact]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is a shipped one")
     parser.add_argument(
         "--only", choices=NAMES, help="one of them, to standard output as it is (of several models all ds_config files, each with its name)"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the files into a folder")
-    parser.add_argument("--force", action="store_true", help="let -o replace files that hold something else")
+    parser.add_argument("--force", action="store_true", help="let -o replace files with other content")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
     add_no_site(parser)
@@ -110,7 +110,7 @@ def _of_the_script(plan: Plan, whole: bool) -> Artifact:
         return script_artifact(plan)
     if not changed.text:
         return replace(script_artifact(plan), notes=changed.notes)
-    use = f"-o FOLDER writes {changed.name}; the Plan's job.script is to name it then"
+    use = f"-o FOLDER writes {changed.name}; then set job.script to it"
     text = changed.text if whole else changed.diff
     return Artifact(
         changed.name, text, "the script with DeepSpeed's lines", notes=(*changed.notes, f"job.script: {changed.name}" if whole else use)

@@ -13,7 +13,7 @@ from typing import Any
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.diagnosis.recurrence import with_history
+from dstui.diagnosis.job.notes import with_history
 from dstui.jobs.control.stop import stop
 from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read
@@ -112,7 +112,7 @@ def _follow(
     if stopping is not None:
         stopping.join()
     if strict and not end.exit_code and all_read(folder.ds_configs) is False:
-        say("--strict: the job ended well, and no rank had read the configuration")
+        say("--strict: the job succeeded, but no rank had read the configuration")
         end = replace(end, exit_code=1)
     show.end(end, again, why, follower)
     return end.exit_code

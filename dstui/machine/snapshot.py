@@ -17,7 +17,7 @@ __all__ = ["Disk", "Driver", "Fabric", "Gpu", "GpuProcess", "Host", "IbPort", "I
 __all__ += ["PciGpu", "Software", "Unknown", "known"]
 
 NOT_ASKED = Unknown("nobody looked")
-LEFT_OUT = Unknown("left out unless asked for")
+LEFT_OUT = Unknown("left out by default")
 GIB = 1 << 30
 
 Kind = Literal["single", "NVSwitch", "pair", "mesh", "ring", "hybrid cube mesh", "partial mesh"]
@@ -132,7 +132,11 @@ class Gpu:
         name = re.sub(r"[\s-]+(?=\s|$)|(?<=\s)-+", " ", name).replace("-", " ").strip() or "GPU"
         name = re.sub(r"\s+", " ", name)
         if not re.search(r"\d\s?GB\b", name) and isinstance(self.memory_total, int):
-            name += f" {round(self.memory_total / GIB)}GB"
+            size = round(self.memory_total / GIB)
+            last = re.search(r" (\d{1,3})$", name)  # a name of the catalogue ends with the size: H100-80
+            if last is not None and abs(int(last[1]) - size) <= size // 10:
+                name = name[: last.start()]
+            name += f" {size}GB"
         return name
 
 
@@ -340,7 +344,7 @@ class Software:
 class Machine:
     """One machine at one moment. Build it with `probe`, `read_machine` or `Machine.unprobed`."""
 
-    source: str = "nothing looked at yet"  # in words: this machine, the snapshot dgx.json, h2 over ssh
+    source: str = "not inspected yet"  # in words: this machine, the snapshot dgx.json, h2 over ssh
     recorded: bool = False
     """Whether it was read from a file: Plans can be made for it, but nothing is launched."""
     gpus: tuple[Gpu, ...] = ()  # by index

@@ -1,8 +1,8 @@
 """DeepSpeed's configuration keys as data: type, default, bounds, help, and the releases that know them.
 
 The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/reference/extract.py` from the code of that release. What the
-code does not tell (help texts, the ZeRO stages at which a key matters, the type of a key that is read by hand) is in `data/curated.json`.
-Both are read at the first look-up (3 ms), not at import.
+code does not tell (help texts, reasons for defaults, the ZeRO stages at which a key matters, the type of a key that is read by hand) is in
+`data/curated.json`. Both are read at the first look-up (3 ms), not at import.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Key:
     below: float | None = None
     """The value must be less than this."""
     help: str = ""
+    why: str = ""
+    """The reason for the default, where one is known."""
     stages: tuple[int, ...] = ()
     """The ZeRO stages at which the key does something; empty where the stage does not matter."""
     deprecated: bool = False
@@ -146,7 +148,7 @@ def version_tuple(version: str) -> tuple[int, ...]:
     """Convert a version to numbers: `0.19.8+cu128` and `0.19.8rc1` give (0, 19, 8). Raises ValueError."""
     match = VERSION.match(version)
     if match is None:
-        raise ValueError(f"{version!r} is no version")
+        raise ValueError(f"{version!r} is not a version")
     return tuple(int(part or 0) for part in match.groups())
 
 
@@ -199,6 +201,7 @@ def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> 
         above=record.get("gt"),
         below=record.get("lt"),
         help=curated.get("help") or _of_parent(path, "help", ""),
+        why=curated.get("why", ""),
         stages=tuple(curated.get("stages", ())),
         deprecated=record.get("deprecated", False),
         replacement=record.get("replacement", ""),

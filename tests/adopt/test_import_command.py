@@ -80,7 +80,7 @@ def test_what_is_pasted_and_no_text_is_a_sentence(folder: Path, given: bytes) ->
 def test_a_line_of_a_deepspeed_env_that_is_no_variable_is_told(folder: Path) -> None:
     (folder / ".deepspeed_env").write_text("# ours\nNCCL_IB_DISABLE=1\n\nFOO BAR\n")
     done = dstui("import", ".deepspeed_env", folder=folder)
-    assert (done.returncode, done.stdout) == (2, "") and ".deepspeed_env:4: 'FOO BAR' is no variable" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "") and ".deepspeed_env:4: 'FOO BAR' is not a variable" in done.stderr
 
 
 def test_an_imported_configuration_is_rendered_again_though_no_script_is_named(folder: Path) -> None:

@@ -167,10 +167,10 @@ def test_a_value_that_a_comment_proposes_is_told_with_its_hole() -> None:
 @pytest.mark.parametrize(
     ("text", "unseen"),
     [
-        ("bash gone.sh 8", "line 1 runs gone.sh, which is not here"),
-        ("srun -N 2 ./gone.sh", "line 1 runs ./gone.sh, which is not here"),
-        ("docker run --gpus all x/y:1 deepspeed t.py", "line 1: what docker starts is not seen from here"),
-        ("ssh host 'cd x && torchrun t.py'", "line 1: what ssh starts is not seen from here"),
+        ("bash gone.sh 8", "line 1 runs gone.sh, which does not exist here"),
+        ("srun -N 2 ./gone.sh", "line 1 runs ./gone.sh, which does not exist here"),
+        ("docker run --gpus all x/y:1 deepspeed t.py", "line 1: what docker starts cannot be followed"),
+        ("ssh host 'cd x && torchrun t.py'", "line 1: what ssh starts cannot be followed"),
     ],
 )
 def test_a_launch_that_cannot_be_seen_is_named(text: str, unseen: str) -> None:

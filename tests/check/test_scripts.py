@@ -37,7 +37,7 @@ def test_a_script_that_reads_the_environment_misses_nothing(tmp_path: Path) -> N
 def test_a_script_with_a_configuration_of_its_own_is_told_from_one_that_lacks_an_argument(tmp_path: Path) -> None:
     _, found = findings_of(tmp_path, "import deepspeed\nCONFIG = {'train_batch_size': 8}\ndeepspeed.initialize(config=CONFIG)\n")
     finding = found["job.args"]
-    assert "line 3: deepspeed.initialize(config=…), with a configuration of its own" in finding.message
+    assert "line 3: deepspeed.initialize(config=…), with its own configuration" in finding.message
     assert finding.fix and finding.fix.patch is None and 'os.environ["DSTUI_DS_CONFIG"]' in finding.fix.text
 
 
@@ -76,6 +76,13 @@ def test_a_script_that_gives_its_own_plugins_needs_no_deepspeed_section(tmp_path
     assert (told.code, told.severity) == ("PL028", "info") and "nothing of it is checked here" in told.message
     (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
     assert "DS320" in {f.code for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
+
+
+@pytest.mark.parametrize(("text", "said"), [("import jax\n", "it uses jax"), ("from composer import Trainer\n", "nothing in it mentions")])
+def test_a_script_without_a_sign_of_deepspeed_gets_no_argument_that_it_may_refuse(tmp_path: Path, text: str, said: str) -> None:
+    _, found = findings_of(tmp_path, text)
+    finding = found["job.script"]
+    assert finding.code == "PL001" and said in finding.message and finding.fix is not None and finding.fix.patch is None
 
 
 PLAIN = "import torch\noptimizer = torch.optim.SGD(model.parameters(), 1)\nloss.backward()\noptimizer.step()\n"

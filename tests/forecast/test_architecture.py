@@ -139,15 +139,15 @@ def test_a_frozen_part_is_what_the_plan_says_is_not_trained() -> None:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({}, "names no model_type"),
+        ({}, "no model_type"),
         ({"model_type": "rwkv"}, "the architecture 'rwkv' is not known here"),
         ({"model_type": "llama"}, "has no hidden_size"),
-        ({"model_type": "llama", **SMALL, "hidden_size": -4}, "hidden_size is '-4', and belongs between"),
+        ({"model_type": "llama", **SMALL, "hidden_size": -4}, "hidden_size is '-4', but must be between"),
         ({"model_type": "llama", **SMALL, "num_hidden_layers": 10**9}, "num_hidden_layers is '1000000000'"),
         ({"model_type": "llama", **SMALL, "vocab_size": "many"}, "vocab_size is 'many'"),
         ({"model_type": "llama", **SMALL, "num_attention_heads": True}, "num_attention_heads is 'True'"),
         ({"model_type": "gemma3"}, "has no section text_config"),
-        ({"model_type": ["llama"]}, "names no model_type"),
+        ({"model_type": ["llama"]}, "no model_type"),
     ],
 )
 def test_what_cannot_be_counted_is_said_and_never_guessed(config: dict[str, Any], says: str) -> None:

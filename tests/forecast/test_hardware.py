@@ -33,12 +33,23 @@ def test_each_figure_of_the_catalogue_has_a_source_or_is_named_as_unverified() -
         found = {word for part in re.findall(r"\(([a-z0-9, ]+)\)", chip.source) for word in part.split(", ")}
         unverified = set(filter(None, chip.unverified.split(", ")))
         assert found & figures | unverified == figures and not found & unverified, chip.name
-    assert "no source was found for its bf16" in named_machine("8xRTX-5090").source
+    assert "its bf16, which the speed depends on, have no source" in named_machine("8xRTX-5090").source
     assert "no source" not in named_machine("8xH100-80").source
 
 
 def test_a_machine_made_of_named_gpus_has_their_speed() -> None:
     assert [chip.name for chip in chips() if chip_of(named_machine(f"1x{chip.name}").gpus[0].name) != chip] == []
+
+
+def test_a_name_with_its_size_says_the_size_once() -> None:
+    shown = {name: named_machine(f"1x{name}").gpus[0].short_name for name in ("H100-80", "A100-PCIe-40", "H200-141", "RTX-4090", "A10")}
+    assert shown == {
+        "H100-80": "H100 80GB",
+        "A100-PCIe-40": "A100 40GB",
+        "H200-141": "H200 140GB",
+        "RTX-4090": "RTX 4090 24GB",
+        "A10": "A10 22GB",
+    }
 
 
 def test_every_short_name_is_found_by_itself_and_as_its_own() -> None:

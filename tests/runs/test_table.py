@@ -10,9 +10,11 @@ import pytest
 
 from dstui import __version__
 from dstui.jobs.store.folder import JobFolder
+from dstui.runs.columns import USUAL, column
 from dstui.runs.conditions import chosen, parse, quantity
 from dstui.runs.find import find_runs, parse_since
 from dstui.runs.kept import FORM, Kept
+from dstui.runs.table import cells, fitting, lines
 from tests.jobs.made import PLAN, dstui, made
 
 
@@ -64,6 +66,18 @@ def test_a_table_has_what_each_run_told_and_what_changed(here: Path) -> None:
     assert "stage 2 → 3, lr 1e-4 → 3e-4" in out and "the same Plan" in out and "KeyError" in out
 
 
+def test_columns_that_have_no_room_give_way_the_least_important_first(here: Path) -> None:
+    runs = find_runs(Kept(), [here])
+    columns = tuple(map(column, USUAL))
+    shown = {width: [each.name for each in fitting(cells(runs, columns), columns, width)[1]] for width in (48, 78, 500)}
+    assert shown[500] == list(USUAL)
+    assert [name for name in USUAL if name in shown[78]] == shown[78], "their order stays"
+    assert set(shown[48]) < set(shown[78]) < set(USUAL)
+    assert {"state", "name", "step", "loss", "speed", "why"} <= set(shown[48])
+    texts, left = fitting(cells(runs, columns), columns, 48)
+    assert all(len(line) <= 48 for line in lines(texts, left, 48))
+
+
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
@@ -93,7 +107,7 @@ def test_a_condition_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_key_that_no_run_has_is_told(here: Path) -> None:
-    assert "no run says los" in dstui("runs", "--where", "los<2", cwd=here)[2]
+    assert "no run has los" in dstui("runs", "--where", "los<2", cwd=here)[2]
 
 
 def test_what_a_run_does_not_say_stands_last_in_both_directions(here: Path) -> None:

@@ -150,7 +150,7 @@ class ShellReader:
         """Follow a command by its words."""
         words, line = list(command.words), command.line
         while words and (first := UNSET.fullmatch(words[0])):
-            self.unknowns.note(f"line {line}: ${first[1]} stands before a command and nothing sets it: read as empty")
+            self.unknowns.note(f"line {line}: ${first[1]} precedes a command and is never set: read as empty")
             words = words[1:]
         if not words:
             return None
@@ -189,7 +189,7 @@ class ShellReader:
         if name in ("test", "["):
             return self.decided(lambda: self.conditions(state).words(rest if name == "test" else rest[:-1]))
         if starts_elsewhere(command.words):
-            self.unknowns.unseen.append(f"line {command.line}: what {name} starts is not seen from here; give the command that runs there")
+            self.unknowns.unseen.append(f"line {command.line}: what {name} starts cannot be followed; give the command that runs there")
         return self._program(name, rest, state, streams)
 
     def _program(self, name: str, rest: list[str], state: ShellState, streams: Streams) -> bool | None:
@@ -234,7 +234,7 @@ class ShellReader:
     def _deeper(self, line: int) -> Iterator[None]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ShellLimit(f"more than {MAX_DEPTH} functions, evals or shells inside each other", line)
+            raise ShellLimit(f"more than {MAX_DEPTH} nested functions, evals or shells", line)
         yield
         self._depth -= 1
 
@@ -268,7 +268,7 @@ class ShellReader:
         path = words[0] if words else ""
         text = self._text_of(state, path)
         if text is None:
-            self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and is not here: variables that it sets stay open")
+            self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and does not exist here: variables that it sets stay open")
             return None
         return self.again(text, state, streams, line)
 
@@ -284,7 +284,7 @@ class ShellReader:
         name, *words = found.words
         text = self._text_of(state, name)
         if text is None:
-            self.unknowns.unseen.append(f"line {line} runs {to_display_text(name)}, which is not here")
+            self.unknowns.unseen.append(f"line {line} runs {to_display_text(name)}, which does not exist here")
             return None
         self.unknowns.note(f"line {line} runs {to_display_text(name)}, which is read as well")
         exported = {one: value for one in state.exported if (value := state.variables.get(one)) is not None}

@@ -52,7 +52,7 @@ def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str |
     if not folder:
         return True
     if reader.is_folder(state, folder) is False:
-        reader.unknowns.note(f"cd {to_display_text(folder)}: there is no such folder here, and it is read as the current one")
+        reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
         return None
     state.previous = state.folder
     state.folder = folder if folder.startswith(OPEN) else posixpath.normpath(posixpath.join(state.folder, folder))

@@ -123,7 +123,7 @@ def _tree(text: str, parse: Parse) -> tuple[Node, str, list[str]]:
             open_end = "reached EOF" in problem.message or "without" in problem.message or "must be" in problem.message
             if open_end or not 1 <= problem.line <= len(lines) or len(notes) == MAX_REPAIRS or not lines[problem.line - 1].strip():
                 raise
-            notes.append(f"line {problem.line} is no shell text ({problem.message}) and is left out")
+            notes.append(f"line {problem.line} is not shell text ({problem.message}) and is left out")
             lines[problem.line - 1] = ""
 
 

@@ -40,7 +40,7 @@ class Unknowns:
                 raise Undecidable
             self.tested += 1
             what = f"${name.removeprefix('ARG_')}" if name.startswith("ARG_") else f"${name}"
-            self.note(f"line {line} asks for {what}: read as not set" if line else f"a condition asks for {what}: read as not set")
+            self.note(f"line {line} tests {what}: read as unset" if line else f"a condition tests {what}: read as unset")
             text = text.replace(hole("unset", name), "")
         return text
 
@@ -66,7 +66,7 @@ class Unknowns:
         if name in ("0", "BASH_SOURCE"):
             return self.around.script or "bash"
         if name == "RANDOM":
-            self.note("$RANDOM is another number at each launch; the Plan has one of them")
+            self.note("$RANDOM differs at each launch; the Plan has one number")
             return RANDOM_NUMBER
         if name in OWN:
             return OWN[name]

@@ -17,7 +17,7 @@ ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--
 IN_THE_SCRIPT = {
     "deepspeed": 'deepspeed.initialize(…, config=os.environ["DSTUI_DS_CONFIG"])',
     "trainer": 'TrainingArguments(…, deepspeed=os.environ["DSTUI_DS_CONFIG"])',
-    "accelerate": "Accelerator() without a DeepSpeedPlugin of its own: it finds the configuration in its environment",
+    "accelerate": "Accelerator() without its own DeepSpeedPlugin: it finds the configuration in its environment",
 }
 
 
@@ -47,6 +47,11 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
         each = ", ".join(f"{{ds_config:{name}}}" for name in c.plan.configurations)
         fix = Fix(f"give the script {each}, or let it read {', '.join(f'DSTUI_DS_CONFIG_{n.upper()}' for n in c.plan.configurations)}")
         yield about_the_plan("job.args", "no argument passes the DeepSpeed configurations to the script", why, fix)
+        return
+    if facts is not None and not known:
+        message = f"the script does not seem to read the DeepSpeed configuration: {facts.why}"
+        fix = Fix(f"in the script: {IN_THE_SCRIPT['deepspeed']}; if it takes an argument for the file: {' '.join(words)}")
+        yield about_the_plan("job.script", message, why, fix)
         return
     reported = f" ({facts.why})" if facts is not None and known else ""
     fix = Fix(f"add {' '.join(words)} to the arguments{reported}", (write(c, "job.args", [*job.args, *words]),))
@@ -108,7 +113,7 @@ def script_builds_the_optimizer(c: Context) -> Problems:
 
 @rule("PL027", "error", when="run", source="dstui/adopt/no_deepspeed.py")
 def script_without_deepspeed(c: Context) -> Problems:
-    """The script trains without DeepSpeed: with several ranks, each would train a model of its own."""
+    """The script trains without DeepSpeed: with several ranks, each would train its own model."""
     if c.plan is None or c.facts is None or (found := c.facts.without) is None:
         return
     wanted = any(c.plan.configurations.values())
@@ -119,11 +124,11 @@ def script_without_deepspeed(c: Context) -> Problems:
     if found.what == "torch" and c.world_size == 1:
         comes_of_it = "it would train without DeepSpeed"
     reason = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
-    why = "what stands under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
+    why = "what is under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
-    fix = Fix(
-        f"change the lines that `dstui render {shlex.quote(c.plan.source)} --only code` shows (in dstui: Review, the lines of the script)"
-    )
+    command = f"dstui render {shlex.quote(c.plan.source)} --only code"
+    copy = f", `{command} -o .` writes a changed copy" if found.what != "lightning" else ""
+    fix = Fix(f"`{command}` shows the lines to change{copy} (in dstui: Review, the lines of the script)")
     yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 
@@ -139,7 +144,7 @@ WITHOUT = {
 def configuration_of_the_scripts_own(c: Context) -> Problems:
     """The section deepspeed is empty and the script has its own configuration, which is not checked."""
     if c.plan is not None and c.unread and c.facts is not None and c.facts.own_configuration:
-        message = f"the script trains with a configuration of its own ({c.facts.why}): nothing of it is checked here"
+        message = f"the script trains with its own configuration ({c.facts.why}): nothing of it is checked here"
         yield about_the_plan("job.script", message, "the Plan's section deepspeed is empty, and no rank reads it")
 
 
@@ -150,10 +155,8 @@ def configuration_in_a_file_that_was_not_read(c: Context) -> Problems:
         return
     for file in named_files(c.plan):
         reader = "accelerate" if file.path.startswith("cluster.") else "the script"
-        message = (
-            f"{file.option} {file.name}: {reader} reads this file, and it was not here to be read: nothing of it is checked or forecast"
-        )
-        why = "what stands under deepspeed: has no effect" if c.raw else "the section deepspeed is empty"
+        message = f"{file.option} {file.name}: {reader} reads this file, which could not be read here: nothing of it is checked or forecast"
+        why = "what is under deepspeed: has no effect" if c.raw else "the section deepspeed is empty"
         words = "import the launch again where the file is"
         if reader != "accelerate":
             words += f", or fill the section and write {CONFIG} for {file.name}"
