@@ -96,7 +96,7 @@ def parser_without_local_rank(c: Context) -> Problems:
     if c.plan is None or c.facts is None or not c.facts.refuses_local_rank:
         return
     job, cluster = c.plan.job, c.plan.cluster
-    if job.integration == "accelerate" or "--no_local_rank" in cluster.launcher_args:
+    if job.integration == "accelerate" or "--no_local_rank" in cluster.launcher_args or cluster.launcher in ("torchrun", "accelerate"):
         return
     why = "it exits at once: error: unrecognized arguments: --local_rank=0"
     fix = Fix(
