@@ -69,7 +69,7 @@ def render_trainjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None
     name = identifier(plan, spec)
     name = name if name[0].isalpha() else f"job-{name}"  # a TrainJob's name is a DNS label, which begins with a letter
     if plan.run.restarts.max:
-        notes.append("left out: run.restarts: how often a TrainJob's pods start again is its runtime's to say (backoffLimit)")
+        notes.append("left out: run.restarts: the runtime of a TrainJob decides how often its pods start again (backoffLimit)")
     if plan.cluster.master_port:
         notes.append("left out: cluster.master_port: Kubeflow Trainer chooses the port")
     asked = plan.cluster.kubernetes
