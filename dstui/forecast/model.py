@@ -144,7 +144,7 @@ def stand_in(params: int) -> TensorShape:
         kv_heads=heads,
         head_dim=128,
         ffn=int(hidden * 8 / 3),
-        vocabulary=32000 if params > 5e8 else 50257,
+        vocabulary=min(32000 if params > 5e8 else 50257, max(params // (2 * hidden), 64)),
         positions=0,
     )
 
