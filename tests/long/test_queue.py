@@ -290,10 +290,11 @@ def test_detached_it_prints_the_folder_and_the_number_and_a_script_by_hand_leave
 
 
 def test_a_watchdog_that_aborts_its_rank_under_srun_is_the_cause_and_not_the_cancelled_step(far: Far, slurm: slurming.Slurm) -> None:
-    start(far, "1:watchdog 4", "0:hang", cluster=CLUSTER.replace("sbatch", "slurm"))
+    far.start("1:watchdog 4", "0:hang", cluster="launcher: slurm", env={"OMP_NUM_THREADS": "1"})
     code, out, err = far.wait()
-    found, told = far.diagnosis(), time.time()
-    ended = max(rank["ended"] for rank in far.status["ranks"].values())
+    assert far.folder.status_file.exists(), out + err
+    told, found = time.time(), far.diagnosis()
+    ended = max(json.loads(far.folder.record(rank).read_text())["ended"] for rank in (0, 1))
     assert (found["cause"], found["first_failing_rank"], far.status["exit_code"]) == ("NCCL-WATCHDOG", 1, code), out + err + far.words()
     print(f"watchdog abort under srun, by dstui: {found['confidence']}, {told - ended:.1f} s after the last rank's end")
     assert code == 134
