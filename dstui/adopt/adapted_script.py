@@ -6,11 +6,12 @@ Pure and conservative: code without a clear place for the change is left as it i
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dstui.adopt.loop_parts import (
+    FUNCTIONS,
+    TESTED,
     LoopParts,
     NoPlace,
     accumulation_guard,
@@ -22,8 +23,10 @@ from dstui.adopt.loop_parts import (
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
 ACCUMULATION = "gradient_accumulation_steps"
+CLIPPING = "gradient_clipping"
+STEPS_ONCE = "  # steps once per gradient_accumulation_steps"
+MICRO_BATCH = "train_micro_batch_size_per_gpu"
 UNTESTED = "zero_allow_untested_optimizer"
-TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Adapted:
 
     text: str
     notes: tuple[tuple[int, str], ...]
-    needs: Mapping[str, bool | int] = field(default_factory=dict)
+    needs: Mapping[str, bool | float] = field(default_factory=dict)
     """Keys that the configuration needs for the adapted script."""
 
 
@@ -45,7 +48,7 @@ class _Edits:
     changes: list[tuple[int, int, bytes]] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)
     notes: list[tuple[int, str]] = field(default_factory=list)
-    needs: dict[str, bool | int] = field(default_factory=dict)
+    needs: dict[str, bool | float] = field(default_factory=dict)
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None and node.end_col_offset is not None
@@ -62,19 +65,33 @@ class _Edits:
         """Remove a statement with its line. Other statements on the line stay, and a block keeps a statement."""
         start, end = self.span(node)
         first, last = self.starts[node.lineno - 1], self.starts[node.end_lineno or node.lineno]
-        alone = not self.source[first:start].strip() and self.source[end:last].strip()[:1] in (b"", b"#")
         self.taken.add(id(node))
-        self.changes.append((first, last, b"") if alone else (start, end, b"pass"))
+        before, after = self.source[first:start].rstrip(b" \t"), self.source[end:last].lstrip(b" \t")
+        if not before and after.strip()[:1] in (b"", b"#"):
+            self.changes.append((first, last, b""))
+            return
+        following = after[1:].lstrip(b" \t")
+        if after.startswith(b";") and following.strip():
+            cut = start, last - len(following)
+        else:
+            cut = (first + len(before) - 1, end) if before.endswith(b";") else (start, start)
+        free = cut[0] < cut[1] and all(stop <= cut[0] or cut[1] <= begin for begin, stop, _ in self.changes)
+        self.changes.append((*cut, b"") if free else (start, end, b"pass"))
 
     def before(self, node: ast.stmt, text: str) -> None:
-        self._insert(self.starts[node.lineno - 1], node.col_offset, text)
+        self._insert(self.starts[node.lineno - 1], self._indentation(node), text)
 
-    def after(self, node: ast.stmt, text: str, column: int | None = None) -> None:
-        self._insert(self.starts[node.end_lineno or node.lineno], node.col_offset if column is None else column, text)
+    def after(self, node: ast.stmt, text: str) -> None:
+        self._insert(self.starts[node.end_lineno or node.lineno], self._indentation(node), text)
 
-    def _insert(self, at: int, column: int, text: str) -> None:
+    def _indentation(self, node: ast.stmt) -> bytes:
+        """Return the blanks and tabs before the first statement on a statement's line."""
+        line = self.source[self.starts[node.lineno - 1] :]
+        return line[: len(line) - len(line.lstrip(b" \t"))]
+
+    def _insert(self, at: int, indentation: bytes, text: str) -> None:
         newline = b"" if not at or self.source[at - 1 : at] == b"\n" else b"\n"
-        lines = b"".join(b" " * column + line.encode() + b"\n" if line else b"\n" for line in text.split("\n"))
+        lines = b"".join(indentation + line.encode() + b"\n" if line else b"\n" for line in text.split("\n"))
         self.changes.append((at, at, newline + lines))
 
     def done(self) -> str:
@@ -107,14 +124,17 @@ def adapted(text: str) -> Adapted:
     edits.notes += _left_as_they_are(parts)
     _keep_blocks(parts, edits)
     changed = edits.done()
-    compile(changed, "script", "exec", dont_inherit=True)
+    try:
+        compile(changed, "script", "exec", dont_inherit=True)
+    except SyntaxError as problem:
+        raise NoPlace(0, f"the lines do not fit into it: {problem.msg}") from None
     return Adapted(changed.replace("\n", newline), tuple(sorted(set(edits.notes))), edits.needs)
 
 
 def _head(parts: LoopParts, edits: _Edits) -> None:
     """Insert the imports and the process group's set-up before anything goes to a GPU."""
     last = parts.last_import
-    edits.after(last, "import os\n\nimport deepspeed\nfrom deepspeed.accelerator import get_accelerator", 0)
+    edits.after(last, "import os\n\nimport deepspeed\nfrom deepspeed.accelerator import get_accelerator")
     begin = 'get_accelerator().set_device(int(os.environ.get("LOCAL_RANK", "0")))  # "cuda" is this rank\'s own GPU from here on\n'
     begin += "deepspeed.init_distributed()"
     if parts.joined is not None:
@@ -122,17 +142,18 @@ def _head(parts: LoopParts, edits: _Edits) -> None:
     if parts.main is not None:
         edits.before(parts.main.body[0], begin)
     else:
-        edits.after(last, f"\n{begin}", 0)
+        edits.after(last, f"\n{begin}")
 
 
 def _initialize(parts: LoopParts, edits: _Edits) -> None:
     model, optimizer = parts.model, parts.optimizer
     for statement in parts.wrapped:
         edits.remove(statement)
-    edits.after(parts.optimizer_statement, f"{model}, *_ = deepspeed.initialize(model={model}, optimizer={optimizer}, {CONFIG})")
+    edits.after(parts.ready(), f"{model}, *_ = deepspeed.initialize(model={model}, optimizer={optimizer}, {CONFIG})")
     kind = parts.optimizer_class
     if kind not in TESTED:
-        message = f"DeepSpeed knows no {kind} for ZeRO: the configuration needs {UNTESTED}: true"
+        what = f"DeepSpeed knows no {kind} for ZeRO" if kind else "the class of the optimizer is not seen here"
+        message = f"{what}: the configuration needs {UNTESTED}: true"
         edits.needs[UNTESTED] = True
         edits.notes.append((parts.optimizer_statement.lineno, message))
 
@@ -147,7 +168,7 @@ def _backward(parts: LoopParts, edits: _Edits) -> None:
         more = [
             edits.text(keyword.value) if keyword.arg is None else f"{keyword.arg}={edits.text(keyword.value)}" for keyword in call.keywords
         ]
-        if divided and parts.guards:
+        if divided and (parts.guards or any(map(parts.loop_of_micro_batches, parts.steps))):
             more.append("scale_wrt_gas=False")
             edits.notes.append(
                 (call.lineno, "the script divides the loss by its accumulation itself: scale_wrt_gas=False keeps DeepSpeed from it")
@@ -157,20 +178,36 @@ def _backward(parts: LoopParts, edits: _Edits) -> None:
 
 def _steps(parts: LoopParts, edits: _Edits) -> None:
     for statement in parts.steps:
+        if (inner := parts.loop_of_micro_batches(statement)) is not None:
+            _step_in_the_loop(parts, edits, statement, inner)
+            continue
         guard = accumulation_guard(parts, statement)
         line = f"{parts.model_at(statement)}.step()"
         if guard is None:
             edits.replace(statement, line)
             continue
-        edits.before(guard, f"{line}  # steps once per gradient_accumulation_steps")
+        edits.before(guard, f"{line}{STEPS_ONCE}")
         edits.remove(statement)
-        every = parts.every(guard)
-        message = f"the script accumulates: deepspeed.{ACCUMULATION} must be {every}"
-        if known := re.fullmatch(r"(?:.*\()?(\d{1,4})\)?", every):
-            edits.needs[ACCUMULATION] = int(known[1])
+        period = parts.period(guard)
+        message = f"the script accumulates: deepspeed.{ACCUMULATION} must be {parts.as_written(period)}"
+        if (count := parts.constant(period)) is not None:
+            edits.needs[ACCUMULATION] = count
         edits.notes.append((guard.lineno, message))
     for statement in parts.scaler_statements:
         edits.remove(statement)
+
+
+def _step_in_the_loop(parts: LoopParts, edits: _Edits, statement: ast.stmt, loop: ast.For | ast.While) -> None:
+    """Move a step after a loop of micro-batches into that loop: the engine counts the micro-batches itself."""
+    passes = loop.iter if isinstance(loop, ast.For) else None
+    count = passes.args[0] if isinstance(passes, ast.Call) and name_in(passes.func) == "range" and len(passes.args) == 1 else None
+    if count is None:
+        raise NoPlace(loop.lineno, "it cannot be seen how many times this loop calls backward() before one step()")
+    edits.after(loop.body[-1], f"{parts.model_at(statement)}.step(){STEPS_ONCE}")
+    edits.remove(statement)
+    if (known := parts.constant(count)) is not None:
+        edits.needs[ACCUMULATION] = known
+    edits.notes.append((loop.lineno, f"the script accumulates: deepspeed.{ACCUMULATION} must be {parts.as_written(count)}"))
 
 
 def _zero_grads(parts: LoopParts, edits: _Edits) -> None:
@@ -179,20 +216,24 @@ def _zero_grads(parts: LoopParts, edits: _Edits) -> None:
 
 
 def _clipping(parts: LoopParts, edits: _Edits) -> None:
+    if not parts.clips:
+        edits.needs[CLIPPING] = 0  # DeepSpeed 0.19.8 clips at 1.0 where the key is left out (runtime/constants.py)
     for statement in parts.clips:
-        most = edits.text(call.args[1]) if isinstance(call := getattr(statement, "value", None), ast.Call) and len(call.args) > 1 else ""
+        call = getattr(statement, "value", None)
+        assert isinstance(call, ast.Call)
+        bound = call.args[1] if len(call.args) > 1 else next((one.value for one in call.keywords if one.arg == "max_norm"), None)
+        if bound is not None and (number := parts.constant(bound)) is not None:
+            edits.needs[CLIPPING] = number
+        if name_in(call.func).endswith("clip_grad_value_"):
+            message = f"DeepSpeed clips the norm of all gradients, not each value: decide on deepspeed.{CLIPPING}"
+            edits.needs.pop(CLIPPING, None)
+        elif isinstance(statement, ast.Expr):
+            message = f"DeepSpeed clips: deepspeed.{CLIPPING} must be {parts.as_written(bound) if bound is not None else 'its bound'}"
+        else:
+            message = f"clips gradients that DeepSpeed keeps to itself: deepspeed.{CLIPPING} and model.get_global_grad_norm()"
         if isinstance(statement, ast.Expr):
             edits.remove(statement)
-            edits.notes.append(
-                (statement.lineno, f"DeepSpeed clips: deepspeed.gradient_clipping is to be what stands here ({most or 'its bound'})")
-            )
-        else:
-            edits.notes.append(
-                (
-                    statement.lineno,
-                    "clips gradients that DeepSpeed keeps to itself: deepspeed.gradient_clipping and model.get_global_grad_norm()",
-                )
-            )
+        edits.notes.append((statement.lineno, message))
 
 
 def _data(parts: LoopParts, edits: _Edits) -> None:
@@ -207,10 +248,20 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
         )
         return
     given = {keyword.arg: keyword for keyword in call.keywords}
-    if {"sampler", "batch_sampler", None} & given.keys() or not (call.args or "dataset" in given):
+    size = call.args[1] if len(call.args) > 1 else given["batch_size"].value if "batch_size" in given else None
+    if size is not None and isinstance(number := parts.constant(size), int):
+        edits.needs[MICRO_BATCH] = number
+    if None in given:
+        options = edits.text(given[None].value)
+        message = (
+            f"the loader's options are in **{options}: give it sampler=DistributedSampler(…) in the place of shuffle, a part for each rank"
+        )
+        edits.notes.append((call.lineno, message))
+        return
+    if {"sampler", "batch_sampler"} & given.keys() or not (call.args or "dataset" in given):
         edits.notes.append((call.lineno, "a sampler of the script's own: it must give each rank its own part of the data"))
         return
-    dataset = edits.text(call.args[0] if call.args else given["dataset"].value)
+    dataset = _dataset_name(parts, edits, call.args[0] if call.args else given["dataset"].value)
     shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"
     sampler = f"sampler=torch.utils.data.DistributedSampler({dataset}, shuffle={shuffle})"
     if "torch" not in parts.modules:
@@ -225,7 +276,22 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
         last = max((*call.args, *(keyword.value for keyword in call.keywords)), key=lambda one: edits.span(one)[1])
         edits.changes.append((edits.span(last)[1], edits.span(last)[1], f", {sampler}".encode()))
     if shuffle != "False":
-        edits.notes.append((call.lineno, "call set_epoch(epoch) of its sampler at the begin of each epoch, or each shuffles alike"))
+        edits.notes.append(
+            (call.lineno, "call set_epoch(epoch) on its sampler at the start of each epoch: without it, all epochs have the same order")
+        )
+
+
+def _dataset_name(parts: LoopParts, edits: _Edits, dataset: ast.expr) -> str:
+    """Return the dataset as it can be written twice: a call gets a variable before its statement, so that it runs once."""
+    statement = next((one for one in parts.around(dataset) if isinstance(one, ast.stmt)), None)
+    calls = any(isinstance(one, ast.Call) for one in ast.walk(dataset))
+    if not calls or statement is None or "torch" not in parts.modules or isinstance(statement, (ast.While, *FUNCTIONS)):
+        return edits.text(dataset)
+    names = {one.id for one in ast.walk(parts.tree) if isinstance(one, ast.Name)}
+    name = next(one for one in ("dataset", "train_dataset", "dataset_of_ranks") if one not in names)
+    edits.before(statement, f"{name} = {edits.text(dataset)}")
+    edits.replace(dataset, name)
+    return name
 
 
 def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
@@ -237,6 +303,8 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
                 node.lineno,
                 f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all, or {parts.model}.module.state_dict() on one",
             )
+        if is_call_of(node, "load_state_dict") and isinstance(node, ast.Call) and name_in(node.func).startswith(f"{parts.optimizer}."):
+            yield node.lineno, "DeepSpeed keeps the optimizer's state itself: resume from save_checkpoint() with load_checkpoint()"
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
         if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":

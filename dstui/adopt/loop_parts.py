@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from dstui.adopt.script import is_optimizer
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
+"""Optimizers that DeepSpeed takes with ZeRO without a further key."""
+NOT_ONE_MODEL = "it cannot be seen which one model this optimizer gets"
 TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel")
 
 
@@ -30,6 +33,7 @@ class LoopParts:
     """The expression of the model passed to its optimizer."""
     optimizer: str
     optimizer_class: str
+    """Its class; "" if a function or method builds it."""
     optimizer_statement: ast.stmt
     last_import: ast.stmt
     main: ast.If | None
@@ -87,16 +91,99 @@ class LoopParts:
                 return True
         return False
 
-    def every(self, guard: ast.If) -> str:
-        """Return the micro-batches per step as the script writes them, and the value if it is constant."""
-        found = next(one for one in ast.walk(guard.test) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod))
-        words = ast.unparse(found.right)
-        values = [
-            one.value
-            for one in ast.walk(self.tree)
-            if isinstance(one, ast.Assign) and any(name_in(target) == words for target in one.targets)
+    def period(self, guard: ast.If) -> ast.expr:
+        """Return the number of micro-batches per step in the condition of an accumulation."""
+        return next(one.right for one in ast.walk(guard.test) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod))
+
+    def as_written(self, number: ast.expr) -> str:
+        """Return a number as the script writes it, with its value if that is known."""
+        words, value = ast.unparse(number)[:40], self.constant(number)
+        return words if value is None or words == str(value) else f"{words} ({value})"
+
+    def constant(self, number: ast.expr) -> int | float | None:
+        """Return the value of a literal, of a name assigned once to a literal, or of an option's default; None if it is unknown."""
+        if isinstance(number, ast.Constant):
+            return number.value if isinstance(number.value, (int, float)) and not isinstance(number.value, bool) else None
+        if isinstance(number, ast.BinOp) and isinstance(number.op, (ast.Mult, ast.FloorDiv)):
+            left, right = self.constant(number.left), self.constant(number.right)
+            if left is None or not right:
+                return None
+            return left * right if isinstance(number.op, ast.Mult) else left // right
+        name = name_in(number)
+        if not name:
+            return None
+        given = [one.value for one in ast.walk(self.tree) if isinstance(one, ast.Assign) and any(name_in(to) == name for to in one.targets)]
+        if not given and "." in name:
+            given = list(_defaults(self.tree, name.rpartition(".")[2]))
+        return self.constant(given[0]) if len(given) == 1 and not name_in(given[0]) else None
+
+    def ready(self) -> ast.stmt:
+        """Return the statement after which the model is ready for an engine: the optimizer's, or one that then loads or compiles it."""
+        last, parent = self.optimizer_statement, self.parents.get(id(self.optimizer_statement))
+        block = next((part for _, part in ast.iter_fields(parent) if isinstance(part, list) and last in part), [last]) if parent else [last]
+        for one in block[block.index(last) + 1 :]:
+            if isinstance(one, (ast.For, ast.While, *FUNCTIONS)) or any(call in self.backwards for call in ast.walk(one)):
+                break
+            assigned = any(isinstance(part, ast.Assign) and self.model in map(name_in, part.targets) for part in ast.walk(one))
+            if assigned or any(is_call_of(part, "load_state_dict") for part in ast.walk(one)):
+                last = one
+        return last
+
+    def loop_of_micro_batches(self, step: ast.stmt) -> ast.For | ast.While | None:
+        """Return the inner loop that holds the backward() of a step after it: its passes are the accumulation."""
+        outer = self._loop(step)
+        for call in self.backwards:
+            loop = self._loop(call)
+            if (
+                loop is not None
+                and loop is not outer
+                and outer is not None
+                and outer in self.around(loop)
+                and self.function_of(call) is self.function_of(step)
+            ):
+                return loop
+        return None
+
+    def _loop(self, node: ast.AST) -> ast.For | ast.While | None:
+        """Return the innermost loop around a node in its function."""
+        for one in self.around(node):
+            if isinstance(one, FUNCTIONS):
+                return None
+            if isinstance(one, (ast.For, ast.While)):
+                return one
+        return None
+
+    def second_backward(self) -> ast.Call | None:
+        """Return a backward() that follows another one before the same step; None if there is no such call."""
+        for place, second in enumerate(self.backwards):
+            for first in self.backwards[:place]:
+                if self._loop(first) is self._loop(second) and self.function_of(first) is self.function_of(second):
+                    steps = [one.lineno for one in self.steps if first.lineno < one.lineno < second.lineno]
+                    if not steps and not self._alternatives(first, second):
+                        return second
+        return None
+
+    def _alternatives(self, first: ast.AST, second: ast.AST) -> bool:
+        """Return whether two nodes are in different branches of one `if`."""
+        others = {id(one) for one in self.around(second)}
+        branch = first
+        for one in self.around(first):
+            if id(one) in others:
+                return isinstance(one, ast.If) and (branch in one.body) != any(part in one.body for part in (second, *self.around(second)))
+            branch = one
+        return False
+
+
+def _defaults(tree: ast.Module, option: str) -> Iterator[ast.expr]:
+    """Yield the defaults that argument parsers give an option."""
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not is_call_of(call, "add_argument"):
+            continue
+        words = [
+            one.value.lstrip("-").replace("-", "_") for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)
         ]
-        return f"{words} ({ast.unparse(values[0])[:40]})" if values else words
+        if option in words:
+            yield from (keyword.value for keyword in call.keywords if keyword.arg == "default")
 
 
 def name_in(node: ast.AST | None) -> str:
@@ -119,15 +206,14 @@ def find_parts(text: str) -> LoopParts:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise NoPlace(0, "it is no Python that can be read here") from None
     parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    statement, call = _optimizer(tree)
-    target = statement.targets[0]
+    optimizer = _optimizer(tree, parents)
     parts = LoopParts(
         tree,
         parents,
-        _model(call, statement),
-        name_in(target),
-        name_in(call.func).rpartition(".")[2],
-        statement,
+        optimizer.model,
+        optimizer.name,
+        optimizer.kind,
+        optimizer.statement,
         _last_import(tree),
         next((one for one in tree.body if isinstance(one, ast.If) and "__name__" in ast.unparse(one.test)), None),
         {alias.asname or alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names},
@@ -141,40 +227,109 @@ def find_parts(text: str) -> LoopParts:
         raise NoPlace(0, "its loop is in another file: the lines belong there")
     if not parts.steps:
         raise NoPlace(parts.backwards[0].lineno, f"no call of {parts.optimizer}.step() belongs to this backward()")
+    parts.backwards.sort(key=lambda call: (call.lineno, call.col_offset))
+    if (second := parts.second_backward()) is not None:
+        raise NoPlace(second.lineno, "a second backward() before one step(): under ZeRO only the last one counts, so add the losses first")
     parts.loader = _loader(parts)
     parts.guards = [guard for one in parts.steps if (guard := accumulation_guard(parts, one)) is not None]
     return parts
 
 
-def _optimizer(tree: ast.Module) -> tuple[ast.Assign, ast.Call]:
+@dataclass(frozen=True)
+class _Optimizer:
+    """Where an optimizer is built: the statement after which it exists, its name, its model, and its class ("" if unknown)."""
+
+    statement: ast.stmt
+    name: str
+    model: str
+    kind: str
+
+
+def _optimizer(tree: ast.Module, parents: dict[int, ast.AST]) -> _Optimizer:
+    """Return the one optimizer of a script. Raises NoPlace."""
     aliases = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     } | {alias.asname: alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names if alias.asname}
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            root, dot, rest = name_in(node.value.func).partition(".")
-            if is_optimizer(f"{aliases.get(root, root)}{dot}{rest}"):
-                found.append((node, node.value))
+
+    def builds(call: ast.expr) -> bool:
+        root, dot, rest = name_in(getattr(call, "func", None)).partition(".")
+        return isinstance(call, ast.Call) and is_optimizer(f"{aliases.get(root, root)}{dot}{rest}")
+
+    assigned = sorted((node for node in ast.walk(tree) if isinstance(node, ast.Assign)), key=lambda node: node.lineno)
+    found = [(node, calls) for node in assigned if all(map(builds, calls := _either(node.value)))]
+    if not found:
+        return _by_its_use(tree, assigned)
+    names = {name_in(node.targets[0]) for node, _ in found}
+    statement = found[0][0] if len(found) == 1 else _choice([node for node, _ in found], parents)
+    if len(names) != 1 or statement is None:
+        raise NoPlace(found[1][0].lineno, f"it builds {len(found)} optimizers")
+    models = {_model(tree, call, node) for node, calls in found for call in calls}
+    if len(models) != 1:
+        raise NoPlace(found[0][0].lineno, NOT_ONE_MODEL)
+    kinds = [name_in(call.func).rpartition(".")[2] for _, calls in found for call in calls if isinstance(call, ast.Call)]
+    return _Optimizer(statement, names.pop(), models.pop(), next((kind for kind in kinds if kind not in TESTED), kinds[0]))
+
+
+def _either(value: ast.expr) -> list[ast.expr]:
+    """Return the values that an expression may have: both of a conditional expression."""
+    return [*_either(value.body), *_either(value.orelse)] if isinstance(value, ast.IfExp) else [value]
+
+
+def _choice(statements: list[ast.Assign], parents: dict[int, ast.AST]) -> ast.If | None:
+    """Return the `if` of which each branch holds at most one of these statements; None if there is none."""
+    chains = []
+    for one in statements:
+        inner: ast.AST = one
+        while isinstance(parent := parents.get(id(inner)), ast.If):
+            inner = parent
+        chains.append(inner)
+    first = chains[0]
+    branches = [parents.get(id(one)) for one in statements]
+    if isinstance(first, ast.If) and all(one is first for one in chains):
+        places = {(id(parent), one in getattr(parent, "orelse", ())) for one, parent in zip(statements, branches, strict=True)}
+        return first if len(places) == len(statements) else None
+    return None
+
+
+def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> _Optimizer:
+    """Return the optimizer that a function or method builds: the name whose step() and zero_grad() are called."""
+    calls = [name_in(one.func) for one in ast.walk(tree) if isinstance(one, ast.Call)]
+    used = {name.rpartition(".")[0] for name in calls if name.endswith(".step")} & {
+        name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")
+    }
+    scaled = {name_in(one.args[0]) for one in ast.walk(tree) if is_call_of(one, "step") and isinstance(one, ast.Call) and one.args}
+    used |= scaled & {name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")}
+    found = [(node, node.value) for node in assigned if name_in(node.targets[0]) in used and isinstance(node.value, ast.Call)]
     if len(found) != 1:
-        which = "no optimizer of torch's is built in it" if not found else f"it builds {len(found)} optimizers"
-        raise NoPlace(found[1][0].lineno if found else 0, which)
-    return found[0]
+        raise NoPlace(0, "no optimizer of torch's is built in it")
+    statement, call = found[0]
+    given = [name_in(call.func).rpartition(".")[0], *map(name_in, call.args), *(name_in(keyword.value) for keyword in call.keywords)]
+    models = [name for name in dict.fromkeys(filter(None, given)) if name in calls or f"{name}.parameters" in calls]
+    if len(models) != 1:
+        raise NoPlace(statement.lineno, NOT_ONE_MODEL)
+    return _Optimizer(statement, name_in(statement.targets[0]), models[0], "")
 
 
-def _model(call: ast.Call, statement: ast.Assign) -> str:
-    """Return the model whose parameters an optimizer gets, from its argument or that argument's assignment."""
-    names = [
-        name_in(one.func.value)
-        for one in ast.walk(call)
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("parameters", "named_parameters")
-    ]
+def _model(tree: ast.Module, call: ast.expr, statement: ast.Assign) -> str:
+    """Return the model whose parameters an optimizer gets, from its arguments or the assignments of the names in them."""
+    names: list[str] = []
+    looked_at, seen = [call], set[str]()
+    while looked_at and not names:
+        walked = [one for part in looked_at for one in ast.walk(part)]
+        names = [
+            name_in(one.func.value)
+            for one in walked
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("parameters", "named_parameters")
+        ]
+        wanted = {one.id for one in walked if isinstance(one, ast.Name)} - seen
+        seen |= wanted
+        looked_at = [one.value for one in ast.walk(tree) if isinstance(one, ast.Assign) and {name_in(to) for to in one.targets} & wanted]
     names = list(dict.fromkeys(filter(None, names)))
     if len(names) != 1:
-        raise NoPlace(statement.lineno, "it cannot be seen which one model this optimizer gets")
+        raise NoPlace(statement.lineno, NOT_ONE_MODEL)
     return names[0]
 
 

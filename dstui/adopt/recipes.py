@@ -6,12 +6,13 @@ divide among the GPUs (arXiv:1910.02054, section 5; arXiv:2101.06840 for host RA
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from dstui.adopt.script import ScriptFacts
 from dstui.base.text import sanitise
-from dstui.machine.snapshot import Machine, known
+from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan.scalars import yaml_scalar
 
 ROOM = 0.7
@@ -27,6 +28,8 @@ class Script:
     has_optimizer: bool = False
     model: str = ""
     """The hub id of its model, if dstui knows that model."""
+    needs: Mapping[str, float] = field(default_factory=dict)
+    """Keys of the configuration whose values a plain loop decides, such as its batch size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def recipes(script: Script, machine: Machine) -> list[Recipe]:
         return [Recipe(ON_CPU.name, ON_CPU.speed, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
     room = ROOM * min(known(gpu.memory_total, 0) for gpu in gpus)
     ram = ROOM * known(machine.host.memory, 0)
-    precision = "bf16" if all(_capability(gpu.compute_capability) >= 8 for gpu in gpus) else "fp16"
+    precision = "bf16" if all(map(_has_bf16, gpus)) else "fp16"
     return [
         Recipe(way.name, way.speed, f"{way.speed}; to {billions(most)}", _text(script, way, precision))
         for way, most in _choices(len(gpus), room, ram)
@@ -93,8 +96,14 @@ def _choices(gpus: int, room: float, ram: float) -> Iterator[tuple[Way, float]]:
             yield way, most
 
 
-def _capability(value: object) -> float:
-    return float(value) if isinstance(value, str) else 0.0
+OLDER = re.compile(r"\b(?:[VPKM]\d{2,3}|T4|P4|GTX|TITAN|Quadro|RTX[ -]?(?:20\d\d|[4568]000)(?!.*Ada))\b")
+"""Names of GPUs before compute capability 8.0, for machines that were pasted or named: they lack the capability."""
+
+
+def _has_bf16(gpu: Gpu) -> bool:
+    if isinstance(gpu.compute_capability, str):
+        return float(gpu.compute_capability) >= 8
+    return not OLDER.search(known(gpu.name, ""))
 
 
 def billions(parameters: float) -> str:
@@ -122,7 +131,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
     """Return the text of the Plan."""
     facts, cpu = script.facts, way is ON_CPU
     trainer = facts.integration == "trainer"  # the Trainer's own arguments fill in "auto", and conflict with other values
-    size = "auto" if trainer else "1"
+    size = "auto" if trainer else 1
     words = [*facts.suggested_args, *([f"--{precision}", *(["--use_cpu"] if cpu else [])] if trainer and facts.suggested_args else [])]
     args = ", ".join(f'"{word}"' if "{" in word else word for word in words)
     torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own CPU Adam would be compiled first
@@ -141,9 +150,9 @@ def _text(script: Script, way: Way, precision: str) -> str:
         *(["cluster:", *cluster] if cluster else []),
         *([f"model: {{source: {yaml_scalar(script.model)}}}"] if script.model else []),
         "deepspeed:",
-        f"  train_micro_batch_size_per_gpu: {size}",
-        f"  gradient_accumulation_steps: {size}",
-        f"  gradient_clipping: {'auto' if trainer else '1.0'}",
+        f"  train_micro_batch_size_per_gpu: {script.needs.get('train_micro_batch_size_per_gpu', size)}",
+        f"  gradient_accumulation_steps: {script.needs.get('gradient_accumulation_steps', size)}",
+        f"  gradient_clipping: {'auto' if trainer else script.needs.get('gradient_clipping', 1.0)}",
         *_precision(script, precision, cpu),
         "  zero_optimization:",
         *(f"    {line}" for line in way.zero),

@@ -46,6 +46,8 @@ OPTIMIZER = re.compile(
     r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
     r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
 )
+OTHER_FRAMEWORKS = ("jax", "tensorflow", "keras", "paddle", "mindspore", "mxnet")
+"""Packages that train models which DeepSpeed cannot train."""
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
 """Calls that set the backend of torch.distributed, or that there is no GPU."""
 SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
@@ -126,7 +128,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         return (
             replace(_of_a_loop(program.code, alone, without), resume=resume)
             if without
-            else ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer", resume=resume)
+            else ScriptFacts(None, (), _unknown(program.code), resume=resume)
         )
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
@@ -152,6 +154,14 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         needs_argument=_needs_argument(program.code),
         without=without,
     )
+
+
+def _unknown(code: Code) -> str:
+    """Return what is known of a script without a sign of DeepSpeed."""
+    other = next((name for name in OTHER_FRAMEWORKS if name in code.packages), None)
+    if other is not None and "torch" not in code.packages:
+        return f"it uses {other}, and DeepSpeed trains PyTorch models"
+    return "nothing in it mentions deepspeed, accelerate or the Trainer"
 
 
 def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:

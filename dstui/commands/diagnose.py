@@ -13,7 +13,7 @@ from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
 from dstui.base.text import sanitise
 from dstui.diagnosis import Diagnosis, diagnose, report
-from dstui.diagnosis.recurrence import latest_failures, repeated, with_history
+from dstui.diagnosis.job.notes import latest_failures, repeated, with_history
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import find, known_runs, runs
 from dstui.jobs.store.records import JobStatus

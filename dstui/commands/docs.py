@@ -18,7 +18,7 @@ from dstui.check.context import flatten
 from dstui.check.pages import rule_page
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.topics import GROUPS, topics, topics_called
-from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
+from dstui.diagnosis.reporting.pages import cause_pages, cause_titles, causes_document
 from dstui.documents.plan_files import SHIPPED, find_plan, read_plan
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
@@ -173,6 +173,8 @@ def _of_key(key: Key) -> str:
         lines.append(f"  one of   {', '.join(map(str, key.choices))}")
     if key.type != "section":
         lines.append(f"  default  {'null' if key.default is None else key.default}")
+    if key.why:
+        lines.append(f"  because  {key.why}")
     bounds = (("at least", key.minimum), ("at most", key.maximum), ("greater than", key.above), ("less than", key.below))
     lines += [f"  bounds   {words} {bound:g}" for words, bound in bounds if bound is not None]
     if key.stages:

@@ -110,7 +110,7 @@ def _of_the_script(plan: Plan, whole: bool) -> Artifact:
         return script_artifact(plan)
     if not changed.text:
         return replace(script_artifact(plan), notes=changed.notes)
-    use = f"-o FOLDER writes {changed.name}; the Plan's job.script is to name it then"
+    use = f"-o FOLDER writes {changed.name}; then set job.script to it"
     text = changed.text if whole else changed.diff
     return Artifact(
         changed.name, text, "the script with DeepSpeed's lines", notes=(*changed.notes, f"job.script: {changed.name}" if whole else use)

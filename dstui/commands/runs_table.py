@@ -74,16 +74,16 @@ def _tell_columns() -> int:
 
 
 def _table(args: argparse.Namespace, kept: Any) -> int:
-    from dstui.runs.columns import USUAL, column, columns_named, fitting
+    from dstui.runs.columns import USUAL, column, columns_named
     from dstui.runs.conditions import chosen, parse, unknown
     from dstui.runs.find import find_runs, parse_since
     from dstui.runs.run import link
-    from dstui.runs.table import cells, ordered
+    from dstui.runs.table import cells, fitting, ordered
 
     conditions = [one for text in args.where or () for one in parse(text)]
     runs = find_runs(kept, args.places or (), parse_since(args.since, time.time()) if args.since else 0.0)
     width = None if args.json or args.markdown else output.width()
-    shown = columns_named(args.columns) if args.columns else tuple(map(column, fitting(USUAL, width or 1000)))
+    shown = columns_named(args.columns) if args.columns else tuple(map(column, USUAL))
     if any(one.name == "changed" for one in shown):
         link(runs)
     if runs and (key := unknown(runs, conditions)):
@@ -98,7 +98,10 @@ def _table(args: argparse.Namespace, kept: Any) -> int:
     elif not listed:
         say(f"none of {len(runs)} runs is meant" if runs else "there is no run here")
     else:
-        _tell_table(cells(listed, shown), shown, args.markdown, width)
+        texts: Sequence[Sequence[str]] = cells(listed, shown)
+        if width and not args.columns:
+            texts, shown = fitting(texts, shown, width)
+        _tell_table(texts, shown, args.markdown, width)
     return 0
 
 

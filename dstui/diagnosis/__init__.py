@@ -4,7 +4,7 @@
     diagnose(["dstui_runs/NAME"])          a job folder: its ranks' records and its Plan are used too
     report(diagnosis)                      the diagnosis as text
 
-`engine` has the four stages, of which only the reading (`log_reader`, `job_diagnosis`) touches files. Imports are deferred, because the
+`engine` has the four stages, of which only the reading (`reading`, `job`) touches files. Imports are deferred, because the
 tables compile 200 regular expressions.
 """
 
@@ -31,7 +31,7 @@ def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis
     `paths`: logs (also gzip), folders and zips of them, `-` for standard input, a job folder or its bundle. `plan`: the Plan of the run, if
     known, for fixes as edits of it; a job folder has its own.
     """
-    from dstui.diagnosis.packed import is_zip, unpacked
+    from dstui.diagnosis.reading.packed import is_zip, unpacked
 
     given = list(paths)
     with ExitStack() as stack:
@@ -62,21 +62,21 @@ def _with_site_note(diagnosis: Diagnosis) -> Diagnosis:
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Diagnose why a job of dstui ended. Raises FileProblem if its logs cannot be read."""
-    from dstui.diagnosis.engine_notes import with_phases
-    from dstui.diagnosis.job_diagnosis import diagnose_job as of_job
+    from dstui.diagnosis.job.job_diagnosis import diagnose_job as of_job
+    from dstui.diagnosis.job.notes import with_phases
 
     return _with_site_note(with_phases(of_job(folder), folder))
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     """Return a diagnosis for a successful job in which no rank has read its configuration; None for other jobs. Reads no log."""
-    from dstui.diagnosis.unread_config import unread_configuration as of_job
+    from dstui.diagnosis.job.notes import unread_configuration as of_job
 
     return of_job(folder)
 
 
 def report(diagnosis: Diagnosis, *, markdown: bool = False) -> str:
     """Return the diagnosis as text, for a terminal or as Markdown."""
-    from dstui.diagnosis.wording import in_markdown, in_words
+    from dstui.diagnosis.reporting.wording import in_markdown, in_words
 
     return in_markdown(diagnosis) if markdown else in_words(diagnosis)

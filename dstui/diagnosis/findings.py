@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dstui.diagnosis.diagnosis import Confidence, Evidence
-from dstui.diagnosis.exits import Exit
+from dstui.diagnosis.recognition.exits import Exit
+from dstui.diagnosis.recognition.traces import Raised
 from dstui.diagnosis.signature import Signature
-from dstui.diagnosis.traces import Raised
 
 Place = tuple[int, int]
 """The position of a text: file and line."""
@@ -23,7 +22,7 @@ def capped(text: str) -> str:
     return text if len(text) <= TEXT_CAP else f"{text[: TEXT_CAP - END_CAP]} … {text[-END_CAP:]}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A signature that matched a line."""
 
@@ -44,7 +43,7 @@ class Hit:
     """Whether no other reason is possible, as far as its signature says."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The end of a process reported by a launcher; `noticed` is the position of its first consequence."""
 
@@ -66,48 +65,47 @@ class Stop:
     cause: str
     at: float | None
     """The time in seconds since the epoch."""
-    file: str
+    place: Place
     text: str
-    line: int = 1
 
 
-@dataclass
+@dataclass(frozen=True)
 class Findings:
     """Everything found in the logs, before it is judged."""
 
-    files: list[str] = field(default_factory=list)
-    hits: list[Hit] = field(default_factory=list)
-    named: list[Hit] = field(default_factory=list)
+    files: tuple[str, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    named: tuple[Hit, ...] = ()
     """Exceptions in lines without a traceback: the latest ones, as hits of USER-PY."""
-    waits: dict[str, tuple[str, Hit]] = field(default_factory=dict)
+    waits: Mapping[str, tuple[str, Hit]] = field(default_factory=dict)
     """Process, by its rank or the number of its stack -> its current collective, and the frame that shows it."""
-    ends: list[Ended] = field(default_factory=list)
-    started: dict[int, int] = field(default_factory=dict)
+    ends: tuple[Ended, ...] = ()
+    started: Mapping[int, int] = field(default_factory=dict)
     """File number -> the line at which a launcher first started ranks."""
     world: int | None = None
-    pids: dict[int, int] = field(default_factory=dict)
+    pids: Mapping[int, int] = field(default_factory=dict)
     """Process id -> rank."""
-    well: set[int] = field(default_factory=set)
+    well: frozenset[int] = frozenset()
     """Ranks that exited with 0."""
     well_at: Place | None = None
     """Where a launcher, or a shell, last reported an exit with 0."""
     all_well: bool = False
     """Whether the launcher, or a shell, reports that the run exited with 0."""
-    killed: list[tuple[int, float | None, Place]] = field(default_factory=list)
+    killed: tuple[tuple[int, float | None, Place], ...] = ()
     """Process ids that the launcher ended, and when it began to."""
-    times: list[tuple[Place, float]] = field(default_factory=list)
+    times: tuple[tuple[Place, float], ...] = ()
     """The times of later messages of the launcher."""
-    introduced: set[int] = field(default_factory=set)
+    introduced: frozenset[int] = frozenset()
     """Ranks that have identified themselves in their output."""
-    labelled: set[int] = field(default_factory=set)
+    labelled: frozenset[int] = frozenset()
     """Ranks with any line labelled by PyTorch."""
-    spoke: set[int] = field(default_factory=set)
+    spoke: frozenset[int] = frozenset()
     """Ranks that printed something about their failure: an exception, a symptom, a cascade."""
-    enqueued: dict[int, int] = field(default_factory=dict)
+    enqueued: Mapping[int, int] = field(default_factory=dict)
     """Rank -> the last collective that it enqueued."""
-    agents: set[str] = field(default_factory=set)
+    agents: frozenset[str] = frozenset()
     """Streams with output of torchrun itself."""
-    passed: list[Hit] = field(default_factory=list)
+    passed: tuple[Hit, ...] = ()
     """What ended earlier runs, if one file holds several."""
     several_runs: bool = False
     """Whether one file holds more than one run: then nobody is sure which of them is meant."""
@@ -118,28 +116,28 @@ class Findings:
     closing: int = 0
     """How many ranks torchrun had to end."""
     several_nodes: bool = False
-    offsets: set[int] = field(default_factory=set)
+    offsets: frozenset[int] = frozenset()
     """The rank of the first process of each node, if the text tells it."""
     orphaned: Place | None = None
-    tails: dict[str, list[str]] = field(default_factory=dict)
+    tails: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """File -> its last lines."""
-    loops: set[str] = field(default_factory=set)
+    loops: frozenset[str] = frozenset()
     """Shapes of the lines above the tracebacks of the last file."""
-    ending: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    ending: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
     """File number -> its last non-blank lines, more than in `tails`, each with its number and with overwritten text."""
     local: int | None = None
     """The highest local rank in torchrun's labels."""
-    last: dict[int, int] = field(default_factory=dict)
+    last: Mapping[int, int] = field(default_factory=dict)
     """File number -> where its last lines begin."""
-    final: dict[int, int] = field(default_factory=dict)
+    final: Mapping[int, int] = field(default_factory=dict)
     """File number -> its last non-blank line."""
-    width: dict[int, float] = field(default_factory=dict)
+    width: Mapping[int, float] = field(default_factory=dict)
     """File number -> mean bytes per line of its last lines."""
-    begun: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    begun: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     """File number -> positions of lines equal to its first lines, and which of them."""
-    traced: dict[int, array[int]] = field(default_factory=dict)
+    traced: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """File number -> the lines of tracebacks: frames, without their source."""
-    cut: list[str] = field(default_factory=list)
+    cut: tuple[str, ...] = ()
     """Signs that a log breaks off, as sentences."""
     lines: int = 0
     tracebacks: int = 0
@@ -148,29 +146,16 @@ class Findings:
     """Where an op was last reported as ready."""
     preparing: bool = False
     """Whether the last progress bar of the data set is not at its end."""
-    ended: dict[int, float] = field(default_factory=dict)
+    ended: Mapping[int, float] = field(default_factory=dict)
     """Rank -> the end of its process, in seconds since the epoch, from a job folder."""
     stop: Stop | None = None
-    lost_hosts: list[Hit] = field(default_factory=list)
+    lost_hosts: tuple[Hit, ...] = ()
     """The hosts for which the supervisor gave up the job."""
-    remarks: dict[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
     """Cause -> what the facts about the machine say about it."""
 
-    ruled_out: set[str] = field(default_factory=set)
+    ruled_out: frozenset[str] = frozenset()
     """Causes that the facts about the machine contradict."""
-
-    def copy(self) -> Findings:
-        """Return a copy whose hits, ends and sets can be changed independently."""
-        return replace(
-            self,
-            files=list(self.files),
-            hits=[replace(hit) for hit in self.hits],
-            named=[replace(hit) for hit in self.named],
-            ends=[replace(end) for end in self.ends],
-            well=set(self.well),
-            spoke=set(self.spoke),
-            remarks=dict(self.remarks),
-        )
 
     @property
     def writer(self) -> int | None:

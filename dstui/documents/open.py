@@ -94,7 +94,19 @@ def script_named(name: str, text: str) -> Script:
     from dstui.adopt.recipes import Script
     from dstui.adopt.script import ScriptFacts
 
-    return Script(name, _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read"), "optim" in text)
+    facts = _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read")
+    return Script(name, facts, "optim" in text, needs=_needs_of_loop(text) if facts.without else {})
+
+
+def _needs_of_loop(text: str) -> Mapping[str, bool | float]:
+    """Return the values of the configuration that a plain loop decides."""
+    from dstui.adopt.adapted_script import adapted
+    from dstui.adopt.loop_parts import NoPlace
+
+    try:
+        return adapted(text).needs
+    except NoPlace:
+        return {}
 
 
 def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Opened:
@@ -265,7 +277,7 @@ class ChangedScript:
     diff: str
     notes: tuple[str, ...]
     """What remains to be done by hand, each with its line."""
-    needs: Mapping[str, bool | int] = field(default_factory=dict)
+    needs: Mapping[str, bool | float] = field(default_factory=dict)
     """Keys that the configuration needs for the adapted script."""
 
 

@@ -84,7 +84,7 @@ def refusal(plan: Plan) -> str:
     if not asked:
         return ""
     told = "\n".join(f"  {lines}" for lines in asked)
-    how = f"`dstui --headless PLAN {OPTION}` agrees to them, and so does a launch in the TUI: once, until they change"
+    how = f"`dstui --headless PLAN {OPTION}` agrees to them, as does a yes in the TUI or with --plain: once, until they change"
     return f"This launch would run lines that are not of your Plan, and to which you have not agreed yet:\n{told}\n{how}"
 
 

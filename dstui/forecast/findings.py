@@ -126,7 +126,7 @@ def nearest_fix(
     if len(models) != 1 or models[0].facts.problem or room.on_cpu:
         return None
     one = models[0]
-    n = counts(one.facts, one.model, persistence=one.setup.persistence)
+    n = counts(one.facts, one.model, persistence=one.setup.persistence, split_experts=one.setup.split_experts)
     assert n is not None
     batches = [batch for batch in batches_of(plan, one, n) if _no_less_frugal(batch.setup, one.setup)]
     best: tuple[float, Setup] | None = None

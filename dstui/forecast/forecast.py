@@ -223,6 +223,12 @@ class Modelled:
     model: Model | None
     setup: Setup
 
+    @property
+    def counted(self) -> Counts | None:
+        """The parameters as they are trained and stored; small ones are counted apart at stage 3."""
+        least = self.setup.persistence if self.setup.stage == 3 else 0
+        return counts(self.facts, self.model, persistence=least, split_experts=self.setup.split_experts)
+
 
 def models_of(
     plan: Plan, facts: Facts, room: Capacity, machine: Machine, built: Mapping[str, Any] | None = None
@@ -268,7 +274,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
     params = 0
     speeds = list[Speed]()
     for one in models:
-        n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
+        n = one.counted
         shape = one.facts.shape
         assert n is not None and shape is not None
         a = batch_of(one, n)
@@ -331,7 +337,7 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
 def speed_ends(one: Modelled, rates: Rates) -> tuple[float, float]:
     """Return the tokens per second with slow CPUs and with the newest kernels; 0 for each that the Plan decides."""
     low = high = 0.0
-    n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
+    n = one.counted
     assert n is not None
     if one.setup.optimizer_offload != "none" and "cpu_adam" not in rates.measured:
         low = speed_of(one, n, replace(rates, cpu_adam=rates.cpu_adam / SLOW_CPUS)).tokens

@@ -76,6 +76,8 @@ class Counts:
     """Parameters of experts."""
     small: int
     """Parameters in tensors below stage 3's persistence threshold."""
+    adapted: tuple[float, float] = (0.0, 0.0)
+    """Elements per token that LoRA's layers read, with dropout three times, and that they write."""
 
 
 def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> ModelFacts:
@@ -145,17 +147,22 @@ def stand_in(params: int) -> TensorShape:
     )
 
 
-def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0) -> Counts | None:
-    """Return how the parameters of a model are trained under a Plan's `model:`; None if their number is unknown."""
+def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0, split_experts: bool = False) -> Counts | None:
+    """Return how the parameters of a model are trained under a Plan's `model:`; None if their number is unknown.
+
+    `split_experts`: each expert has linear layers of its own, which quantization compresses.
+    """
     lora, trainable, stored = (model.lora, model.trainable, model.quantization) if model else (None, None, None)
-    key = (lora, trainable, stored, persistence)
+    key = (lora, trainable, stored, persistence, split_experts)
     if key not in facts.memo:
-        facts.memo[key] = _counts(facts, lora, trainable, stored, persistence)
+        facts.memo[key] = _counts(facts, lora, trainable, stored, persistence, split_experts)
     found: Counts | None = facts.memo[key]
     return found
 
 
-def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, stored: str | None, persistence: int) -> Counts | None:
+def _counts(  # noqa: PLR0913, PLR0917 - the settings of a Plan that decide
+    facts: ModelFacts, lora: Lora | None, trainable: float | None, stored: str | None, persistence: int, split_experts: bool
+) -> Counts | None:
     if facts.params is None:
         return None
     base, arch = facts.params, facts.architecture
@@ -171,7 +178,7 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
         params=params,
         trained=trained,
         frozen=params - trained,
-        frozen_bytes=_frozen_bytes(facts, stored) if stored else 0.0,
+        frozen_bytes=_frozen_bytes(facts, stored, split_experts) if stored else 0.0,
         adapters=adapters,
         largest=largest,
         largest_trained=min(largest, trained) if not lora else max((lora.r * n for n in _widths(facts)), default=0),
@@ -181,7 +188,21 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
         small=sum(t.size * t.times for t in arch.tensors if t.size < persistence) + adapters * _all_small(facts, lora, persistence)
         if arch
         else 0,
+        adapted=_adapter_traffic(facts, lora) if lora else (0.0, 0.0),
     )
+
+
+def _adapter_traffic(facts: ModelFacts, lora: Lora) -> tuple[float, float]:
+    """Return the elements per token that the adapted layers of the whole model read and write; of a stand-in, by its shape."""
+    reads = 3 if lora.dropout else 1
+    if facts.architecture:
+        layers = list(facts.architecture.targets(lora.target_modules))
+        return float(sum(reads * t.shape[1] * t.times for t in layers)), float(sum(t.shape[0] * t.times for t in layers))
+    shape = facts.shape
+    assert shape is not None
+    share = 1.0 if "all-linear" in lora.target_modules else min(len(lora.target_modules) / 7, 1.0)
+    wide = (6 * shape.hidden + shape.ffn) * shape.layers * share
+    return reads * wide, (5 * shape.hidden + 2 * shape.ffn) * shape.layers * share
 
 
 def _all_small(facts: ModelFacts, lora: Lora | None, persistence: int) -> int:
@@ -204,12 +225,21 @@ def adapter_params(facts: ModelFacts, lora: Lora) -> int:
     return int(lora.r * of_all * shape.layers * share)
 
 
-def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
-    """Return the mean bytes of a frozen parameter: linear layers are quantized, while embeddings, head, norms and experts have 16 bits."""
+ALWAYS_FUSED = frozenset({"gpt_oss", "llama4", "llama4_text", "granitemoe"})
+"""Architectures whose experts were one tensor before transformers 5 already."""
+
+
+def _frozen_bytes(facts: ModelFacts, stored: str, split_experts: bool) -> float:
+    """Return the mean bytes of a frozen parameter: linear layers are quantized, while embeddings, head and norms have 16 bits.
+
+    So have experts that are one tensor (transformers/integrations/bitsandbytes.py replaces linear layers only).
+    """
     arch, of_linear = facts.architecture, QUANTIZED[stored]
     if arch is None:
         return 0.95 * of_linear + 0.05 * 2
     linear = sum(t.size * t.times for t in arch.linears)
+    if split_experts and arch.kind not in ALWAYS_FUSED:
+        linear += sum(t.size * t.times for t in arch.tensors if t.kind == "experts")
     return (linear * of_linear + (arch.params - linear) * 2) / arch.params
 
 

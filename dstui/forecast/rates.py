@@ -27,11 +27,14 @@ REACH: Mapping[str, PeakShares] = {
     "hopper": PeakShares(0.80, 0.88, 0.18),
     "blackwell": PeakShares(0.78, 0.65, 0.55),
     "ada": PeakShares(0.85, 0.83, 0.3),
+    "geforce": PeakShares(0.95, 1.0, 0.65),
     "volta": PeakShares(0.80, 0.83, 0.2),
     "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
-marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation."""
+marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation. GeForce cards accumulate in 32
+bits at half of their rate, so the power limit does not slow that down, and attention, whose other operations are not halved, reaches twice
+Ampere's share of it; 0.95 is what cuBLAS reaches on an L20 (github.com/xlite-dev/LeetCUDA, kernels/hgemm)."""
 NEWEST_ATTENTION: Mapping[str, float] = {"hopper": 0.55}
 """The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes); 447 TFLOPS of
 6 operations in a step of 8k tokens on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""

@@ -13,7 +13,7 @@ from typing import Any
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.diagnosis.recurrence import with_history
+from dstui.diagnosis.job.notes import with_history
 from dstui.jobs.control.stop import stop
 from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read

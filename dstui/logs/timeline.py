@@ -29,6 +29,8 @@ LARGEST = 256 * 1024
 NOTICES = -1
 """The number of the source with dstui's own messages about a job."""
 ASIDE = 256
+ROUNDED = 0.001
+"""Seconds by which the time of an event may have been rounded down: it is written in milliseconds, and the lines before it are not."""
 
 
 class Part(NamedTuple):
@@ -163,11 +165,11 @@ class Timeline:
 
     def back(self) -> Iterator[Slice]:
         """Yield the slices of what the logs contained when this timeline was created, newest first."""
-        return merge(self._notices_back(), self._recorded_back(), key=lambda part_slice: -part_slice.time)
+        return merge(self._notices_back(), self._recorded_back(), key=lambda part_slice: -_moment(part_slice))
 
     def forth(self) -> Iterator[Slice]:
         """Yield the same slices as `back`, oldest first."""
-        return merge(reversed(list(self._notices_back())), self._recorded_forth(), key=lambda part_slice: part_slice.time)
+        return merge(reversed(list(self._notices_back())), self._recorded_forth(), key=_moment)
 
     def _notices_back(self) -> Iterator[Slice]:
         times = self.notices.times
@@ -282,6 +284,11 @@ class Timeline:
         for source in self.sources:
             if isinstance(source.file, LogFile):
                 source.file.close()
+
+
+def _moment(part_slice: Slice) -> float:
+    """Return the time by which a slice is ordered."""
+    return part_slice.time + (ROUNDED if part_slice.parts[0].log == 0 else 0.0)
 
 
 def shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:

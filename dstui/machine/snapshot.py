@@ -132,7 +132,11 @@ class Gpu:
         name = re.sub(r"[\s-]+(?=\s|$)|(?<=\s)-+", " ", name).replace("-", " ").strip() or "GPU"
         name = re.sub(r"\s+", " ", name)
         if not re.search(r"\d\s?GB\b", name) and isinstance(self.memory_total, int):
-            name += f" {round(self.memory_total / GIB)}GB"
+            size = round(self.memory_total / GIB)
+            last = re.search(r" (\d{1,3})$", name)  # a name of the catalogue ends with the size: H100-80
+            if last is not None and abs(int(last[1]) - size) <= size // 10:
+                name = name[: last.start()]
+            name += f" {size}GB"
         return name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dstui.tui.session.trust import reasons
+from dstui.tui.session.trust import reasons, remember_consent
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -38,7 +38,6 @@ def launch(console: Console, session: Session) -> JobFolder | None:
 
 def _agreed(console: Console, target: Target) -> bool:
     """Ask before programs run that the user has not chosen; return whether they may run."""
-    from dstui.documents.trusted_python import is_own_interpreter, remember
     from dstui.render.launch import interpreter
 
     plan = target.plan
@@ -48,8 +47,7 @@ def _agreed(console: Console, target: Target) -> bool:
     console.say(*why, f"interpreter: {interpreter(plan)}", f"folder: {plan.place(plan.job.workdir)}", f"script: {script}")
     if not console.agrees("Start these programs?"):
         return False
-    if not is_own_interpreter(plan):
-        remember(plan, True)
+    remember_consent(plan)
     return True
 
 

@@ -1,8 +1,8 @@
 """DeepSpeed's configuration keys as data: type, default, bounds, help, and the releases that know them.
 
 The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/reference/extract.py` from the code of that release. What the
-code does not tell (help texts, the ZeRO stages at which a key matters, the type of a key that is read by hand) is in `data/curated.json`.
-Both are read at the first look-up (3 ms), not at import.
+code does not tell (help texts, reasons for defaults, the ZeRO stages at which a key matters, the type of a key that is read by hand) is in
+`data/curated.json`. Both are read at the first look-up (3 ms), not at import.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Key:
     below: float | None = None
     """The value must be less than this."""
     help: str = ""
+    why: str = ""
+    """The reason for the default, where one is known."""
     stages: tuple[int, ...] = ()
     """The ZeRO stages at which the key does something; empty where the stage does not matter."""
     deprecated: bool = False
@@ -199,6 +201,7 @@ def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> 
         above=record.get("gt"),
         below=record.get("lt"),
         help=curated.get("help") or _of_parent(path, "help", ""),
+        why=curated.get("why", ""),
         stages=tuple(curated.get("stages", ())),
         deprecated=record.get("deprecated", False),
         replacement=record.get("replacement", ""),

@@ -49,13 +49,16 @@ TYPES: Mapping[str, Mapping[str, Any]] = {
 AUTO = {"const": "auto", "description": "filled by the Trainer or by accelerate"}
 
 
-def plan_schema(version: str | None = None) -> dict[str, Any]:
-    """Return the JSON Schema of a Plan with the keys of one release of DeepSpeed (default: the newest known)."""
+def plan_schema(version: str | None = None, at: str = "") -> dict[str, Any]:
+    """Return the JSON Schema of a Plan with the keys of one release of DeepSpeed (default: the newest known).
+
+    `at` is the JSON Pointer of the place where another schema will hold it: a Plan's schema refers to parts of itself.
+    """
     known = release(version)
     own = {name: _section(cls) for name, cls in SECTIONS.items()}
     several = "Several models in one run: name -> role, model, deepspeed."
     one = _section(NamedModel)
-    one["properties"] |= {name: {"$ref": f"#/properties/{name}"} for name in ("model", "deepspeed")}
+    one["properties"] |= {name: {"$ref": f"#{at}/properties/{name}"} for name in ("model", "deepspeed")}
     models = {"type": ["object", "null"], "description": several, "additionalProperties": one}
     deepspeed = _deepspeed(known.keys(), f"DeepSpeed's own configuration, release {known.version}.")
     order = {

@@ -9,6 +9,8 @@ from dstui.plan.layered import origin_of
 from dstui.plan.layers import Beneath, Lock, spell
 from dstui.plan.plan import Plan
 
+AUTO = "auto"
+
 
 def broken_locks(plan: Plan, locks: Iterable[Lock] | None = None) -> list[tuple[Lock, Any]]:
     """Return the locks of the site that a Plan breaks, each with the refused value. `locks`: the locks to compare, by default all."""
@@ -26,7 +28,14 @@ def describe_broken(plan: Plan, lock: Lock, value: Any) -> str:
     when = "".join(f" where {path} is {spell(wanted)}" for path, wanted in lock.when.items())
     is_given = "it is not set" if value is None else f"{spell(value)}{where}"
     reason = f": {lock.reason}" if lock.reason else ""
-    return f"{is_given}, but this site allows {lock.allowed}{when}{reason}"
+    instead = f". {_instead_of_auto(lock)}" if value == AUTO else ""
+    return f"{is_given}, but this site allows {lock.allowed}{when}{reason}{instead}"
+
+
+def _instead_of_auto(lock: Lock) -> str:
+    """Return what to write instead of "auto", which the script fills in from its own arguments, after any check."""
+    written = spell(lock.exact[0]) if lock.exact else "one of them"
+    return f'"auto" is filled in by the script, where nobody can check it: write {written} here, and give the script the same'
 
 
 def _value(plan: Plan, path: str) -> Any:

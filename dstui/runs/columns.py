@@ -167,7 +167,7 @@ COLUMNS: Final[Mapping[str, Column]] = {column.name: column for column in _ALL}
 USUAL: Final = ("state", "name", "age", "took", "step", "loss", "speed", "eta", "memory", "ranks", "hosts", "changed", "why")
 """The default columns."""
 DROPPED: Final = ("hosts", "age", "memory", "eta", "ranks", "took")
-"""Columns that a narrow screen drops, in this order."""
+"""Columns that are dropped, in this order, where not all have room."""
 
 
 def column(name: str) -> Column:
@@ -201,12 +201,3 @@ def plain_column(name: str, *, number: bool = False) -> Column:
 def columns_named(names: str) -> tuple[Column, ...]:
     """Return the columns of `name,loss,stage`."""
     return tuple(column(name) for name in (part.strip() for part in names.split(",")) if name)
-
-
-def fitting(columns: Sequence[str], width: int) -> list[str]:
-    """Return the columns that fit into a screen of this width, dropping the least important ones."""
-    left = list(columns)
-    for name, least in zip(DROPPED, (150, 135, 125, 112, 105, 90), strict=True):
-        if width < least and name in left:
-            left.remove(name)
-    return left

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
-from dstui.runs.columns import Column
+from dstui.runs.columns import DROPPED, Column
 from dstui.runs.run import Run
 
 GAP = "  "
@@ -29,6 +29,21 @@ def _key(value: Any) -> tuple[bool, Any]:
     return (False, value) if isinstance(value, (int, float)) else (True, str(value))
 
 
+ENOUGH = 30
+"""Cells of a column of words that say enough of it."""
+
+
+def fitting(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int) -> tuple[list[list[str]], tuple[Column, ...]]:
+    """Return a table without the columns that have no room, the least important ones first; empty columns take none."""
+    sizes = {n: min(max(cell_len(row[n]) for row in texts), ENOUGH) for n in range(len(columns)) if any(row[n] for row in texts[1:])}
+    left = list(range(len(columns)))
+    for name in DROPPED:
+        if sum(sizes[n] + len(GAP) for n in left if n in sizes) - len(GAP) <= width:
+            break
+        left = [n for n in left if columns[n].name != name]
+    return [[row[n] for n in left] for row in texts], tuple(columns[n] for n in left)
+
+
 def cells(runs: Sequence[Run], columns: Sequence[Column]) -> list[list[str]]:
     """Return the texts of a table row by row, with its header first."""
     return [[column.name for column in columns], *([column.text(run) for column in columns] for run in runs)]
@@ -39,7 +54,7 @@ def lines(texts: Sequence[Sequence[str]], columns: Sequence[Column], width: int 
     used = [n for n in range(len(columns)) if any(row[n] for row in texts[1:])] or list(range(len(columns)))
     sizes = {n: max(cell_len(row[n]) for row in texts) for n in used}
     if width is not None:
-        sizes = shrunk(sizes, [columns[n].widest for n in used], width - len(GAP) * (len(used) - 1))
+        sizes = shrunk(sizes, [columns[n] for n in used], width - len(GAP) * (len(used) - 1))
     made = []
     for row in texts:
         parts = []
@@ -89,14 +104,17 @@ def cut(text: str, width: int, *, tail: bool = False) -> str:
     return f"…{text}" if tail else f"{text}…"
 
 
-LEAST = 8
-"""The smallest width of a column of words, in cells."""
+LEAST, BRIEF = 8, 14
+"""The smallest width of a column of words, in cells, and the width to which the others shrink before names do."""
 
 
-def shrunk(sizes: dict[int, int], widest: Sequence[int], room: int) -> dict[int, int]:
+def shrunk(sizes: dict[int, int], columns: Sequence[Column], room: int) -> dict[int, int]:
     """Return widths that fit into `room` if possible: the widest columns shrink first, down to LEAST cells."""
-    made = {n: min(size, most) for (n, size), most in zip(sizes.items(), widest, strict=True)}
+    made = {n: min(size, column.widest) for (n, size), column in zip(sizes.items(), columns, strict=True)}
+    names = {n for n, column in zip(sizes, columns, strict=True) if column.tail}
     while sum(made.values()) > room and max(made.values()) > LEAST:
-        widest_one = max(made, key=lambda n: (made[n], n))
-        made[widest_one] -= 1
+        widest = max((n for n in made if n not in names and made[n] > BRIEF), key=lambda n: (made[n], n), default=None)
+        if widest is None:
+            widest = max(made, key=lambda n: (made[n], n))
+        made[widest] -= 1
     return made

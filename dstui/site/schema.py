@@ -11,6 +11,8 @@ from dstui.site.settings import SETTINGS, Setting
 from dstui.site.settings import TOP as SETTINGS_KEYS
 from dstui.site.site_file import KEYS, LOCKABLE, LONGEST, MOST_FILES
 
+DEFAULTS = "/properties/defaults"
+"""The place of a Plan's keys in both schemas."""
 TEXT = {"type": "string", "maxLength": LONGEST}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
 LOCK = {
@@ -51,7 +53,7 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
 
 def site_schema(version: str | None = None) -> dict[str, Any]:
     """Return the JSON Schema of a site file with the keys of one release of DeepSpeed (default: the newest known)."""
-    plan = plan_schema(version)
+    plan = plan_schema(version, DEFAULTS)
     defaults = {name: part for name, part in plan["properties"].items() if name in LOCKABLE}
     forms = {**FORMS, "defaults": {"type": "object", "properties": defaults, "additionalProperties": False}}
     properties = {name: {**forms[name], "description": words} for name, words in KEYS.items()}
@@ -61,15 +63,14 @@ def site_schema(version: str | None = None) -> dict[str, Any]:
 
 def settings_schema(actions: Iterable[str], version: str | None = None) -> dict[str, Any]:
     """Return the JSON Schema of the user's settings; `actions` are the names that `keys` may have."""
-    plan = plan_schema(version)
+    plan = plan_schema(version, DEFAULTS)
     key = {"type": "string", "minLength": 1}
     keys = {"anyOf": [key, {"type": "array", "items": key, "minItems": 1}]}
     properties: dict[str, Any] = {
         "version": {"const": 1},
         **{setting.name: _form_of(setting) for setting in SETTINGS},
         "keys": {"type": "object", "properties": dict.fromkeys(actions, keys), "additionalProperties": False},
-        # an $id, since the Plan's schema refers to parts of itself
-        "defaults": {"$id": "defaults", "type": "object", "properties": plan["properties"], "additionalProperties": False},
+        "defaults": {"type": "object", "properties": plan["properties"], "additionalProperties": False},
     }
     described = {name: {**form, "description": SETTINGS_KEYS[name]} for name, form in properties.items()}
     head = {"$schema": DRAFT, "title": "dstui settings", "description": "What a user likes, and the defaults of all of their Plans."}

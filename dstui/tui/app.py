@@ -18,6 +18,7 @@ from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan, tell_of
 from dstui.tui.flows.preferences import Preferences
 from dstui.tui.flows.saving import Saving
+from dstui.tui.forms.fields import Field
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
@@ -303,7 +304,7 @@ class DstuiApp(TerminalApp):
                     return
         elif self.step.pane in key.where:
             why = WHY_NOT.get(key.name, "no job is looked at")
-            say(self, f"{key.label.capitalize()} ({key.shown}) has nothing to act on now: {why}.", "warning")
+            say(self, f"{key.title} ({key.shown}) has nothing to act on now: {why}.", "warning")
         else:
             self.show_step(REVIEW if "review" in key.where else RUN if "run" in key.where else STEPS[0])
             say(self, f"{key.shown} does it here: {key.help}")
@@ -338,7 +339,9 @@ class DstuiApp(TerminalApp):
         elif isinstance(top, Over):
             self.push_screen(Help(top.PANE, None))
         else:
-            self.push_screen(Help(self.step.pane, self.main.here, self.session.origin(self.main.here)))
+            here = self.main.here
+            says = here.help(self.session.state) if isinstance(here, Field) and here.help else ""
+            self.push_screen(Help(self.step.pane, here, self.session.origin(here), says))
 
     def action_command_palette(self) -> None:
         """Open the palette."""

@@ -188,13 +188,20 @@ class Commands(Provider):
 def actions(
     pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object], can: Callable[[str], bool] = lambda _name: True
 ) -> Iterator[Command]:
-    """Yield each action once, labelled as in this pane, the actions of the pane first; `can`: whether an action is enabled now."""
+    """Yield each action once, labelled as in this pane: first those that act here now, then those that act elsewhere, then the others.
+
+    `can`: whether an action is enabled now.
+    """
     listed: set[str] = set()
-    for key in sorted(keys, key=lambda key: pane not in key.where):
+
+    def why_not(key: KeyHint) -> str:
+        return "" if pane not in key.where or can(key.name) else WHY_NOT.get(key.name, "no job is looked at")
+
+    for key in sorted(keys, key=lambda key: (bool(why_not(key)), pane not in key.where, key.name == "step")):
         if key.name and key.name not in LEFT_OUT and key.action not in listed:
             listed.add(key.action)
-            why = "" if pane not in key.where or can(key.name) else WHY_NOT.get(key.name, "no job is looked at")
-            yield Command(f"{key.label.capitalize()} ({key.shown})", key.help, partial(perform, key), why)
+            why = why_not(key)
+            yield Command(f"{key.title} ({key.shown})", key.help, partial(perform, key), why)
 
 
 def search_themes(app: App[Any]) -> None:

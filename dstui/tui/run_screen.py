@@ -74,6 +74,7 @@ class RunScreen(MainScreen):
         self.needs = {
             **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
             "look": lambda: self.view.job is None and self.view.jobs.keys,
+            "follow": lambda: self.view.job is not None and not self.view.log_view.follow,
             "stop": lambda: self.view.job is not None and self.view.job.stoppable,
             "stacks": lambda: self.view.job is not None and self.view.job.alive,
             "fix": lambda: self.view.why.fix,
@@ -134,7 +135,8 @@ class RunScreen(MainScreen):
         self.attach(JobFolder(str(event.key)))
 
     @on(RowList.Moved, "#jobs")
-    def _job_under_cursor(self) -> None:
+    @on(JobView.KeysChanged)
+    def _other_keys(self) -> None:
         self.show_keys()
 
     @on(JobStateChanged)

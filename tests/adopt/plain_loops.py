@@ -1,4 +1,4 @@
-"""Ten plain torch loops, each in a style of its own, and what of the changed text tells that every line found its place.
+"""Plain torch loops, each in a style of its own, and what of the changed text tells that every line found its place.
 
 Each trains a tiny model on numbers that its seed decides, and prints `loss N` per micro-batch.
 """
@@ -159,6 +159,58 @@ while i < 8:
     i += 1
 """
 )
+INLINE = (
+    HEAD.replace("import torch\n", "import argparse\nimport torch\n")
+    + """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", "-b", type=int, default=2)
+args = parser.parse_args()
+model = nn.Linear(4, 1); optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for inputs, targets in DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=args.batch_size):
+    optimizer.zero_grad(); loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward(); optimizer.step(); optimizer.zero_grad()
+    print("loss", loss.item(), flush=True)
+"""
+)
+MICRO_BATCHES = (
+    HEAD
+    + """\
+def make_optimizer(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+micro_batches = 1 * 2
+model = nn.Linear(4, 1)
+optimizer = make_optimizer(model)
+batches = iter(DataLoader(dataset, batch_size=4))
+for step in range(4):
+    for _ in range(micro_batches):
+        inputs, targets = next(batches)
+        loss = nn.functional.mse_loss(model(inputs), targets) / micro_batches
+        print("loss", loss.item(), flush=True)
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+)
+CHOICE = FLAT.replace(
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)\n",
+    """groups = [{"params": [p for _, p in model.named_parameters()], "weight_decay": 0.1}]
+if len(groups) > 1:
+    optimizer = torch.optim.SGD(groups, lr=1e-2)
+else:
+    optimizer = torch.optim.AdamW(groups, lr=1e-2)
+options = {"batch_size": 4}
+saved = {}
+if saved:
+    model.load_state_dict(saved)
+    optimizer.load_state_dict(saved)
+model = torch.compile(model, disable=True)
+""",
+).replace("batch_size=4)\nfor", "**options)\nfor")
+VALUES = FLAT.replace(
+    "        optimizer.step()\n", "        nn.utils.clip_grad_value_(model.parameters(), 1.0)\n        optimizer.step()\n"
+)
 INITIALIZED = 'model, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=os.environ["DSTUI_DS_CONFIG"])\n'
 GONE = ("optimizer.step()", "zero_grad", "loss.backward()")
 SAMPLED = "sampler=torch.utils.data.DistributedSampler(dataset, shuffle=False)"
@@ -201,5 +253,31 @@ LOOPS = {
         JOINED, (INITIALIZED, "    model.backward(loss)\n"), ("DDP(model)", "init_process_group"), ("a sampler of the script's own",)
     ),
     "only guard": Loop(ONLY_GUARD, ("    model.step()  #",), (*GONE, "if (step")),
+    "tabs": Loop(FUNCTIONS.replace("    ", "\t"), (f"\t{INITIALIZED}", "\t\tnet.backward(loss)\n\t\tnet.step()\n"), (*GONE, "opt.step()")),
+    "inline": Loop(
+        INLINE,
+        (
+            "train_dataset = TensorDataset(x, x.sum(1, keepdim=True))\nfor inputs, targets in DataLoader(train_dataset, ",
+            "sampler=torch.utils.data.DistributedSampler(train_dataset, shuffle=False)",
+            "    loss = nn.functional.mse_loss(model(inputs), targets)\n    model.backward(loss); model.step()\n",
+        ),
+        GONE,
+    ),
+    "micro-batches": Loop(
+        MICRO_BATCHES,
+        (
+            "        model.backward(loss, scale_wrt_gas=False)\n        model.step()  #",
+            f"optimizer = make_optimizer(model)\n{INITIALIZED}",
+        ),
+        GONE,
+        ("gradient_accumulation_steps must be micro_batches (2)", "the class of the optimizer is not seen"),
+    ),
+    "choice": Loop(
+        CHOICE,
+        (f"disable=True)\n{INITIALIZED}", "        model.backward(loss)\n        model.step()\n"),
+        GONE,
+        ("the loader's options are in **options", "DeepSpeed knows no SGD", "DeepSpeed keeps the optimizer's state"),
+    ),
+    "values": Loop(VALUES, (INITIALIZED,), (*GONE, "clip_grad_value_"), ("16: DeepSpeed clips the norm of all gradients",)),
     "by hand": Loop(BY_HAND, ("model.backward(loss); model.step()",), GONE, ("no DataLoader",)),
 }

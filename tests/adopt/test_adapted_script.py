@@ -9,7 +9,7 @@ import pytest
 from dstui.adopt.adapted_script import adapted
 from dstui.adopt.loop_parts import NoPlace
 from dstui.adopt.script import inspect_script
-from tests.adopt.plain_loops import FLAT, HEAD, LOOPS
+from tests.adopt.plain_loops import FLAT, HEAD, LOOPS, MICRO_BATCHES
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -43,6 +43,8 @@ TWO = HEAD + "a = torch.optim.Adam(m.parameters())\nb = torch.optim.Adam(n.param
         (FLAT.replace("optimizer.step()", "optimizer.step(closure)"), 16, "closure"),
         (FLAT.replace("loss.backward()", "work(loss)"), 0, "another file"),
         (FLAT.replace("model.parameters()", "things"), 9, "which one model"),
+        (FLAT.replace("loss.backward()", "loss.backward(retain_graph=True); loss.pow(2).backward()"), 15, "second backward"),
+        (MICRO_BATCHES.replace("in range(micro_batches)", "in parts"), 17, "how many times"),
     ],
 )
 def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None:
@@ -53,7 +55,22 @@ def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None
 
 @pytest.mark.parametrize(
     ("name", "needs"),
-    [("flat", {}), ("accumulated", {"gradient_accumulation_steps": 2}), ("scaled", {"zero_allow_untested_optimizer": True})],
+    [
+        ("by hand", {"gradient_clipping": 0}),
+        ("inline", {"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 0}),
+        ("accumulated", {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "gradient_clipping": 0}),
+        ("scaled", {"train_micro_batch_size_per_gpu": 4, "zero_allow_untested_optimizer": True, "gradient_clipping": 1.0}),
+        (
+            "micro-batches",
+            {
+                "train_micro_batch_size_per_gpu": 4,
+                "gradient_accumulation_steps": 2,
+                "zero_allow_untested_optimizer": True,
+                "gradient_clipping": 0,
+            },
+        ),
+        ("values", {"train_micro_batch_size_per_gpu": 4}),
+    ],
 )
 def test_what_the_configuration_has_to_say_is_told_as_values(name: str, needs: dict[str, object]) -> None:
     assert adapted(LOOPS[name].text).needs == needs

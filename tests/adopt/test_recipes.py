@@ -9,7 +9,7 @@ import pytest
 from dstui.adopt.recipes import Script, recipes
 from dstui.adopt.script import inspect_script
 from dstui.check import check_plan
-from dstui.machine.snapshot import GIB, Host, Machine
+from dstui.machine.snapshot import GIB, NOT_ASKED, Host, Machine
 from dstui.plan import load
 from dstui.render.target import Target
 from tests import machines
@@ -43,6 +43,26 @@ def test_every_recipe_is_a_plan_without_errors_on_its_machine(kind: str, gpus: i
         assert ranks == (gpus or 2)
         assert [f.message for f in check_plan(plan, here, world_size=ranks) if f.severity == "error"] == []
         assert plan.name == "train"
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "precision"),
+    [
+        ("NVIDIA A100-SXM4-80GB", None, "bf16"),
+        ("NVIDIA RTX 6000 Ada Generation", None, "bf16"),
+        ("Tesla V100-SXM2-32GB", None, "fp16"),
+        ("NVIDIA GeForce RTX 2080 Ti", None, "fp16"),
+        ("Tesla T4", None, "fp16"),
+        ("Tesla T4", "8.0", "bf16"),
+        ("NVIDIA A100-SXM4-80GB", "7.5", "fp16"),
+    ],
+)
+def test_the_precision_follows_the_capability_else_the_name(name: str, capability: str | None, precision: str) -> None:
+    known = {"compute_capability": capability or NOT_ASKED}
+    host = Host(cpus_usable=2, memory_total=512 * GIB, memory_limit=None)
+    here = machines.machine(*(replace(gpu, name=name, **known) for gpu in machines.gpus(2)), host=host)
+    made = recipes(Script("train.py", inspect_script(SCRIPTS["deepspeed"])), here)
+    assert made and all(f"{precision}: {{enabled: true}}" in recipe.text for recipe in made)
 
 
 MODEL = "model = torch.nn.Linear(1, 1)\noptimizer = torch.optim.AdamW(model.parameters())\n"

@@ -78,6 +78,13 @@ def test_a_script_that_gives_its_own_plugins_needs_no_deepspeed_section(tmp_path
     assert "DS320" in {f.code for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
 
 
+@pytest.mark.parametrize(("text", "said"), [("import jax\n", "it uses jax"), ("from composer import Trainer\n", "nothing in it mentions")])
+def test_a_script_without_a_sign_of_deepspeed_gets_no_argument_that_it_may_refuse(tmp_path: Path, text: str, said: str) -> None:
+    _, found = findings_of(tmp_path, text)
+    finding = found["job.script"]
+    assert finding.code == "PL001" and said in finding.message and finding.fix is not None and finding.fix.patch is None
+
+
 PLAIN = "import torch\noptimizer = torch.optim.SGD(model.parameters(), 1)\nloss.backward()\noptimizer.step()\n"
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dstui.diagnosis import report
-from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
+from dstui.diagnosis.recognition.subjects import FUNCTIONS, KINDS, MESSAGES, RAISERS
+from dstui.diagnosis.reporting.pages import cause_pages, cause_titles, causes_document
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import ALL, BY_ID
-from dstui.diagnosis.subjects import FUNCTIONS, KINDS, MESSAGES, RAISERS
 from tests.diagnosis.crash_texts import of_lines, traceback
 
 

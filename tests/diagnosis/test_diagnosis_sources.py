@@ -18,7 +18,8 @@ from dstui.base import zips
 from dstui.base.files import FileProblem
 from dstui.bundle.bundle import bundle
 from dstui.cli import main
-from dstui.diagnosis import diagnose, packed
+from dstui.diagnosis import diagnose
+from dstui.diagnosis.reading import packed
 from dstui.jobs.store.folder import JobFolder
 from tests.diagnosis.crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
 from tests.jobs.made import PLAN, made
@@ -179,7 +180,7 @@ def test_torchruns_label_is_the_rank_where_all_ranks_are_on_one_host(tmp_path: P
 
 
 def test_lines_that_are_all_different_and_long_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.diagnosis import shapes
+    from dstui.diagnosis.recognition import shapes
 
     monkeypatch.setattr(shapes, "MOST_BYTES", 1 << 20)
     seen = shapes.Shapes()

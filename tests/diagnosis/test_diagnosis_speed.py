@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 from dstui.base.text import LINE_CAP
-from dstui.diagnosis.scan import Scanner
-from dstui.diagnosis.shapes import FACTS, Shapes
+from dstui.diagnosis.recognition.scan import Scanner
+from dstui.diagnosis.recognition.shapes import FACTS, Shapes
 from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import ALL
 from dstui.logs.decode import LONGEST

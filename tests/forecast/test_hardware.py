@@ -41,6 +41,17 @@ def test_a_machine_made_of_named_gpus_has_their_speed() -> None:
     assert [chip.name for chip in chips() if chip_of(named_machine(f"1x{chip.name}").gpus[0].name) != chip] == []
 
 
+def test_a_name_with_its_size_says_the_size_once() -> None:
+    shown = {name: named_machine(f"1x{name}").gpus[0].short_name for name in ("H100-80", "A100-PCIe-40", "H200-141", "RTX-4090", "A10")}
+    assert shown == {
+        "H100-80": "H100 80GB",
+        "A100-PCIe-40": "A100 40GB",
+        "H200-141": "H200 140GB",
+        "RTX-4090": "RTX 4090 24GB",
+        "A10": "A10 22GB",
+    }
+
+
 def test_every_short_name_is_found_by_itself_and_as_its_own() -> None:
     for chip in chips():
         assert named_chip(chip.name) is chip

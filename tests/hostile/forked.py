@@ -113,7 +113,7 @@ def serve() -> None:
 
     from dstui import cli
 
-    parts = ("headless", "check.rules.all_rules", "base.arguments", "documents", "adopt.new_plan", "diagnosis.job_diagnosis")
+    parts = ("headless", "check.rules.all_rules", "base.arguments", "documents", "adopt.new_plan", "diagnosis.job.job_diagnosis")
     for name in (*parts, *(f"commands.{name}" for name in cli.COMMANDS)):
         importlib.import_module(f"dstui.{name}")
     for name in ("importlib.metadata", "importlib.resources", "platformdirs", "yaml"):

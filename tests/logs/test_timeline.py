@@ -115,6 +115,17 @@ def test_what_dstui_says_of_the_job_has_its_place_among_the_lines(tmp_path: Path
     assert told(timeline, timeline.forth()) == [(1, 0, "before"), (2, None, "rank 0 waits"), (3, 0, "after")]
 
 
+def test_a_rank_ends_after_its_last_line_though_events_are_written_in_milliseconds(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path, 1)
+    job.say(0, "done")
+    job.update(1.0003)
+    job.folder.append_event(round(BEGAN + 1.0003, 3), "rank", rank=0, host="h1", state="ended", exit_code=0)
+    timeline = Timeline(job.folder)
+    assert [line for _, _, line in told(timeline, timeline.forth())] == ["done", "rank 0 on h1: ended, exit status 0"]
+    timeline = Timeline(job.folder)
+    assert [line for _, _, line in told(timeline, timeline.back())] == ["rank 0 on h1: ended, exit status 0", "done"]
+
+
 def test_a_log_that_was_replaced_is_noticed(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, "old", "old")

@@ -28,7 +28,7 @@ scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5) if given.ge
 engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=os.environ["DSTUI_DS_CONFIG"])
 sampler = torch.utils.data.DistributedSampler(dataset, shuffle=given.get("shuffle", False))
 accumulate = engine.gradient_accumulation_steps()
-batches = list(DataLoader(dataset, batch_size=4, sampler=sampler)) if "same" not in given else [
+batches = list(DataLoader(dataset, batch_size=given.get("batch", 4), sampler=sampler)) if "same" not in given else [
     (x[at : at + 4], x[at : at + 4].sum(1, keepdim=True)) for at in range(given["same"])]
 for epoch in range(given.get("epochs", 1)):
     for inputs, targets in batches:
@@ -56,6 +56,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "joined": ({}, {}),
     "only guard": ({"deep": True}, {"gradient_accumulation_steps": 2}),
     "by hand": ({"same": 8}, {}),
+    "inline": ({"batch": 2}, {}),
+    "micro-batches": ({}, {"gradient_accumulation_steps": 2}),
 }
 """Loop -> what the same training by hand has, and what its configuration has beside the micro-batch."""
 
@@ -87,9 +89,9 @@ def test_the_losses_are_those_of_deepspeed_by_hand(tmp_path: Path, name: str) ->
     by_hand, config = CASES[name]
     script = adapted(LOOPS[name].text).text.replace('"cuda")', '"cpu")')  # the loop that has GPUs, on ranks without
     ours = losses(tmp_path, script, config)
-    assert len(ours) == 16 * by_hand.get("epochs", 1)
+    assert len(ours) == 64 // by_hand.get("batch", 4) * by_hand.get("epochs", 1)
     assert ours == pytest.approx(losses(tmp_path, BY_HAND, config, json.dumps(by_hand)), rel=1e-5)
 
 
 def test_every_loop_is_trained() -> None:
-    assert CASES.keys() == LOOPS.keys() and len(CASES) == 10
+    assert LOOPS.keys() - CASES.keys() == {"tabs", "choice", "values"}  # they differ from trained ones in what training does not show

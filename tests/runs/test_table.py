@@ -10,9 +10,11 @@ import pytest
 
 from dstui import __version__
 from dstui.jobs.store.folder import JobFolder
+from dstui.runs.columns import USUAL, column
 from dstui.runs.conditions import chosen, parse, quantity
 from dstui.runs.find import find_runs, parse_since
 from dstui.runs.kept import FORM, Kept
+from dstui.runs.table import cells, fitting, lines
 from tests.jobs.made import PLAN, dstui, made
 
 
@@ -62,6 +64,18 @@ def test_a_table_has_what_each_run_told_and_what_changed(here: Path) -> None:
     assert [line.split()[0] for line in out.splitlines()] == ["name", "b", "a", "c"]
     assert "2/2   1.5" in out and "0:30" in out and "1500.0" in out
     assert "stage 2 → 3, lr 1e-4 → 3e-4" in out and "the same Plan" in out and "KeyError" in out
+
+
+def test_columns_that_have_no_room_give_way_the_least_important_first(here: Path) -> None:
+    runs = find_runs(Kept(), [here])
+    columns = tuple(map(column, USUAL))
+    shown = {width: [each.name for each in fitting(cells(runs, columns), columns, width)[1]] for width in (48, 78, 500)}
+    assert shown[500] == list(USUAL)
+    assert [name for name in USUAL if name in shown[78]] == shown[78], "their order stays"
+    assert set(shown[48]) < set(shown[78]) < set(USUAL)
+    assert {"state", "name", "step", "loss", "speed", "why"} <= set(shown[48])
+    texts, left = fitting(cells(runs, columns), columns, 48)
+    assert all(len(line) <= 48 for line in lines(texts, left, 48))
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,16 @@ def test_the_schema_takes_what_the_reader_takes(here: Path) -> None:
     validator = Draft202012Validator(site_schema())
     assert json.loads(dstui("schema", "--site").stdout) == site_schema()
     assert not list(validator.iter_errors(Document((here / "site.yaml").read_text()).data))
-    for wrong in ("zzz: 1", "locked: {bf16: 1}", "locked: {name: {reason: x}}", "launchers: [rsh]", "defaults: {clustr: {}}"):
+    models = {"actor": {"role": "train", "model": {"params": 7}, "deepspeed": {"bf16": {"enabled": True}}}}
+    assert validator.is_valid({"version": 1, "defaults": {"models": models}})  # their schemas are references
+    for wrong in (
+        "defaults: {models: {actor: {deepspeed: 3}}}",
+        "zzz: 1",
+        "locked: {bf16: 1}",
+        "locked: {name: {reason: x}}",
+        "launchers: [rsh]",
+        "defaults: {clustr: {}}",
+    ):
         assert list(validator.iter_errors(Document(f"version: 1\n{wrong}\n").data)), wrong
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,17 @@ def test_a_command_of_a_team_file_runs_after_one_consent(here: Path) -> None:
     wait_for((here / "ended").exists)
     assert dstui("--headless", "plan.yaml", "--dry-run", "--trust-site", cwd=here).returncode == 0
     assert unagreed(load_layered((here / "plan.yaml").read_text(), "plan.yaml", str(here))) == [], "remembered for later commands"
+
+
+def test_plain_lines_ask_before_the_launch_and_remember_the_yes(here: Path) -> None:
+    write_site(here, SITE)
+    (here / "plan.yaml").write_text(QUEUED)
+    words = [sys.executable, "-m", "dstui", "--plain", "plan.yaml"]
+    text = "r\nlaunch\nn\nlaunch\ny\nlaunch\nq\n"
+    ran = subprocess.run(words, cwd=here, input=text, env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True, check=False)
+    _, declined, agreed = ran.stdout.split("Start these programs?")
+    assert "    module load cuda/12.4" in ran.stdout and "Nothing was started." in declined and "Not launched" not in declined, ran.stdout
+    assert agreed.count("sbatch is not on the PATH of this machine") == 2, "the second launch asks no more"
 
 
 async def test_the_screen_asks_with_the_lines_before_it_starts_anything(here: Path, open_app: Open) -> None:

@@ -126,6 +126,7 @@ def test_what_is_kept_of_a_run_is_one_text_with_the_same_values(here: Path) -> N
     ("sets", "wrong"),
     [
         (["deepspeed.bf16.enabled=false"], "false, from --set, but this site allows only true"),
+        (["job.integration=trainer", "deepspeed.bf16.enabled=auto"], "nobody can check it: write true here, and give the script the same"),
         (["cluster.num_nodes=5"], "5, from --set, but this site allows at most 4: four nodes are ours"),
         (["cluster.hosts={a: 1, b: 1, c: 1, d: 1, e: 1}"], "this site allows at most 4: four nodes are ours"),
         (["cluster.launcher=pdsh"], "pdsh, from --set, but this site allows one of local, slurm"),

@@ -88,6 +88,7 @@ def test_the_schema_takes_what_is_taken_and_refuses_what_is_refused() -> None:
     judge = Draft202012Validator(schema)
     Draft202012Validator.check_schema(schema)
     assert [*judge.iter_errors({"version": 1, **OTHERS, "wrap": True, "keys": {"launch": ["f9"]}, "defaults": {"deepspeed": {}}})] == []
+    assert judge.is_valid({"version": 1, "defaults": {"models": {"actor": {"deepspeed": {}}}}})
     wrong = ({"theme": 7}, {"bell": "loud"}, {"keys": {"lunch": "x"}}, {"columns": "name"}, {"more": 1}, {"defaults": {"job": 3}})
     assert all(not judge.is_valid(one) for one in wrong)
 

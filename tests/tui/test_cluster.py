@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from dstui.plan import launchers, load
+from dstui.render.artifacts import kubernetes_artifact
+from dstui.render.target import Target
 from dstui.tui.forms.fields import NotThat
 from dstui.tui.forms.slot_grid import EVERY, picked, used_of
 from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.state import UNSET, State
 from tests import recorded_slurm
+from tests.machines import NO_GPU
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
 TWO = PLAN + "cluster:\n  hosts: {h1: 4, h2: 4}\n"
@@ -220,3 +223,27 @@ async def test_a_queued_plan_is_asked_for_what_the_cluster_offers(open_app: Open
         await pilot.press("right", "right")
         assert value(pilot, "cluster.slurm.partition") == "short"
         await until(pilot, lambda: "gives a job 2 at most" in str(store(pilot).state.findings))
+
+
+async def test_the_rows_of_a_manifest_come_with_its_first_answer(open_app: Open) -> None:
+    async with open_app(PLAN + "cluster: {num_nodes: 2, num_gpus: 8}\n", size=(120, 80)) as pilot:
+        await pilot.press("7")
+        await until(pilot, lambda: "not used" in screen(pilot))
+        assert "Tolerated taints" not in screen(pilot)
+        pilot.app.screen.jump(PathChosen("cluster.kubernetes.trainer"))
+        await pilot.press("right")
+        await until(pilot, lambda: "Tolerated taints" in screen(pilot))
+        assert value(pilot, "cluster.kubernetes.trainer") == "2.2"
+        for path, typed in {
+            "volumes": "/data: claim",
+            "secrets": "HF_TOKEN: hf/token",
+            "resources": "cpu: 16",
+            "tolerations": "spot",
+        }.items():
+            pilot.app.screen.jump(PathChosen(f"cluster.kubernetes.{path}"))
+            await pilot.press("enter", *typed, "enter")
+        plan = store(pilot).state.plan
+        assert (
+            plan.cluster.kubernetes.volumes == {"/data": "claim"} and "claimName: claim" in kubernetes_artifact(Target(plan, NO_GPU)).text
+        )
+        assert (plan.cluster.kubernetes.resources, plan.cluster.kubernetes.tolerations) == ({"cpu": "16"}, ("spot",))

@@ -154,6 +154,7 @@ async def test_what_is_not_possible_stays_visible_and_says_why(open_app: Open) -
     async with open_app() as pilot:
         await pilot.press("4", "end")
         assert "needs stage 3" in text_of(pilot, "#form-rows")
+        assert "● none needs" not in text_of(pilot, "#form-rows"), "what is in force by default needs nothing"
         before = store(pilot).state.plan.text
         await pilot.press("enter")
         assert store(pilot).state.plan.text == before

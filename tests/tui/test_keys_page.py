@@ -12,7 +12,7 @@ import pytest
 
 from dstui.tui.forms.form_parts import FormRows
 from dstui.tui.kit.keymap import FIXED, OF_FORMS, OF_LISTS, keymap, remappable
-from dstui.tui.kit.keys import KEYS, KeyHint, bindings
+from dstui.tui.kit.keys import ACTIONS, DIALOGS, KEYS, OVER, KeyHint, bindings, valid
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.log_view import LogView
 
@@ -88,6 +88,11 @@ def test_no_key_has_two_meanings_on_one_screen(pane: str) -> None:
                 meanings[key].add(own.action.partition("(")[0])  # type: ignore[union-attr]
     lists = [{"sideways", "move"}, {"turn", "sideways"}]  # one list's key in place of another's
     assert {key: found for key, found in meanings.items() if len(found) > 1 and found not in lists} == {}
+
+
+@pytest.mark.parametrize("pane", sorted(OVER | DIALOGS))
+def test_the_way_back_is_in_the_footer_of_everything_that_lies_over_the_app(pane: str) -> None:
+    assert "Esc" in [hint.in_footer for hint in valid(pane, ACTIONS)]
 
 
 def test_no_key_of_a_list_can_be_that_of_an_action() -> None:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dstui.plan.catalogue import lookup
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.forms.fields import help_for
 from dstui.tui.forms.steps import STEPS, field_of, step_of
@@ -157,7 +158,8 @@ async def test_letters_are_text_while_typing_and_function_keys_still_work(open_a
 async def test_help_is_there_also_while_typing(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "f1")
-        assert "train_micro_batch_size_per_gpu" in text_of(pilot, "#help")
+        help = text_of(pilot, "#help")
+        assert "train_micro_batch_size_per_gpu" in help and "because" in help
         await pilot.press("escape", "enter", "3", "question_mark")
         assert "The next step." in text_of(pilot, "#help")
 
@@ -180,6 +182,8 @@ async def test_every_field_is_found_by_its_own_path(open_app: Open) -> None:
             for field in step.fields(state):
                 found = field_of(field.path, state)
                 assert found is not None
+                key = lookup(field.path.removeprefix("deepspeed.")) if field.path.startswith("deepspeed.") else None
+                assert key is None or key.default is None or key.why, f"no reason for the default of {field.path}"
                 assert found[1].path == field.path
 
 

@@ -56,10 +56,10 @@ async def test_every_action_and_every_step_is_offered_whatever_is_on_the_screen(
             found = await opened(pilot)
             names = {str(option.hit.text) for option in found.options}
             assert wanted <= names
-            assert {"Save (F2)", "Undo (z)", "Stop (s)", "Metrics (m)", "Bundle (b)", "Stacks (p)", "Quit (q)"} <= names
+            assert {"Save (F2)", "Undo (z)", "Stop (s)", "Metrics as a plot (m)", "Bundle for a bug report (b)", "Quit (q)"} <= names
             for key in KEYS:
                 if key.name and key.where & ANYWHERE and key.name not in LEFT_OUT:
-                    assert any(k.action == key.action and f"{k.label.capitalize()} ({k.shown})" in names for k in KEYS), key
+                    assert any(k.action == key.action and f"{k.title} ({k.shown})" in names for k in KEYS), key
             await pilot.press("escape")
 
 

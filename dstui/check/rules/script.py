@@ -48,6 +48,11 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
         fix = Fix(f"give the script {each}, or let it read {', '.join(f'DSTUI_DS_CONFIG_{n.upper()}' for n in c.plan.configurations)}")
         yield about_the_plan("job.args", "no argument passes the DeepSpeed configurations to the script", why, fix)
         return
+    if facts is not None and not known:
+        message = f"the script does not seem to read the DeepSpeed configuration: {facts.why}"
+        fix = Fix(f"in the script: {IN_THE_SCRIPT['deepspeed']}; if it takes an argument for the file: {' '.join(words)}")
+        yield about_the_plan("job.script", message, why, fix)
+        return
     reported = f" ({facts.why})" if facts is not None and known else ""
     fix = Fix(f"add {' '.join(words)} to the arguments{reported}", (write(c, "job.args", [*job.args, *words]),))
     yield about_the_plan("job.args", "no argument passes the DeepSpeed configuration to the script", why, fix)
@@ -121,9 +126,9 @@ def script_without_deepspeed(c: Context) -> Problems:
     reason = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
     why = "what stands under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
-    fix = Fix(
-        f"change the lines that `dstui render {shlex.quote(c.plan.source)} --only code` shows (in dstui: Review, the lines of the script)"
-    )
+    command = f"dstui render {shlex.quote(c.plan.source)} --only code"
+    copy = f", `{command} -o .` writes a changed copy" if found.what != "lightning" else ""
+    fix = Fix(f"`{command}` shows the lines to change{copy} (in dstui: Review, the lines of the script)")
     yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 

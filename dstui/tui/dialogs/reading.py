@@ -58,15 +58,15 @@ class Help(Lines, ToRead):
 
     ROWS = "help"
 
-    def __init__(self, pane: str, about: Field | Finding | None, origin: str = "") -> None:
-        """`origin`: where the value of the field comes from."""
+    def __init__(self, pane: str, about: Field | Finding | None, origin: str = "", says: str = "") -> None:
+        """`origin`: where the value of the field comes from; `says`: what the field says of itself, such as one of a GPU."""
         super().__init__("Help")
-        self.pane, self.about, self.origin = pane, about, origin
+        self.pane, self.about, self.origin, self.says = pane, about, origin, says
 
     def lines(self) -> list[Row]:
         """Return the help for the place where it was called."""
         if self.about is None or isinstance(self.about, Field):
-            return help_rows(self.pane, self.about, self.room, self.origin)
+            return help_rows(self.pane, self.about, self.room, self.origin, self.says)
         return [*finding_rows(self.about, self.room), BLANK, *help_rows(self.pane, None, self.room)]
 
 
@@ -100,10 +100,12 @@ def finding_rows(finding: Finding, width: int) -> list[Row]:
     return [*rows, BLANK, *about, BLANK, *more]
 
 
-def help_rows(pane: str, field: Field | None, width: int, origin: str = "") -> list[Row]:
+def help_rows(pane: str, field: Field | None, width: int, origin: str = "", says: str = "") -> list[Row]:
     """Return the help as rows, `width` cells wide."""
     rows: list[Row] = []
-    if field is not None:
+    if says:
+        rows += [*paragraph(says, width), BLANK]
+    elif field is not None:
         rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
         rows += [*_catalogue_rows(field.path, width), *_fact("in force", origin, width), BLANK]
     shown = [k for k in table() if pane in k.where]
@@ -120,6 +122,7 @@ def _catalogue_rows(path: str, width: int) -> list[Row]:
     facts = {
         "type": key.type,
         "default": "" if key.default is None else f"{key.default}: what DeepSpeed takes where the Plan says nothing",
+        "because": key.why,
         "auto": "; ".join(
             f"{who} fills it from {FILLED[reader][key.path]}" for reader, who in READERS.items() if key.path in FILLED[reader]
         ),

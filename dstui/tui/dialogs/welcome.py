@@ -15,7 +15,7 @@ from dstui.base.text import one_line, sanitise
 from dstui.documents.templates import Template
 from dstui.machine.descriptions import summarise
 from dstui.tui.dialogs.dialog import Answer, Ask
-from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
+from dstui.tui.kit.text_row import BLANK, GLYPHS, Row, fit, paragraph, row
 from dstui.tui.kit.tools import in_thread
 from dstui.tui.session.folder_scan import FolderContents
 
@@ -143,8 +143,11 @@ class Start(Ask):
         self.answers = tuple(answer for _, answers in sections for answer in answers)
         rows = found_rows(self.found, self.machine, self.room)
         for title, answers in sections:
-            rows += [BLANK, row((title, "accent")), *(row((fit(a.key, 2), "accent"), a.label, key=a.label) for a in answers)]
-        return rows
+            rows += [BLANK, row((title, "accent"))]
+            if any(answer.label[LABEL : LABEL + 1] in GLYPHS.values() for answer in answers):
+                rows.append(row((f"{'':{2 + LABEL}}{'GPU' if self.machine and self.machine.gpus else 'RAM':>10}  left", "faint")))
+            rows += [*(row((fit(a.key, 2), "accent"), a.label, key=a.label) for a in answers)]
+        return [*rows, BLANK, row(("New here? `dstui tour` in a shell shows every step in ten minutes.", "faint"))]
 
 
 def found_rows(found: FolderContents, machine: Machine | None, width: int) -> list[Row]:

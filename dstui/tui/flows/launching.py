@@ -16,7 +16,7 @@ from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
 from dstui.tui.session.settings import setting
-from dstui.tui.session.trust import reasons
+from dstui.tui.session.trust import reasons, remember_consent
 
 if TYPE_CHECKING:
     from dstui.jobs.store.folder import JobFolder
@@ -78,15 +78,10 @@ class Launching:
 
     def _answered(self, plan: Plan, then: Callable[[], object], yes: bool | None) -> None:
         """Remember a yes: to an interpreter permanently, to a Plan of another user's folder while neither it nor the session changes."""
-        from dstui.documents.trusted_lines import agree
-        from dstui.documents.trusted_python import is_own_interpreter, remember
-
         if not yes:
             say(self._app, "Nothing was started.")
             return
-        if not is_own_interpreter(plan):
-            remember(plan, True)
-        agree(plan)
+        remember_consent(plan)
         self._agreed.add((plan.source, plan.text))
         then()
 

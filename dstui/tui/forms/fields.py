@@ -114,8 +114,11 @@ def default_of(field: Field) -> Any:
 def _model_default(path: str) -> Any:
     from dstui.plan.model import SECTIONS
 
-    section, _, name = path.partition(".")
-    found = next((f for f in dataclass_fields(SECTIONS[section]) if f.name == name), None) if section in SECTIONS else None
+    section, *names = path.split(".")
+    cls, found = SECTIONS.get(section), None
+    for name in names:
+        found = next((f for f in dataclass_fields(cls) if f.name == name), None) if cls is not None else None
+        cls = found.metadata["of"] if found is not None else None
     return UNSET if found is None or found.default is MISSING else found.default
 
 

@@ -83,6 +83,8 @@ def _option_row(field: Field, number: int, state: State, width: int, field_disab
     disabled = field_disabled or (option.disabled(state) if option.disabled else "")
     chosen = chosen_option(field, state) is option
     says = disabled or option.figure or option.says
+    if chosen and field_disabled and field.value(state) is UNSET:
+        says = ""  # the default needs nothing
     room = width - 4 - cell_len(option.label)
     label = Span(f"{'●' if chosen else '○'} {option.label}", "dim" if disabled else "set" if chosen else "")
     indent = "" if field.spread else "  "

@@ -170,7 +170,10 @@ def headless_line(path: Path | None) -> str:
 def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
     there = state.lookups.get(WrittenIn.of(state.plan))
     does = "queue it" if state.plan.cluster.submits else "launch it"
-    rows = [row(("→ ", "accent"), does, right=[("Enter", "dim")], key=LAUNCH), *_hole_rows(state.plan), row(("Files", "accent"))]
+    launch = row(("→ ", "accent"), does, right=[("Enter", "dim")], key=LAUNCH)
+    if state.known_machine.recorded:
+        launch = row(("→ ", "faint"), (does, "faint"), right=[("recorded machine", "faint")], key=LAUNCH)
+    rows = [launch, *_hole_rows(state.plan), row(("Files", "accent"))]
     rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))

@@ -63,8 +63,8 @@ class Footer(RowList):
 
 
 def _width(key: KeyHint) -> int:
-    return cell_len(key.shown) + 1 + cell_len(key.label) + 2
+    return cell_len(key.in_footer) + 1 + cell_len(key.label) + 2
 
 
 def _spans(keys: Sequence[KeyHint]) -> list[Span]:
-    return [span for key in keys for span in (Span(key.shown, "accent"), Span(f" {key.label}  ", "dim"))]
+    return [span for key in keys for span in (Span(key.in_footer, "accent"), Span(f" {key.label}  ", "dim"))]

@@ -166,10 +166,11 @@ def _relabelled(taken: Mapping[str, Sequence[str]]) -> Iterator[KeyHint]:
     for hint in KEYS:
         near = [names for other, names in changed if other.id == hint.id or other.where & hint.where]
         names = {old: new for each in near for old, new in each.items()}
-        shown = " ".join(names.get(word, word) for word in shown_key_of(hint).split())
+        shown, footer = (" ".join(names.get(word, word) for word in text.split()) for text in (shown_key_of(hint), hint.footer))
         letters, chords = _kinds(hint, taken)
         keys = ",".join((*letters, *chords, *(key for key in hint.keys.split(",") if key in ALWAYS))) if hint.id in taken else hint.keys
-        yield hint._replace(keys=keys, display=shown) if shown != shown_key_of(hint) or keys != hint.keys else hint
+        as_it_is = (keys, shown, footer) == (hint.keys, shown_key_of(hint), hint.footer)
+        yield hint if as_it_is else hint._replace(keys=keys, display=shown, footer=footer)
 
 
 def shown_key_of(hint: KeyHint) -> str:

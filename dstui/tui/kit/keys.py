@@ -46,6 +46,32 @@ IDS: Final[Mapping[str, str]] = {
     "dedup": "fold",
 }
 """Names of actions in the settings, if they differ from the action's own."""
+TITLES: Final[Mapping[str, str]] = {
+    "previous-step": "Previous step",
+    "next-step": "Next step",
+    "fix": "Fix what was found",
+    "hardware": "Hardware: plan for another machine",
+    "recommend": "Plans that fit this machine",
+    "other-model": "Other model of the Plan",
+    "add-model": "Add model to the Plan",
+    "breakdown": "Memory, part by part",
+    "copy": "Copy what is shown",
+    "copy-all": "Copy all lines of the log",
+    "own-editor": "Editor: open in your own",
+    "level": "Level: warnings and errors only",
+    "host": "Host: the ranks and log of one",
+    "fold": "Fold the log",
+    "wrap": "Wrap long lines of the log",
+    "timestamps": "Times before the lines of the log",
+    "time": "Time: go to a time or a step in the log",
+    "rank": "Rank: the log of one",
+    "metrics": "Metrics as a plot",
+    "reason": "Why it ended, in full",
+    "stacks": "Stacks: where each rank is in its code",
+    "bundle": "Bundle for a bug report",
+    "jobs": "Runs: the table of all",
+}
+"""Titles of actions by their names in the settings, if the label in the footer alone does not say enough."""
 ALWAYS: Final = frozenset({"ctrl+c"})
 
 
@@ -66,6 +92,8 @@ class KeyHint(NamedTuple):
     hint: int = 0
     """The position in the footer, from the left; from PINNED on at its right edge, which is always visible."""
     display: str = ""
+    footer: str = ""
+    """What the footer shows instead of `display`, if one hint there is for several keys."""
     priority: bool = False
     """Whether it is also valid while something is typed."""
 
@@ -86,8 +114,18 @@ class KeyHint(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Return the key as the footer shows it."""
+        """Return the key as a sentence shows it."""
         return self.display or self.keys.partition(",")[0]
+
+    @property
+    def in_footer(self) -> str:
+        """Return the key as the footer shows it: one hint may be for several keys."""
+        return self.footer or self.shown
+
+    @property
+    def title(self) -> str:
+        """Return what the action is called where there is more room than in the footer."""
+        return TITLES.get(self.id) or self.label.capitalize()
 
 
 KEYS: Final = (
@@ -100,7 +138,7 @@ KEYS: Final = (
     KeyHint("", "onward", "next step", "On to the next step; from the last one to the launch.", FORM, 2, "Enter"),
     KeyHint("", "", "done", "What was typed stays; ctrl+z takes it back.", TYPING, 1, "Enter Esc"),
     KeyHint("", "undo", "undo", "Take the last edit back.", TYPING, 2, "ctrl+z"),
-    KeyHint("left_square_bracket,f3", "step(-1)", "step", "The previous step.", hint=3, display="[ ]"),
+    KeyHint("left_square_bracket,f3", "step(-1)", "step", "The previous step.", hint=3, display="[", footer="[ ]"),
     KeyHint("right_square_bracket,f4", "step(1)", "next", "The next step.", display="]"),
     KeyHint("1,2,3,4,5,6,7,8,9,0", "digit", "step", "The step with this number; on the run, the log of the rank with it.", display="1-9"),
     KeyHint("x", "fix", "fix", "Apply the fix of the finding under the cursor, or of the first; on the run, of the diagnosis.", hint=4),
@@ -112,7 +150,7 @@ KEYS: Final = (
     KeyHint("M", "breakdown", "memory", "What fills GPU, RAM and NVMe, part by part, and what is not known of it.", FORM | REVIEW),
     KeyHint("l", "launch", "launch", "Go to Review, where l starts the job; on a job that is looked at, start it once more.", FORM | RUN),
     KeyHint("", "launch", "launch", "Start the job, detached from this terminal.", REVIEW, 1, "l"),
-    KeyHint("", "again", "again", "Start the job that is looked at once more, with its Plan as it is now.", RUN, 9, "l"),
+    KeyHint("", "again", "again", "Start the job that is looked at once more, with its Plan as it is now.", RUN, 2, "l"),
     KeyHint("P", "probe", "probe", "Run the ranks up to the end of deepspeed.initialize: what it resolves; nothing is trained.", REVIEW, 7),
     KeyHint("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
     KeyHint(
@@ -169,11 +207,11 @@ KEYS: Final = (
     KeyHint("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
     KeyHint("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
     KeyHint("", "look", "look", "In the list of jobs: look at the one under the cursor.", RUN, 1, "↑↓ Enter"),
-    KeyHint("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, "0-9 g"),
+    KeyHint("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, footer="0-9 g"),
     KeyHint("m", "metrics", "metrics", "The metrics over the steps, as a plot; and back to the log.", RUN | {PLOT}, 6),
     KeyHint("D", "dashboard", "dashboard", "Plots and GPUs beside the log, or the log alone; remembered.", RUN, 12),
     KeyHint("", "", "metric", "Choose a metric.", frozenset({PLOT}), 1, "↑↓"),
-    KeyHint("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more (TensorBoard's moving average).", frozenset({PLOT}), 3, "+ -"),
+    KeyHint("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more, by a moving average.", frozenset({PLOT}), 3, "+", "+ -"),
     KeyHint("minus", "smooth(-1)", "smooth less", "Smooth it less; the line as it is has none.", frozenset({PLOT}), display="-"),
     KeyHint("y", "log", "log", "A logarithmic scale for the values, or the plain one.", frozenset({PLOT}), 4),
     KeyHint(
@@ -195,7 +233,7 @@ KEYS: Final = (
     ),
     KeyHint("equals_sign", "compare", "compare", "The marked runs beside each other, up to eight.", frozenset({RUNS}), 3, "="),
     KeyHint("m", "curves", "curves", "The curves of these runs over each other.", frozenset({RUNS, COMPARE}), 4),
-    KeyHint("greater_than_sign", "order(1)", "sort", "Sort by the next column.", frozenset({RUNS}), 5, "< >"),
+    KeyHint("greater_than_sign", "order(1)", "sort", "Sort by the next column.", frozenset({RUNS}), 5, ">", "< >"),
     KeyHint("less_than_sign", "order(-1)", "sort before", "Sort by the column before.", frozenset({RUNS}), display="<"),
     KeyHint("r", "reverse", "reverse", "Sort the other way round.", frozenset({RUNS}), 8),
     KeyHint("slash", "condition", "filter", "Only the runs that are meant: stage=3 loss<2 failed.", frozenset({RUNS}), 6, "/"),
@@ -205,7 +243,8 @@ KEYS: Final = (
     KeyHint("C", "checkpoints", "checkpoints", "What is in a checkpoint, whether this Plan can go on from it, whole weights from it."),
     KeyHint("tab", "pane(1)", "pane", "The next pane.", hint=8, display="tab", priority=True),
     KeyHint("shift+tab", "pane(-1)", "pane before", "The pane before.", display="⇧tab", priority=True),
-    KeyHint("escape", "escape", "back", "Close, or go back.", ANYWHERE | OVER, display="esc"),
+    KeyHint("escape", "escape", "back", "Close, or go back.", ANYWHERE, display="Esc"),
+    KeyHint("escape", "escape", "back", "Close, or go back.", OVER, hint=PINNED, display="Esc"),
     KeyHint("f2,ctrl+s", "save", "save", "Save the Plan.", ANYWHERE | TYPING, hint=9, display="F2", priority=True),
     KeyHint(
         "f1,question_mark",
@@ -251,6 +290,7 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "other_model": "the Plan has one model",
     "stop": "no job runs here",
     "stacks": "no rank runs",
+    "follow": "the log is followed",
     "reason": "there is no diagnosis",
     "own_editor": "nothing has failed",
 }

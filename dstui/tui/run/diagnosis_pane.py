@@ -85,7 +85,7 @@ def label_of(diagnosis: Diagnosis) -> str:
     """Return the frame's second label: the name of the cause, its confidence, and the key for the rest."""
     if not diagnosis.found:
         return "unknown   d all of it"
-    from dstui.diagnosis.wording import SURE
+    from dstui.diagnosis.reporting.wording import SURE
     from dstui.jobs.store.ranks import ranks_in_words
 
     shared = f" on {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
@@ -102,7 +102,7 @@ def _headline(diagnosis: Diagnosis, width: int) -> list[Row]:
 def _others(diagnosis: Diagnosis, width: int) -> list[Row]:
     if not diagnosis.others:
         return []
-    from dstui.diagnosis.wording import named
+    from dstui.diagnosis.reporting.wording import named
 
     return [line for one in diagnosis.others for line in paragraph(f"and, independently of it, {named(one)}", width, indent="  ")]
 
@@ -110,7 +110,7 @@ def _others(diagnosis: Diagnosis, width: int) -> list[Row]:
 def _could_be(diagnosis: Diagnosis, width: int) -> list[Row]:
     if not diagnosis.could_be:
         return []
-    from dstui.diagnosis.wording import named_with_proof
+    from dstui.diagnosis.reporting.wording import named_with_proof
 
     return [line for one in diagnosis.could_be for line in paragraph(named_with_proof(one), width, indent="  ")]
 
@@ -202,7 +202,7 @@ class DiagnosisPane(RowList):
     def _diagnose(self, folder: JobFolder, moment: Moment) -> None:
         from dstui.base.files import FileProblem
         from dstui.diagnosis import diagnose_job
-        from dstui.diagnosis.recurrence import with_history
+        from dstui.diagnosis.job.notes import with_history
 
         try:
             self.post_message(self.Diagnosed(folder, moment, with_history(diagnose_job(folder), folder)))
@@ -242,4 +242,4 @@ class DiagnosisPane(RowList):
 
 
 def _load() -> None:
-    import dstui.diagnosis.job_diagnosis  # noqa: F401
+    import dstui.diagnosis.job.job_diagnosis  # noqa: F401

@@ -13,6 +13,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.timer import Timer
 
 from dstui.jobs.store.events import Event, Exited, Metric, Notice
@@ -61,6 +62,9 @@ class JobView(Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*log_bindings()]
 
+    class KeysChanged(Message):
+        """Other keys have an effect now."""
+
     def __init__(self) -> None:
         super().__init__(id="run")
         self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
@@ -79,6 +83,8 @@ class JobView(Vertical):
         self._notice, self._noticed = "", 0.0
         self._lasting: dict[str, str] = {}
         """Lasting notices by subject, such as the build of an op."""
+        self._followed = True
+        """Whether the log was followed at the last tick."""
         self._ranks_drawn = 0.0
         self._timer: Timer | None = None
         self._reported = ""
@@ -177,6 +183,9 @@ class JobView(Vertical):
         self.log_view.stamps.started = self.job.follower.started
         self.job_log.tick(ended=self._complete)
         self._draw_log()
+        if self.log_view.follow != self._followed:
+            self._followed = self.log_view.follow
+            self.post_message(self.KeysChanged())
         if len(self.job.follower.ranks) <= MANY or monotonic() - self._ranks_drawn >= RANKS_EVERY:
             self._draw_ranks()
         if monotonic() - self._charts_drawn >= CHARTS_EVERY:

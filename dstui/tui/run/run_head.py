@@ -117,7 +117,7 @@ def first_facts(follower: Follower, loss: float | None, line: str, expected: For
     for model, value in losses_by_model(follower).items():
         facts.append(Fact(2, (Span(f"{model} loss ", "dim"), Span(f"{value:.4g}", "title" if isfinite(value) else "error"))))
     facts += [Fact(6, progress_bar(*follower.progress))] if follower.progress and total and state == "running" else []
-    facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining is not None else []
+    facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining else []
     for name, rate in sorted(follower.rates.items(), reverse=True):
         foreseen = expected.speed.tokens if expected is not None and expected.speed is not None and name == "tokens/s" else None
         facts.append(Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"), *_foreseen(si(foreseen) if foreseen else ""))))

@@ -21,7 +21,7 @@ from dstui.tui.kit.text_row import BLANK, Row, row
 from dstui.tui.kit.tools import copy, in_thread, label
 from dstui.tui.plot.plot_screen import Plot
 
-HEADINGS = {"run": "How they went", "plan": "What their Plans say differently", "metric": "What their metrics came to"}
+HEADINGS = {"run": "How they went", "plan": "What their Plans say differently", "metric": "What their metrics came to (mean of the ranks)"}
 FRAME = 8
 
 

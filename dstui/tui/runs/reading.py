@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event, Lock
 
-from dstui.runs.columns import USUAL, Column, column, fitting
+from dstui.runs.columns import USUAL, Column, column
 from dstui.runs.conditions import Condition, chosen
 from dstui.runs.find import find_runs
 from dstui.runs.kept import Kept
 from dstui.runs.run import Run, link
-from dstui.runs.table import cells, lines, ordered
+from dstui.runs.table import cells, fitting, lines, ordered
 
 PAUSE = 2.0
 """The minimum of seconds between two reads,"""
@@ -108,11 +108,14 @@ class Reading:
     def _tell(self, runs: list[Run], unread: int) -> None:
         with self._lock:
             wish = self._wish
-        names = list(wish.columns) or fitting(USUAL, wish.width)
+        names = list(wish.columns or USUAL)
         known = runs[unread:]  # the newest are read first
         if not known and runs:
             known, names = runs, [name for name in names if name in CHEAP]
             wish = Wish(columns=wish.columns, width=wish.width)
-        columns = [column(name) for name in names]
+        columns = tuple(column(name) for name in names)
         shown = ordered(chosen(known, wish.conditions), column(wish.sort), reverse=wish.reverse)
-        self._hand_over(Table(shown, columns, lines(cells(shown, columns), columns, wish.width), len(runs), unread))
+        texts = cells(shown, columns)
+        if not wish.columns:
+            texts, columns = fitting(texts, columns, wish.width)
+        self._hand_over(Table(shown, columns, lines(texts, columns, wish.width), len(runs), unread))

@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Vertical
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.runs.columns import COLUMNS, USUAL
@@ -42,7 +43,8 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
     """The table. Result: the run to show and whether to relaunch it; None to return."""
 
     CSS = """
-    #runs-head { height: 1; padding: 0 1; }
+    #runs-frame { height: 1fr; border: round $primary; border-title-color: $primary; }
+    #runs-head { height: 1; }
     #runs { height: 1fr; }
     """
     PANE = RUNS
@@ -50,7 +52,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.head, self.rows = RowList(id="runs-head"), RowList(id="runs", classes="pane")
+        self.frame, self.head, self.rows = Vertical(id="runs-frame", classes="pane"), RowList(id="runs-head"), RowList(id="runs")
         self.wish, self.table = Wish(columns=_state_first(setting("columns"))), Table()
         self.marked: list[str] = []
         """The folders of the marked runs, in the order in which they were marked."""
@@ -60,8 +62,9 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
     def compose(self) -> ComposeResult:
         """Compose the titles, the runs and the footer."""
         self.head.can_focus = False
-        yield self.head
-        yield self.rows
+        with self.frame:
+            yield self.head
+            yield self.rows
         yield self.footer
 
     def on_mount(self) -> None:
@@ -117,7 +120,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         number = str(shown.all) if len(shown.runs) == shown.all else f"{len(shown.runs)} of {shown.all}"
         about = [f"Runs {number}", f"sort: {wish.sort} {'↓' if wish.reverse else '↑'}", wish.text]
         below = [f"{len(self.marked)} marked" if self.marked else "", f"reading {shown.unread} more…" if shown.unread else ""]
-        label(self.rows, " · ".join(filter(None, about)), "  ".join(filter(None, below)))
+        label(self.frame, " · ".join(filter(None, about)), "  ".join(filter(None, below)))
 
     # Actions of keys
 

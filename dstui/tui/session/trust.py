@@ -1,4 +1,4 @@
-"""Why a launch of a Plan needs the user's consent: another user's job folder, or an unknown interpreter."""
+"""Why a launch of a Plan needs the user's consent: another user's job folder, an unknown interpreter, or lines of a site or team file."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def reasons(plan: Plan) -> list[str]:
     if not is_own_interpreter(plan) and answer(plan) is not True:
         found.append(f"You have not agreed to its interpreter yet. {describe_interpreter(plan)}".rstrip())
     return [*found, *(f"It would run {lines}\nThese are not lines of your Plan." for lines in unagreed(plan))]
+
+
+def remember_consent(plan: Plan) -> None:
+    """Remember a yes to these questions: to the interpreter, and to the lines of other files. A job folder is asked about again."""
+    from dstui.documents.trusted_lines import agree
+    from dstui.documents.trusted_python import is_own_interpreter, remember
+
+    if not is_own_interpreter(plan):
+        remember(plan, True)
+    agree(plan)
 
 
 def foreign_folder(plan: Plan) -> str:

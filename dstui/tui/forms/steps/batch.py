@@ -27,7 +27,11 @@ def _named(path: str) -> Disabled:
 
 
 def _only_with(*types: str) -> Disabled:
-    return lambda state: "" if state.plan.get(f"{SCHEDULER}.type", None) in types else "other schedulers only"
+    def why(state: State) -> str:
+        chosen = state.plan.get(f"{SCHEDULER}.type", None)
+        return "" if chosen in types else "other types only" if chosen else "no scheduler here"
+
+    return why
 
 
 def _parameter(path: str, key: str, label: str, kind: Any = "number", disabled: Disabled | None = None, **more: Any) -> Field:

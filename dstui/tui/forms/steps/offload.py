@@ -22,7 +22,7 @@ def _optimizer_disabled(state: State) -> str:
 
 
 def _param_disabled(state: State) -> str:
-    return "" if stage_at_least(state, 3) else "needs stage 3: lower stages keep whole parameters"
+    return "" if stage_at_least(state, 3) else "needs stage 3"
 
 
 def _nvme_disabled(state: State) -> str:

@@ -1,0 +1,1 @@
+"""Diagnose a job folder: its records supplement the logs."""

@@ -1,0 +1,1 @@
+"""Read: from paths to lines, each once, with bounded memory."""

@@ -1,0 +1,211 @@
+"""Read logs of any size with bounded memory: each line once, in chunks; of a huge file its head and its tail.
+
+100 MB of ordinary training output take half a second of CPU time, nearly all of it to find out that they contain nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import Protocol, cast
+
+from dstui.base.files import FileProblem, reason
+from dstui.base.regular_files import open_within
+from dstui.diagnosis.findings import Findings
+from dstui.diagnosis.reading.packed import GZIP, Expanding, Transcoded, is_utf16
+from dstui.diagnosis.recognition.collected import Collected
+from dstui.diagnosis.recognition.flight_recorder import LARGEST, NAMED, Dump, add_dumps, is_dump, read_dump
+from dstui.diagnosis.recognition.labels import rank_of_file
+from dstui.diagnosis.recognition.scan import Scanner
+from dstui.diagnosis.recognition.shapes import DIGITS
+from dstui.logs.decode import LONGEST, decode, overwritten
+
+CHUNK = 1 << 20
+HEAD, TAIL = 64 << 20, 448 << 20
+"""Bytes of a huge file that are read at its two ends. In between, lines are only counted."""
+HEAD_SHOWN = 1024
+"""Bytes at the beginning that show the encoding of a file."""
+HEAD_LINES = 20
+"""Lines at the beginning that show the prefix of all lines."""
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+"""Colour escapes, which notebooks insert within words."""
+HEADER = b"Traceback (most recent"
+BEFORE = 8
+"""Lines above the head of a traceback that show what the program was doing."""
+TAIL_LINES = 12
+MOST_BLANK = 50
+"""Lines from the end among which the last non-blank ones are searched."""
+SUFFIXES = (".log", ".txt", ".out", ".err")
+NO_LOGS = ("contents.txt", "diagnosis.txt")
+MOST_FILES = 4096
+
+
+def read_logs(paths: Iterable[Path | str]) -> Findings:
+    """Return what files, folders of logs and, as `-`, standard input contain. Raises FileProblem if one cannot be read."""
+    return collect_logs(paths).finished()
+
+
+def collect_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, within: Path | None = None) -> Collected:
+    """Scan files, folders of logs and, as `-`, standard input. Raises FileProblem if one cannot be read.
+
+    `names`: the ranks of files by path, if their names do not tell. `within`: the folder that contains all files, named without links;
+    links that lead out of it are skipped.
+    """
+    scanner, dumps = Scanner(), list[Dump]()
+    for path in log_files(paths):
+        rank = (names or {}).get(path, rank_of_file(path))
+        scanner.begin(path, rank)
+        try:
+            if path == "-":
+                _read(cast("BufferedReader", sys.stdin.buffer), scanner, path)
+            else:
+                with _opened(path, within) as file:
+                    if is_dump(path, file.peek(HEAD_SHOWN)[:HEAD_SHOWN]):
+                        dumps += _dump(file, scanner.found, path)
+                    else:
+                        _read(file, scanner, path)
+        except OSError as error:
+            raise FileProblem(f"{path}: {error.strerror or error}") from None
+    add_dumps(scanner.found, dumps)
+    return scanner.found
+
+
+def _dump(file: BufferedReader, found: Collected, path: str) -> list[Dump]:
+    """Read what the flight recorder of a rank wrote; add a note if it cannot be used."""
+    dump = read_dump(path, len(found.files) - 1, file.read(LARGEST))
+    if dump is None:
+        found.cut.append(f"{path} is not a whole dump of PyTorch's flight recorder.")
+    return [dump] if dump else []
+
+
+def _opened(path: str, within: Path | None) -> BufferedReader:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if within is None else open_within(path, within)
+    return open(os.open(os.devnull, os.O_RDONLY) if fd is None else fd, "rb")  # noqa: PTH123 - a descriptor
+
+
+def log_files(paths: Iterable[Path | str]) -> list[str]:
+    """Return the files to read; of a folder those that look like logs. Raises FileProblem for missing files and other kinds of files."""
+    found: list[str] = []
+    for path in paths:
+        if str(path) == "-":
+            found.append("-")
+            continue
+        try:
+            mode = Path(path).stat().st_mode
+        except (OSError, ValueError) as error:
+            raise FileProblem(f"{path}: {reason(error)}") from None
+        if stat.S_ISDIR(mode):
+            inside = [str(file) for file in sorted(Path(path).rglob("*")) if _is_log(file)]
+            if not inside:
+                raise FileProblem(f"{path}: no log in this folder (files that end in {', '.join(SUFFIXES)})")
+            found += inside[:MOST_FILES]
+        elif stat.S_ISREG(mode):
+            found.append(str(path))
+        else:
+            raise FileProblem(f"{path}: neither a file nor a folder")
+    return list(dict.fromkeys(found))
+
+
+def _is_log(path: Path) -> bool:
+    """Return whether a file of a folder looks like a log. Other files of `dstui bundle` do not."""
+    name = path.with_suffix("") if path.suffix == ".gz" else path
+    named = name.suffix in SUFFIXES or rank_of_file(name.suffix) is not None or NAMED.match(path.name) is not None
+    return named and path.name not in NO_LOGS and path.is_file()
+
+
+def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:
+    """Read one file, compressed or not."""
+    head = file.peek(CHUNK)[:HEAD_SHOWN]
+    if is_utf16(head):
+        _scan(Transcoded(file), scanner, name)
+        return
+    if not head.startswith(GZIP):
+        _scan(file, scanner, name, _size(file))
+        return
+    expanding = Expanding(file, name)
+    _scan(expanding, scanner, name)
+    if expanding.broken:
+        scanner.found.cut.append(f"{name} breaks off: the gzip is not whole.")
+
+
+def _size(file: BufferedReader) -> int:
+    """Return the size of a file in bytes; 0 if unknown."""
+    return os.fstat(file.fileno()).st_size if file.seekable() else 0
+
+
+class Readable(Protocol):
+    """A source of bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes; b"" at the end."""
+        ...
+
+
+def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
+    """Scan the lines of a file; `size`: its bytes, if it is seekable."""
+    begun = False
+    tail: deque[tuple[int, bytes]] = deque(maxlen=MOST_BLANK)
+    nothing = scanner.shapes.nothing
+    for first, lines in _chunks(file, size):
+        scanner.found.lines += len(lines)
+        if not begun:
+            scanner.learn_beginning([decode(line[:LONGEST]) for line in lines[:HEAD_LINES] if line.strip()])
+            if len(scanner.found.files) == 1:
+                scanner.shapes.learn_beginning(lines[:HEAD_LINES])
+            begun = True
+        # All lines of a log pass through this loop: 0.6 µs for a line like an earlier one.
+        for number, line in enumerate(lines, first):
+            if line.translate(None, DIGITS) not in nothing:
+                _scan_line(scanner, number, line, lines[max(number - first - BEFORE, 0) : number - first])
+        tail.extend(enumerate(lines[-MOST_BLANK:], first + max(len(lines) - MOST_BLANK, 0)))
+    worded = [(number, line) for number, line in tail if line and not line.isspace()]
+    last = worded[-TAIL_LINES:]
+    scanner.found.tails[name] = [decode(line) for _, line in last]
+    scanner.found.width[len(scanner.found.files) - 1] = sum(len(line) + 1 for _, line in tail) / max(len(tail), 1)
+    scanner.end([(number, decode(line)) for number, line in last], [(number, overwritten(line)) for number, line in worded])
+
+
+def _scan_line(scanner: Scanner, number: int, line: bytes, before: list[bytes]) -> None:
+    """Scan a line of a new shape, or one that may have a sign, with the lines above it. Text overwritten by a progress bar counts too."""
+    if len(line) > LONGEST:
+        line = line[: LONGEST // 2] + b" " + line[-LONGEST // 2 :]
+    if b"\x1b" in line:
+        line = COLOUR.sub(b"", line)
+    for segment in line.split(b"\r") if b"\r" in line else (line,):
+        if (shape := scanner.shapes.match(segment)) is not None:
+            above = before if HEADER in segment else before[-1:] if shape.signs else []
+            scanner.feed(number, decode(segment), shape, [decode(one[-LONGEST:]) for one in above])
+
+
+def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield lines in chunks, each with the number of its first line. A line without end is split into pieces of CHUNK."""
+    number, rest, position = 1, b"", 0
+    while chunk := file.read(CHUNK):
+        position += len(chunk)
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield number, lines
+            number += len(lines)
+        if len(rest) > CHUNK:
+            yield number, [rest]
+            rest = b""
+        if size > HEAD + TAIL and HEAD <= position < size - TAIL:
+            skipped = _skip(file, size - TAIL - position)
+            number, position, rest = number + skipped, size - TAIL, b""
+    if rest:
+        yield number, [rest]
+
+
+def _skip(file: Readable, count: int) -> int:
+    """Skip `count` bytes and return the number of lines in them. The next read begins within a line."""
+    passed = 0
+    while count > 0 and (chunk := file.read(min(CHUNK, count))):
+        passed += chunk.count(b"\n")
+        count -= len(chunk)
+    return passed

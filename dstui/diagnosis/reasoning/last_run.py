@@ -1,0 +1,170 @@
+"""Separate several runs in one file, which was appended to or holds a manual restart. Only the last run is judged. Pure.
+
+After the end of a run, only messages of processes that it took down follow. If many lines follow an end that say nothing about a failure,
+something else has run since, and everything above is over.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, zip_longest
+
+from dstui.diagnosis.findings import Findings, Hit
+from dstui.diagnosis.recognition.activity import FLUSHED, bar_advances, has_moving_bar, is_loop, runs_long, shape_recurs
+
+QUIET = 60
+"""Lines without a word about a failure, after the end of a launcher or of a run with one process."""
+QUIET_AMONG_RANKS = 1000
+"""The same after the end of a rank, whose peers may continue."""
+QUIET_TO_THE_END = 200
+"""The same if nothing failed up to a stop or the end of the file: no published failure had more than 77 such lines."""
+BUFFER = 2 * 8192
+"""Bytes that a program and one worker of it may have printed before its end, and that reach a file only after the message about it: Python
+writes its standard output in pieces of 8192."""
+FRAME = 2
+"""Lines of a traceback per frame that is read: the source line follows it."""
+BEGINNING = 2
+"""Lines at the beginning of a file that no run prints later, by which another beginning is recognised."""
+PROGRESS = re.compile(
+    r"(?i)(?<![a-z])(?:steps?|epochs?|iter\w*|loss|batch\w*|acc\w*|lr|samples?|tokens?|eta|train\w*|eval\w*|it/s)(?![a-z])|\d%"
+)
+"""Output of a program at work."""
+OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
+"""What ends a program at its first line."""
+OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
+"""A shell's message about the end of a program."""
+FOLLOWS = ("symptom", "cascade")
+"""Roles of consequences of another end, or possible ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An end in the log: its line, whether the whole run ended, whether it is only a consequence, whether it was on purpose."""
+
+    line: int
+    launcher: bool
+    whole: bool
+    follows: bool
+    stop: bool
+    gone: bool = False
+    """Whether nothing after it can belong to that process: a shell reported its end, or it ended before it did anything."""
+
+
+def keep_last_run(found: Findings) -> Findings:
+    """Return the findings without what earlier runs left if one file holds several. Several files are several ranks or hosts."""
+    if len(found.files) != 1:
+        return found
+    ends = _ends(found)
+    cut = _last_cut(found, ends)
+    launchers = [end.line for end in ends if end.launcher]
+    if cut == 0:
+        return replace(found, several_runs=any(later - earlier > QUIET for earlier, later in pairwise(launchers)))
+    if found.well_at is not None and found.well_at[1] <= cut:
+        found = replace(found, well=frozenset(), well_at=None, all_well=False)
+    hits = tuple(hit for hit in found.hits if hit.at[1] > cut)
+    return replace(
+        found,
+        several_runs=True,
+        passed=tuple(hit for hit in found.hits if hit.at[1] <= cut and _ended(hit) and hit.signature.role == "root"),
+        hits=hits,
+        named=tuple(hit for hit in found.named if hit.at[1] > cut),
+        ends=tuple(end for end in found.ends if end.at[1] > cut),
+        tracebacks=len({hit.at for hit in hits if hit.raised and hit.raised.traced and not hit.raised.ignored}),
+        spoke=frozenset(hit.rank for hit in hits if hit.rank is not None and hit.signature.role in ("root", "symptom", "cascade")),
+        enqueued={},
+        closing=0,
+        killed=tuple(one for one in found.killed if one[2][1] > cut),
+    )
+
+
+def _ends(found: Findings) -> list[End]:
+    """Return everything that ended something, in line order."""
+    unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
+    one = found.writer is not None or (unlabelled and found.world in (None, 1))
+    known = [
+        End(hit.at[1], launcher := _of_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
+        for hit in found.hits
+        if _ended(hit)
+    ]
+    reported = [
+        End(end.at[1], end.exit.whole or end.root, one or end.exit.whole or end.root, follows=False, stop=False)
+        for end in found.ends
+        if end.exit.code != 0
+    ]
+    if found.several_nodes:  # another node may continue below
+        known, reported = [[replace(end, launcher=False, whole=False) for end in part] for part in (known, reported)]
+    return sorted([*known, *reported], key=lambda end: end.line)
+
+
+def _ended(hit: Hit) -> bool:
+    if hit.signature.role == "stop":
+        return True
+    raised = hit.raised is not None and hit.raised.traced and not hit.raised.ignored
+    return hit.signature.role in ("root", *FOLLOWS) and (raised or hit.signature.alone)
+
+
+def _gone(hit: Hit) -> bool:
+    imports = hit.raised is not None and hit.raised.name in ("ImportError", "ModuleNotFoundError") and hit.raised.own.function == "<module>"
+    return imports or hit.signature.id in OF_PARSERS or OF_A_SHELL.match(hit.text) is not None
+
+
+def _follows(hit: Hit) -> bool:
+    return hit.signature.role in FOLLOWS and hit.signature.id != "CHILD-FAILED"
+
+
+def _of_launcher(hit: Hit) -> bool:
+    raised = hit.raised
+    return hit.signature.role == "stop" or (raised is not None and (raised.in_launcher or raised.process is not None))
+
+
+def _last_cut(found: Findings, ends: list[End]) -> int:
+    """Return the line of the last end after which something else ran; 0 if there is none."""
+    traced, last, cut = found.traced.get(0, ()), found.final.get(0, 0), 0
+    for end, after in zip_longest(ends, ends[1:]):
+        until = after.line if after else last
+        quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
+        if end.whole and _begins_anew(found, ends[0].line, end.line, until):
+            enough = True
+        elif after is None:
+            tail = next(iter(found.tails.values()), [])
+            enough = _something_else_runs(found, end, quiet, tail)
+        else:
+            enough = quiet >= (QUIET if end.whole else QUIET_TO_THE_END if after.stop else QUIET_AMONG_RANKS) and not after.follows
+        cut = end.line if enough else cut
+    return cut
+
+
+def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[str]) -> bool:
+    """Return whether the text after the last end belongs to another run."""
+    below = [line for number, line in found.ending.get(0, []) if number > end.line]
+    if end.stop:  # a bar may still have been redrawn before it
+        again = found.last.get(0, 0) > end.line and has_moving_bar(tail)
+    else:
+        again = has_moving_bar(below) or bar_advances(below) or shape_recurs(found.loops, below)
+    if end.launcher and again:
+        return True
+    if end.whole and ((end.gone and is_loop(below)) or (not end.stop and runs_long(below))):
+        return True
+    much = (found.final.get(0, 0) - end.line) * found.width.get(0, 0) > BUFFER
+    trains = any(PROGRESS.search(line) for line in tail)  # destructors and warnings can continue for long, too
+    enough = (
+        QUIET_AMONG_RANKS if found.several_nodes or not trains else QUIET if is_loop(tail) or (end.whole and much) else QUIET_TO_THE_END
+    )
+    return quiet >= enough and not _printed_late(found, end, tail)
+
+
+def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
+    """Return whether the text between two lines repeats the beginning of the file, which did not recur before the first end."""
+    begun = found.begun.get(0, [])
+    before = Counter(which for line, which in begun if line <= first)
+    return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
+
+
+def _printed_late(found: Findings, end: End, tail: Sequence[str]) -> bool:
+    """Return whether the text after a stop may just be what the program had printed before it."""
+    last = found.final.get(0, 0)
+    return end.stop and (last - end.line) * found.width.get(0, 0) <= BUFFER and not any(FLUSHED.search(line) for line in tail)

@@ -1,0 +1,1 @@
+"""Recognise: from lines to findings. Pure."""

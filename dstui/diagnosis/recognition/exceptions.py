@@ -1,0 +1,189 @@
+"""Explain an exception that no signature knows: where it was raised, the calls that led there, the meaning of its message. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dstui.diagnosis.recognition.traces import Raised
+
+LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The meaning of an exception's message, and what to check. {0} and so on are groups of the regular expression."""
+
+    names: str
+    regex: str
+    meaning: str
+    look: str
+
+
+READINGS = (
+    Reading(
+        "NameError",
+        r"name '(\w+)' is not defined",
+        "Nothing there is called `{0}`: the line that sets it is missing, was skipped, or failed before.",
+        "where `{0}` gets its value, and whether an error was caught on the way",
+    ),
+    Reading(
+        "UnboundLocalError",
+        r"variable '(\w+)'",
+        "`{0}` had no value yet: the branch that sets it was not taken.",
+        "the branches that set `{0}`",
+    ),
+    Reading(
+        "AttributeError",
+        r"'NoneType' object has no attribute '(\w+)'",
+        "Something was None there that should have had `{0}`.",
+        "what gives None in that line: a look-up without a result, a function without a return",
+    ),
+    Reading(
+        "AttributeError",
+        r"'(\w+)' object has no attribute '(\w+)'",
+        "A `{0}` has no `{1}`: another type came there than is expected, or another release of its library.",
+        "the type in that line, and the release of the library that `{0}` comes from",
+    ),
+    Reading(
+        "AttributeError",
+        r"module '([\w.]+)' has no attribute '(\w+)'",
+        "The installed `{0}` has no `{1}`: another release than expected, or a file of that name in the way.",
+        "pip show {0}, and where python imports it from",
+    ),
+    Reading(
+        "KeyError",
+        r"KeyError: (.+)",
+        "There is no entry {0} in what is read there.",
+        "the keys that are there: print them just before",
+    ),
+    Reading(
+        "IndexError",
+        r"",
+        "An index lies beyond the end of what is read there.",
+        "the length of it, and where the index comes from",
+    ),
+    Reading(
+        "TypeError",
+        r"unexpected keyword argument '(\w+)'",
+        "The function takes no `{0}`: another release of its library than the code was written for.",
+        "the function's arguments in the installed release",
+    ),
+    Reading(
+        "TypeError",
+        r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)",
+        "The function needs {0} too: the call is not complete, or made for another release of its library.",
+        "the function's arguments in the installed release",
+    ),
+    Reading(
+        "TypeError",
+        r"",
+        "A value of another type than expected came there.",
+        "the types of the values in that line",
+    ),
+    Reading(
+        "FileNotFoundError NotADirectoryError IsADirectoryError",
+        r"'([^']+)'",
+        "`{0}` is not there, or is not what was expected.",
+        "whether `{0}` exists on every host, from the folder that the ranks start in",
+    ),
+    Reading(
+        "AssertionError",
+        r"AssertionError\s*$",
+        "The condition of an assert was false, and it has no message.",
+        "the condition in that line: print both of its sides",
+    ),
+    Reading(
+        "AssertionError",
+        r"",
+        "A condition that the code insists on was false.",
+        "the values that the message names",
+    ),
+    Reading(
+        "ZeroDivisionError",
+        r"",
+        "Something that was counted is zero: no batch, no step, an empty data set.",
+        "the length of the data set and of its loader on every rank",
+    ),
+    Reading(
+        "NotImplementedError",
+        r"",
+        "What was asked for does not exist in this class or release.",
+        "what the installed release can do",
+    ),
+    Reading(
+        "RuntimeError AcceleratorError",
+        r"not implemented for '(\w+)'",
+        "PyTorch has no such operation for the type {0} on that device; 16-bit types on a CPU are the usual case.",
+        "the device and the type of the tensors in that line",
+    ),
+    Reading(
+        "RuntimeError AcceleratorError",
+        r"CUDA error|CU(?:BLAS|DNN|FFT|SPARSE)_STATUS|cuDNN error",
+        "A kernel failed on the GPU; the line in the traceback may come later than the fault.",
+        "the line that CUDA_LAUNCH_BLOCKING=1 shows",
+    ),
+    Reading(
+        "OSError",
+        r"\[Errno 5\]",
+        "The disk, or the file system of the network, failed while it was read or written.",
+        "dmesg, and the file by itself: cat FILE > /dev/null",
+    ),
+    Reading(
+        "FileExistsError",
+        r"'([^']+)'",
+        "`{0}` is there already, and the code insists on making it.",
+        "whether `{0}` is left from an earlier run; exist_ok=True where that is meant",
+    ),
+    Reading("StopIteration", r"", "An iterator had nothing more to give.", "the length of the data on every rank"),
+    Reading("UnicodeDecodeError", r"", "A file is not in the encoding that it was read in.", "the file's encoding (open(…, encoding=…))"),
+    Reading("RecursionError", r"", "A function calls itself without an end.", "the frames that come again and again"),
+    Reading(
+        "TimeoutError TimeoutExpired",
+        r"",
+        "Something did not answer in time.",
+        "whether what it waits for is alive",
+    ),
+    Reading(
+        "ConnectionError ConnectionRefusedError ConnectionResetError",
+        r"",
+        "Another program or host could not be reached, or went away.",
+        "whether it is alive, and its own log",
+    ),
+)
+"""The first match of name and message wins."""
+ANY = Reading("", "", "", "what the message names")
+OF_A_LIBRARY = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subprocess|concurrent|multiprocessing)\.")
+"""The beginning of an exception whose class is about another process or host."""
+ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
+
+
+def reading(raised: Raised, text: str) -> tuple[str, str]:
+    """Return the meaning of an exception, as sentences, and what to check."""
+    known, found = _fitting(raised, text)
+    groups = [group[:LONGEST] for group in found.groups()] if found else []
+    where = raised.own.where or raised.deepest.where
+    look = f"At {where}: look at {known.look.format(*groups)}" if where else f"Look at {known.look.format(*groups)}"
+    return " ".join(filter(None, (_path(raised), known.meaning.format(*groups)))), look
+
+
+def points_elsewhere(raised: Raised, text: str) -> bool:
+    """Return whether its message is about more than the line that raised it: a file, a GPU, or a library's own subject."""
+    return bool(ELSEWHERE.search(text) or OF_A_LIBRARY.match(text)) or raised.name in ("FileNotFoundError", "FileExistsError", "OSError")
+
+
+def _fitting(raised: Raised, text: str) -> tuple[Reading, re.Match[str] | None]:
+    fitting = ((one, words) for one in READINGS if raised.name in one.names.split() and (words := re.search(one.regex, text)))
+    return next(fitting, (ANY, None))
+
+
+def _path(raised: Raised) -> str:
+    """Return the path through the code as a sentence."""
+    own, deepest = raised.own, raised.deepest
+    if not deepest.file:
+        return ""
+    if own == deepest:
+        return f"Raised in the script's own code: {own.where}."
+    if own.file:
+        return f"Raised by a library, {deepest.where}, in what {own.where} called."
+    return f"Raised by a library, {deepest.where}; the traceback has no line of the script itself."

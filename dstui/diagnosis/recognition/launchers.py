@@ -1,0 +1,160 @@
+"""Collect facts from the output of launchers: the number of ranks, the rank of each process, who ended, and how."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+
+from dstui.diagnosis.findings import Ended, Place, capped
+from dstui.diagnosis.recognition.collected import Collected
+from dstui.diagnosis.recognition.exits import Exit, exits_in, status_in
+from dstui.diagnosis.recognition.labels import Label, rank_in
+from dstui.diagnosis.recognition.world_size import DS_NODE, first_of_node, introduced, world_in
+
+Key = tuple[int, str]
+"""File and label: one of the outputs that are interleaved in a file."""
+
+TIME = re.compile(r"(?:(\d{4})-)?(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)[.,]?(\d*)|[ \[][WEIF](\d{1,2}?)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+)")
+SPAWNED = re.compile(r"process (\d+) spawned with command: .*'--local[-_]rank=(\d+)'")
+KILLING = re.compile(r"Killing subprocess (\d+)")
+WELL = re.compile(r"Process (\d+) exits successfully")
+MAPPING = re.compile(r"global_rank_mapping=defaultdict\(<class 'list'>, (\{.*\})\)")
+ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (\d+)")
+FAILURES = re.compile(r"^\s*(Root Cause|(?:Other )?Failures)\b.*:\s*$")
+"""The two parts of torchrun's table. Since PyTorch 1.10 the root cause comes last."""
+BLOCK_RANK = re.compile(r"^\s*rank\s*: (\d+) \(local_rank: (\d+)\)")
+BLOCK_EXIT = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: \d+\)")
+PREPARING = re.compile(r"(?:Map|Running tokenizer on dataset)[^|]{0,80}?:\s{1,8}(\d{1,3})%\|")
+NEAR = 3
+"""Lines within which the status of a rank follows its name."""
+ORPHAN = re.compile(r"^\s*\d+\s+1\s.*deepspeed\.launcher\.launch")
+SEVERAL_NODES = re.compile(
+    r"--num_nodes[= ](?:[2-9]|\d\d)|--hostfile[= ]\S+|--(?:nnodes|num_machines)'?[=, ]+'?(?:[2-9]|\d\d)|nnodes=(?:[2-9]|\d\d)"
+)
+
+
+class Launchers:
+    """Collects the facts of all files, line by line."""
+
+    def __init__(self, found: Collected) -> None:
+        self.found = found
+        self._closing: dict[Key, Place] = {}
+        self._root: set[Key] = set()
+        """Outputs in which torchrun's table has reached the failure that it saw first."""
+        self._block: dict[Key, int] = {}
+        """The end, by its index, whose status another line of torchrun's table has."""
+        self._named: dict[Key, int] = {}
+        """The end of a rank, by its index, whose status may be in the next line."""
+        self._mapping: dict[str, list[int]] = {}
+        self._node = 0
+
+    def feed(self, label: Label, place: Place, key: Key) -> None:
+        """Process one line."""
+        text, found = label.text, self.found
+        if "closing signal" in text:
+            self._closing.setdefault(key, place)
+            found.closing += "Sending process" in text
+            found.agents.add(key[1])
+        self._ends(label, place, key)
+        self._processes(text, place)
+        if (enqueued := ENQUEUED.search(text)) and (rank := label.rank if label.rank is not None else rank_in(text)) is not None:
+            found.enqueued[rank] = int(enqueued[1])
+        elif ORPHAN.match(text):
+            found.orphaned = place
+        elif "Loading extension module" in text or "Time to load" in text:
+            found.loaded = place
+        elif bars := PREPARING.findall(text):
+            found.preparing = bars[-1] != "100"
+        if SEVERAL_NODES.search(text):
+            found.several_nodes = True
+        if found.killed and "sigkill_handler" in text and (when := time_of(text)):
+            found.times.append((place, when))
+
+    def _processes(self, text: str, place: Place) -> None:
+        found = self.found
+        if spawned := SPAWNED.search(text):
+            local = int(spawned[2])
+            ranks = self._mapping_of_node()
+            rank = ranks[local] if local < len(ranks) else local
+            if rank in found.pids.values() and found.well:  # the same rank again: another run begins
+                found.well, found.all_well, found.pids = set(), False, {}
+            found.pids[int(spawned[1])] = rank
+            found.started.setdefault(place[0], place[1])
+        elif killing := KILLING.search(text):
+            found.killed.append((int(killing[1]), time_of(text), place))
+        elif well := WELL.search(text):
+            found.well.add(found.pids.get(int(well[1]), -int(well[1])))
+            found.well_at = place
+        elif mapping := MAPPING.search(text):
+            self._mapping = _literal(mapping[1])
+        if node := DS_NODE.search(text):
+            self._node = int(node[3])
+        if (first := first_of_node(text)) is not None:
+            found.offsets.add(first)
+        if (itself := introduced(text)) is not None:
+            found.introduced.add(itself)
+        if world := world_in(text):
+            found.world = max(found.world or 0, world)
+
+    def _ends(self, label: Label, place: Place, key: Key) -> None:
+        self._table(label, place, key)
+        named = self._named.pop(key, None)
+        ends = self.found.ends
+        if named is not None and (status := status_in(label.text)) is not None and place[1] - ends[named].at[1] <= NEAR:
+            ends[named] = replace(ends[named], exit=replace(ends[named].exit, code=status))
+            return
+        for found in exits_in(label.text):
+            if found.local and not found.spawned:
+                self.found.agents.add(key[1])
+            self._end(found, place, label, key)
+            if found.reported:
+                self._named[key] = len(ends) - 1
+
+    def _table(self, label: Label, place: Place, key: Key) -> None:
+        """Process a line of torchrun's table of failures. A table that is cut before the exit status is still used."""
+        if part := FAILURES.match(label.text):
+            self._root = self._root | {key} if part[1] == "Root Cause" else self._root - {key}
+        elif block := BLOCK_RANK.match(label.text):
+            self.found.agents.add(key[1])
+            self.found.several_nodes |= block[1] != block[2]
+            self.found.offsets.add(int(block[1]) - int(block[2]))
+            self._end(Exit(1, int(block[1])), place, label, key, root=key in self._root)
+            self._block[key] = len(self.found.ends) - 1
+        elif (code := BLOCK_EXIT.match(label.text)) and key in self._block:
+            index = self._block.pop(key)
+            end = self.found.ends[index]
+            self.found.ends[index] = replace(end, exit=replace(end.exit, code=int(code[1])), at=place, text=capped(label.text))
+
+    def _end(self, end: Exit, at: Place, label: Label, key: Key, *, root: bool = False) -> None:
+        # torchrun ends the other ranks of its node before it reports which one had ended by itself
+        noticed = self._closing.get(key, at) if key[1] in self.found.agents else at
+        if end.whole and end.code == 0:
+            self.found.all_well, self.found.well_at = True, at
+        rank = None if end.local else end.rank
+        self.found.ends.append(Ended(end, at, noticed, capped(label.text), f"{key[0]}:{key[1]}", rank, label.host, root))
+
+    def _mapping_of_node(self) -> list[int]:
+        hosts = list(self._mapping.values())
+        return hosts[self._node] if self._node < len(hosts) else []
+
+
+def _literal(text: str) -> dict[str, list[int]]:
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {}
+    return found if isinstance(found, dict) and all(isinstance(ranks, list) for ranks in found.values()) else {}
+
+
+def time_of(text: str) -> float | None:
+    """Return a time stamp as seconds within its year, in any format; the year is not always given."""
+    found = TIME.search(text)
+    if found is None:
+        return None
+    if found[3]:
+        month, day, hour, minute, second, fraction = found[2], found[3], found[4], found[5], found[6], found[7]
+    else:
+        month, day, hour, minute, second, fraction = found.groups()[7:]
+    days = int(month) * 31 + int(day)
+    return float(f"{((days * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second)}.{fraction or 0}")

@@ -1,0 +1,1 @@
+"""Report: from a verdict to a diagnosis, and a diagnosis as text. Pure."""
