@@ -11,7 +11,7 @@ from dstui.adopt.script import is_optimizer
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
 """Optimizers that DeepSpeed takes with ZeRO without a further key."""
-NOT_ONE_MODEL = "it cannot be seen which one model this optimizer gets"
+NOT_ONE_MODEL = "the model of this optimizer cannot be determined"
 TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel")
 
 
@@ -204,7 +204,7 @@ def find_parts(text: str) -> LoopParts:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise NoPlace(0, "it is no Python that can be read here") from None
+        raise NoPlace(0, "it is not Python code that can be parsed here") from None
     parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     optimizer = _optimizer(tree, parents)
     parts = LoopParts(
@@ -224,7 +224,7 @@ def find_parts(text: str) -> LoopParts:
         elif isinstance(node, ast.stmt):
             _sort(parts, node)
     if not parts.backwards:
-        raise NoPlace(0, "its loop is in another file: the lines belong there")
+        raise NoPlace(0, "its loop is in another file: add the lines there")
     if not parts.steps:
         raise NoPlace(parts.backwards[0].lineno, f"no call of {parts.optimizer}.step() belongs to this backward()")
     parts.backwards.sort(key=lambda call: (call.lineno, call.col_offset))
@@ -304,7 +304,7 @@ def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> _Optimizer:
     used |= scaled & {name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")}
     found = [(node, node.value) for node in assigned if name_in(node.targets[0]) in used and isinstance(node.value, ast.Call)]
     if len(found) != 1:
-        raise NoPlace(0, "no optimizer of torch's is built in it")
+        raise NoPlace(0, "it builds no torch optimizer")
     statement, call = found[0]
     given = [name_in(call.func).rpartition(".")[0], *map(name_in, call.args), *(name_in(keyword.value) for keyword in call.keywords)]
     models = [name for name in dict.fromkeys(filter(None, given)) if name in calls or f"{name}.parameters" in calls]
@@ -359,7 +359,7 @@ def _sort(parts: LoopParts, node: ast.stmt) -> None:
             parts.wrapped.append(node)
     elif method == "step" and _is_optimizer_of(parts, owner):
         if value.args or value.keywords:
-            raise NoPlace(node.lineno, "step() with a closure: DeepSpeed's engine takes none")
+            raise NoPlace(node.lineno, "step() with a closure: DeepSpeed's engine does not support one")
         parts.steps.append(node)
     elif method == "step" and value.args and _is_optimizer_of(parts, name_in(value.args[0])):
         parts.steps.append(node)  # of a GradScaler

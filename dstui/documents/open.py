@@ -118,7 +118,7 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
     offered = recipes(script, probe())
     notes = [f"{name}: {script.facts.why}", f"for this machine: {offered[0].name} ({offered[0].says})"]
     if len(offered) > 1:
-        notes.append(f"others, which dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
+        notes.append(f"others that dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
     if script.facts.options:
         notes.append(f"its arguments, for job.args: {' '.join(script.facts.options)}")
     plan = load_layered(offered[0].text, name, str(Path.cwd()), site=site)

@@ -42,7 +42,7 @@ TWO = HEAD + "a = torch.optim.Adam(m.parameters())\nb = torch.optim.Adam(n.param
         (TWO, 9, "2 optimizers"),
         (FLAT.replace("optimizer.step()", "optimizer.step(closure)"), 16, "closure"),
         (FLAT.replace("loss.backward()", "work(loss)"), 0, "another file"),
-        (FLAT.replace("model.parameters()", "things"), 9, "which one model"),
+        (FLAT.replace("model.parameters()", "things"), 9, "the model of this optimizer"),
         (FLAT.replace("loss.backward()", "loss.backward(retain_graph=True); loss.pow(2).backward()"), 15, "second backward"),
         (MICRO_BATCHES.replace("in range(micro_batches)", "in parts"), 17, "how many times"),
     ],

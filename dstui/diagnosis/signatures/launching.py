@@ -25,7 +25,7 @@ SIGNATURES = (
             "Mend the key that the message names; +KEY=VALUE adds one that the configuration does not have",
             "HYDRA_FULL_ERROR=1 shows the whole traceback; --cfg job prints the configuration that is used",
         ),
-        "python train.py --cfg job prints the configuration, or says the same of it.",
+        "python train.py --cfg job prints the configuration, or the same error.",
         alone=True,
         alike=("CONFIG-PATH",),
         explains=("OMEGACONF",),
