@@ -108,9 +108,9 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
     why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {format_size(amount)}" for part, amount in largest)
     about = f"about {format_size(need.bytes)} of {place.name}, where {format_size(need.capacity)} are free"
     if need.peak == BUILD:
-        why += "; every rank loads the model whole: deepspeed.zero.Init (stage 3), or one rank after the other, needs less"
+        why += "; every rank loads the whole model: deepspeed.zero.Init (stage 3), or one rank after the other, needs less"
     if need.verdict == "tight":
-        message = f"this Plan needs {about}: it fits only where little is wasted (up to {format_size(need.range[1])})"
+        message = f"this Plan needs {about}: it fits only if little memory is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
         return
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)

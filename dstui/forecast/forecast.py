@@ -203,14 +203,14 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say so where it runs "
-    "(model.attention: flash3), or measure it (--calibrate)"
+    "attention is assumed to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: set model.attention: "
+    "flash3 if the script uses it, or measure it (--calibrate)"
 )
 EMPTY = (
-    "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
+    "the Plan's deepspeed section is empty, so ZeRO, precision and batch are unknown: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
 )
-NOT_READ = "{} was not here to be read, so nothing is known of ZeRO, precision and batch: import the launch where the file is"
+NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown: import the launch where the file is"
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 

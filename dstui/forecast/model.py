@@ -14,7 +14,7 @@ QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
 """Bytes per weight: bitsandbytes' int8 has a scale per row; nf4 has an 8-bit scale per 64 weights, and a 32-bit one per 256 of these."""
 UNSURE, GUESSED = 1.15, 1.3
 """Factors that widen the range if the model's shape is a stand-in, and if its size is also a guess."""
-STAND_IN = "the model's shape is not known: activations are those of a LLaMA-like decoder of its size (model.source would tell)"
+STAND_IN = "the model's shape is unknown: activations are those of a LLaMA-like decoder of its size (set model.source)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,8 @@ class ModelFacts:
     """Why it is unknown, and what to do; empty if it is known."""
     notes: tuple[str, ...] = ()
     """Assumptions."""
+    by_name: bool = False
+    """Whether it is only taken for a fine-tune of a known model, by its name."""
     guess: TensorShape | None = None
     """The estimated sizes of an unknown architecture, from its configuration."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -45,8 +47,8 @@ class ModelFacts:
 
     @property
     def widening(self) -> float:
-        """The factor by which a range is wider if the shape is a stand-in or the size is a guess."""
-        return GUESSED if self.guess else UNSURE if self.architecture is None else 1.0
+        """The factor by which a range is wider if the shape is a stand-in, or the model is known by its name, or its size is a guess."""
+        return GUESSED if self.guess else UNSURE if self.architecture is None or self.by_name else 1.0
 
     @property
     def hidden(self) -> int | None:
@@ -115,7 +117,7 @@ def _guessed(config: Mapping[str, Any], source: str) -> ModelFacts | None:
         family="llama", hidden=hidden, layers=layers, heads=heads, kv_heads=heads, head_dim=max(hidden // heads, 1),
         ffn=used * width if experts > 1 else ffn, vocabulary=vocabulary, positions=0,
     )  # fmt: skip
-    note = f"the architecture {kind[:80]!r} is not known: its size is a guess from config.json, on the large side (model.params would tell)"
+    note = f"the architecture {kind[:80]!r} is not known: its size is a guess from config.json, rather too large (set model.params)"
     return ModelFacts(source=source, params=params, guess=shape, notes=(note,))
 
 

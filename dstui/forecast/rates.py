@@ -105,7 +105,7 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: boo
     """
     used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
     if not used:
-        return Rates(unknown=("no GPU is known here: the speed is not",))
+        return Rates(unknown=("without a known GPU the speed is unknown",))
     reported: list[str] = []
     chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.bf16)
     reach = REACH[chip.generation]
@@ -138,7 +138,7 @@ def _chip(gpu: Gpu, reported: list[str]) -> Chip:
         capability = known(gpu.compute_capability, "8.0").partition(".")[0]
         stand_in = BY_CAPABILITY.get(int(capability) if capability.isdecimal() else 8, BY_CAPABILITY[8])
         found = named_chip(stand_in)
-        reported.append(f"{name or 'this GPU'} is not in the catalogue of GPUs: its speed is taken to be that of {stand_in}")
+        reported.append(f"{name or 'this GPU'} is not in the catalogue of GPUs: the speed of {stand_in} is assumed")
     return found
 
 

@@ -202,7 +202,7 @@ def own_folder(path: str, make: bool) -> bool:
     except OSError:
         return False
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise NotPossible(f"{path} is not a folder of this user's alone: somebody else has made it")
+        raise NotPossible(f"{path} is not this user's own folder: another user created it")
     return True
 
 
@@ -265,12 +265,12 @@ def lacks_module(python: str, module: str, env: Dict[str, str]) -> List[str]:
     try:
         ended = subprocess.run([python, "-c", ask], cwd="/", env={**os.environ, **env}, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [f"{python} does not run (job.python): {error}"]
+        return [f"{python} cannot be run (job.python): {error}"]
     if ended.returncode == 3:
         return [f"{python} has no {module}: install it there, or name another interpreter (job.python)"]
     if ended.returncode:
         words = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return [f"{python} does not run as a Python (job.python): {words}"]
+        return [f"{python} is not a working Python (job.python): {words}"]
     return []
 
 
