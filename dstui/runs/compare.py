@@ -75,7 +75,7 @@ class Comparison:
 
     def as_markdown(self) -> str:
         """Return the table in Markdown, for an issue or a notebook."""
-        partly = f"\n\nOf {', '.join(self.partly)} not all was read." if self.partly else ""
+        partly = f"\n\n{', '.join(self.partly)} was not read to the end." if self.partly else ""
         return "\n".join(markdown_lines(self.as_texts())) + partly
 
 

@@ -110,7 +110,7 @@ def _text_of_trusted(path: Path) -> str:
     )
     if why:
         os.close(opened)
-        raise FileProblem(f"{path}: {why}, so it is not used")
+        raise FileProblem(f"{path}: {why}, so it is ignored")
     return read_text(path, opened)
 
 

@@ -127,7 +127,7 @@ def test_a_pattern_that_takes_too_long_is_given_up_and_everything_else_goes_on(t
     assert found == ["loss", "mine"] * 400
     notices = measure.notices()
     assert [note.split(" took")[0].split(":")[0] for note in notices] == [
-        *("run.metrics. is not looked for", "run.metrics.endless is not looked for", "run.metrics.slow"),
+        *("run.metrics. is not used", "run.metrics.endless is not used", "run.metrics.slow"),
     ], "each is said once"
     assert measure.notices() == []
 

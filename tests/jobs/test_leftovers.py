@@ -110,7 +110,7 @@ def baton(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
 def test_a_lock_whose_build_lives_is_not_stale_and_never_removed(tmp_path: Path, baton: tuple[Path, subprocess.Popen[bytes]]) -> None:
     lock, _ = baton
     assert stale_locks(tmp_path) == ()
-    assert "stays: a process holds it" in remove_locks([str(lock)])
+    assert "is kept: a process uses it" in remove_locks([str(lock)])
     assert lock.exists()
 
 

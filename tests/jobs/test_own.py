@@ -230,15 +230,15 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "others may write a record": (lambda path: (path.chmod(0o755), (path / "launch.json").chmod(0o666)), "others may write"),
     "a link in the place of a record": (
         lambda path: ((path / "launch.json").rename(path / "real"), (path / "launch.json").symlink_to("real")),
-        "symbolic link in the place of launch.json",
+        "symbolic link instead of launch.json",
     ),
     "a link in the place of the logs": (
         lambda path: ((path / "logs").rename(path / "real"), (path / "logs").symlink_to("real")),
-        "symbolic link in the place of logs",
+        "symbolic link instead of logs",
     ),
     "another job in its place": (
         lambda path: (path / "status.json").write_text((path / "status.json").read_text().replace("unknown-tag", "another")),
-        "holds another job",
+        "contains another job",
     ),
 }
 

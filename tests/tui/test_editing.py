@@ -275,9 +275,9 @@ async def test_a_plan_that_became_something_else_on_disk_is_said_and_the_edits_a
         SPOILT[what](tmp_path / "plan.yaml")
         await pilot.press("f2")
         await until(pilot, lambda: "Changed on disk" in screen(pilot))
-        assert "It was a Plan when it was read here." in " ".join(text_of(pilot, "#answers").split())
+        assert "It was a valid Plan when it was read." in " ".join(text_of(pilot, "#answers").split())
         can_be_replaced = (tmp_path / "plan.yaml").is_file()
-        assert ("replace it with what is here" in screen(pilot)) is can_be_replaced
+        assert ("replace it with this Plan" in screen(pilot)) is can_be_replaced
         await pilot.press("o", "ctrl+u", *"mine", "full_stop", *"yaml", "enter")
         await until(pilot, lambda: "Saved mine.yaml" in screen(pilot))
         assert "stage: 3" in (tmp_path / "mine.yaml").read_text()
@@ -309,10 +309,10 @@ async def test_a_lock_that_a_killed_build_has_left_is_said_before_the_launch_and
     os.utime(lock, (1e9, 1e9))
     async with open_app(f"{PLAN}cluster:\n  env: {{TORCH_EXTENSIONS_DIR: {tmp_path / 'ext'}}}\n", size=size) as pilot:
         await pilot.press("8")
-        await until(pilot, lambda: "has left its lock" in " ".join(text_of(pilot, "#review-verdict").split()))
+        await until(pilot, lambda: "left its lock" in " ".join(text_of(pilot, "#review-verdict").split()))
         assert "x  remove the lock" in text_of(pilot, "#review-verdict")
         assert lock.exists()
         await pilot.press("x")
-        await until(pilot, lambda: "has left its lock" not in " ".join(text_of(pilot, "#review-verdict").split()))
+        await until(pilot, lambda: "left its lock" not in " ".join(text_of(pilot, "#review-verdict").split()))
         assert not lock.exists()
         assert not store(pilot).can_undo

@@ -33,7 +33,7 @@ async def test_hosts_that_refuse_are_named_with_what_to_do_and_nothing_is_starte
         said = " ".join(text_of(pilot, "#preflight").split())
         for host in ("far-1", "far-2"):
             assert f"✖ {host} reach: nothing listens on its ssh port → start sshd on {host}" in said
-        assert "l launch all the same" in said
+        assert "l launch anyway" in said
         await pilot.press("b")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         assert not (tmp_path / "dstui_runs").exists()

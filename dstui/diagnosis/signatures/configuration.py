@@ -225,7 +225,7 @@ SIGNATURES = (
     Signature(
         "CONFIG-UNREAD",
         "quiet",
-        "No rank has read this Plan's ds_config.json: it was not trained as the Plan says, or without DeepSpeed altogether",
+        "No rank has read this Plan's ds_config.json: it was not trained as in the Plan, or without DeepSpeed altogether",
         "A script finds the file only through its arguments ({ds_config}), DSTUI_DS_CONFIG in its environment or, with accelerate, "
         "through what accelerate launch would have set. It succeeded with what it has itself.",
         (),

@@ -79,7 +79,7 @@ def _stop_elsewhere(folder: JobFolder, status: JobStatus, tag: str, exit_code: i
     """Stop a job whose supervisor is on another host: only if requested, and if that host gives no sign of life."""
     host, silence = supervisor_host(status), folder.silence(time.time())
     if status.unheard is None and silence is not None:
-        there = f"{host} looks after the job: stop it there (dstui stop {quote(str(folder.path))})"
+        there = f"{host} supervises the job: stop it there (dstui stop {quote(str(folder.path))})"
         return StopReport(status.state, None, [f"{there}. It gave its last sign of life {silence:.0f} s ago"])
     if not take_over:
         runs = f"the job runs on {host}: stop it there, or, where {host} is gone, from here with --take-over"

@@ -199,12 +199,12 @@ def _queued(folder: JobFolder, status: JobStatus, job: str) -> JobStatus:
     """Return the status of a job that SLURM started or will start: only SLURM knows whether it still has a supervisor."""
     found = look(job)
     if found is None:
-        return replace(status, unheard=unheard(folder, status), waits="SLURM gives no answer" if status.state == "queued" else "")
+        return replace(status, unheard=unheard(folder, status), waits="SLURM does not answer" if status.state == "queued" else "")
     if found.meaning.means == "queued":
         return replace(status, state="queued", waits=found.words)
     if found.meaning.means == "running":
         return replace(
-            status, waits=found.words or "its nodes are there: dstui starts on them" if status.state == "queued" else found.words
+            status, waits=found.words or "its nodes are allocated: dstui starts on them" if status.state == "queued" else found.words
         )
     status = folder.read_status() or status  # its supervisor may have written the end since
     return status if status.final else replace(ended_by_slurm(folder, status, found), orphaned=True, waits=found.words)

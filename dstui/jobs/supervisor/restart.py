@@ -28,7 +28,7 @@ def restart_arguments(launch: LaunchRecord, since: float) -> tuple[list[str], st
         return words, "as before" if not words else f"with {' '.join(words)}"
     found = latest_checkpoint(places(launch), since)
     if found is None:
-        return [], "from the beginning: it has written no checkpoint yet"
+        return [], "from the beginning: there is no checkpoint yet"
     return [word.replace(CHECKPOINT, str(found)) for word in words], f"from {found}"
 
 

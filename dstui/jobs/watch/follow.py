@@ -254,11 +254,11 @@ class Follower:
         events: list[Event] = []
         if self.foreign and not self._foreign_reported:
             self._foreign_reported = True
-            events.append(Notice(f"this job {self.foreign}: it is only looked at"))
+            events.append(Notice(f"this job {self.foreign}: it is read-only here"))
         full = self._status.disk_full if self._status else None
         if full and not self._full_disk_reported:
             self._full_disk_reported = True
-            text = "the disk is full: logs, checkpoints and what else ranks write there are cut off; free some space"
+            text = "the disk is full: logs, checkpoints and other output there are truncated; free some space"
             events.append(Notice(f"{sanitise(full)}: {text}"))
         if self.unheard and not self._unheard_reported:
             events.append(Notice(self.unheard))

@@ -200,7 +200,7 @@ class Sampler:
             load = process.cpu_percent(None)
             return Usage("CPU", None if new else load, process.memory_info().rss, capacity=psutil.virtual_memory().total)
         except psutil.Error:
-            return Usage("CPU", why=f"process {pid} cannot be looked at")
+            return Usage("CPU", why=f"process {pid} cannot be read")
 
     def _of_gpu(self, record: Mapping[str, Any]) -> Usage:
         from dstui.machine.live import Live

@@ -28,7 +28,7 @@ SPARK = 12
 """Cells of a sparkline."""
 FIRST_VALUES = 2
 """The number of values from which there is a curve."""
-WAITING = "The plots begin with the second number that a rank tells."
+WAITING = "Plots begin with the second value of a rank."
 
 
 def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span, ...]]:

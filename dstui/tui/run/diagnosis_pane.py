@@ -51,7 +51,7 @@ def full_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     rows += _part("Also", [line for note in diagnosis.notes for line in paragraph(note, width, indent="  ")])
     rows += _part("What to do", _fixes(diagnosis, width, len(diagnosis.fixes)))
     if diagnosis.confirm:
-        sure = "What makes it certain" if diagnosis.confidence == "high" else "What would confirm it"
+        sure = "What proves it" if diagnosis.confidence == "high" else "What would confirm it"
         rows += _part(sure, paragraph(diagnosis.confirm, width, indent="  "))
     return rows
 
