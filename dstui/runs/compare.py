@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from dstui.facts.measured import Taken
-from dstui.jobs.metrics.glance import PACES
+from dstui.jobs.metrics.latest import PACES
 from dstui.jobs.metrics.series import MetricSeries
 from dstui.jobs.store.plan_diff import same
 from dstui.jobs.watch.summary import value_text

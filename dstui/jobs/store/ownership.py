@@ -119,7 +119,7 @@ def own_tag(folder: JobFolder, status: JobStatus | None) -> str:
     if strange := _strange(folder):
         raise NotOwn(strange)
     if status and status.version > VERSION:
-        raise NotOwn(f"is looked after by a newer dstui (version {status.version} of status.json, and this one knows {VERSION})")
+        raise NotOwn(f"is supervised by a newer dstui (version {status.version} of status.json, and this one knows {VERSION})")
     if tag:
         return tag
     if any(not entry.tag for entry in here):

@@ -325,6 +325,6 @@ def _hosts_of(job: SupervisedJob) -> ThisHost:
     """Return this host alone, or the several hosts of a job."""
     if job.record.cluster is None:
         return ThisHost(job)
-    from dstui.jobs.supervisor.far_hosts import FarHosts  # not needed for a job of one host
+    from dstui.jobs.supervisor.remote_hosts import RemoteHosts  # not needed for a job of one host
 
-    return FarHosts(job, job.record.cluster)
+    return RemoteHosts(job, job.record.cluster)

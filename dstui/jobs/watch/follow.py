@@ -88,7 +88,7 @@ class Follower:
         self._engines: dict[int, EngineMetrics] = {}
         self._engine_notices = EngineNotices(folder)
         self._engine_turn = 0
-        self._hooks_looked_for = False
+        self._hooks_checked = False
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
         """Warnings from the engines, shown when they are found and again at the end."""
@@ -303,12 +303,12 @@ class Follower:
 
     def _without_hook(self) -> list[int]:
         """Return ranks that run for a while without any output of their hook, though the launch asked for one. Checked once."""
-        if self._hooks_looked_for or self.state != "running" or time.time() - (self.started or time.time()) < HOOKED:
+        if self._hooks_checked or self.state != "running" or time.time() - (self.started or time.time()) < HOOKED:
             return []
         living = [rank for rank, view in self.ranks.items() if view.state == "started"]
         if len(living) < len(self.ranks):
             return []
-        self._hooks_looked_for = True
+        self._hooks_checked = True
         launch = self.folder.read_launch()
         if launch is None or launch.observe == "off":
             return []
@@ -361,7 +361,7 @@ class Follower:
             return []
         if now - view.bar_measured >= BAR_GLANCE:
             view.bar_measured = now
-            self.measure.glance(view, view.live)
+            self.measure.record_bar(view, view.live)
         if now - view.bar_reported < BAR_EVERY:
             return []
         view.bar_reported = now

@@ -99,8 +99,8 @@ def stacks(
     own = is_own(folder, status)
     using = program or find_program()
 
-    far = [number for number in wanted if ranks.ranks[number].host != os.uname().nodename]
-    elsewhere = FarStacks(folder, ranks, far, deadline) if far and own else None
+    remote = [number for number in wanted if ranks.ranks[number].host != os.uname().nodename]
+    elsewhere = RemoteStacks(folder, ranks, remote, deadline) if remote and own else None
 
     def inspect(number: int) -> Stack:
         rank = ranks.ranks[number]
@@ -133,12 +133,12 @@ def stacks(
         return list(pool.map(inspect, wanted))
 
 
-class FarStacks:
+class RemoteStacks:
     """The stacks of ranks on other hosts: the supervisor's agents there signal the hooks, and send home what those write."""
 
-    def __init__(self, folder: JobFolder, ranks: Ranks, far: Sequence[int], deadline: float) -> None:
+    def __init__(self, folder: JobFolder, ranks: Ranks, remote: Sequence[int], deadline: float) -> None:
         self._ranks, self._until = ranks, time.monotonic() + deadline + FAR_LATER
-        self._files = {number: folder.engine(number, ranks.attempt, "stacks") for number in far}
+        self._files = {number: folder.engine(number, ranks.attempt, "stacks") for number in remote}
         self._sizes = {number: path.stat().st_size if path.exists() else 0 for number, path in self._files.items()}
         launch = folder.read_launch()
         self._problem = "run.observe is off in its Plan" if launch and launch.observe == "off" else ""

@@ -96,7 +96,7 @@ class Launching:
         if not yes:
             return
         target = self._session.state.launch_target()
-        if hosts := far_hosts(target):
+        if hosts := remote_hosts(target):
             examine_first(self._app, target, hosts, self._start_soon)
         else:
             self._start_soon()
@@ -218,7 +218,7 @@ def job_lines(folder: JobFolder) -> list[str]:
     return [f"job      {folder.path}", f"         dstui attach {name}" + (f"     dstui stop {name}" if lives else "")]
 
 
-def far_hosts(target: Target) -> tuple[str, ...]:
+def remote_hosts(target: Target) -> tuple[str, ...]:
     """Return the hosts of a launch on other hosts; empty if it stays here or has no command (the launch reports why)."""
     from dstui.render.launch import RenderError
 
