@@ -197,7 +197,7 @@ def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tm
         assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "failed\n"
         found = diagnose_job(JobFolder(tmp_path / "job"))
     assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 1, "high")
-    assert any("of the job's cgroup for want of memory (limit 1 GiB" in line.text for line in found.evidence)
+    assert any("of the job's cgroup for lack of memory (limit 1 GiB" in line.text for line in found.evidence)
 
 
 @pytest.mark.launcher
