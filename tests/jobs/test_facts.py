@@ -68,7 +68,7 @@ def test_a_kill_somewhere_on_the_host_is_likely_but_not_certain(tmp_path: Path) 
 def test_a_kill_that_nobody_counted_was_somebody_elses(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED)
     assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 0)
-    assert any("not for want of memory" in note for note in found.notes)
+    assert any("not a lack of memory" in note for note in found.notes)
     assert found.could_be == ("SLURM-CANCEL",), "what the facts speak against is no candidate"
 
 
