@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run dstui and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
-        print(f"dstui {__version__}")  # noqa: T201 - nothing else is to be imported for it
+        print(f"dstui {__version__}")  # noqa: T201 - nothing else is imported for it
         return 0
     from dstui.base import output
 

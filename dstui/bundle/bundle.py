@@ -150,7 +150,7 @@ MOST_OF_SITE_FILE = 1 << 20
 
 
 def site_files() -> dict[str, str]:
-    """Return the wanted files, name in the bundle -> text; why one cannot be read stands in its place."""
+    """Return the wanted files, name in the bundle -> text; or why one cannot be read."""
     site = installed_site().site
     return {f"site/{path.strip('/').replace('/', '_')}": _text(Path(path)) for path in (site.bundle if site is not None else ())}
 

@@ -131,7 +131,7 @@ def read_settings(text: str, source: str, folder: str) -> UserSettings:
 
 
 def _begun(text: str) -> str:
-    """Return the text with the version where nothing but comments stands in it."""
+    """Return the text with the version if it has only comments."""
     said = any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
     return text if said else f"{text.rstrip()}\nversion: 1\n".lstrip()
 

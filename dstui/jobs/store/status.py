@@ -72,7 +72,7 @@ def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
 
 
 def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
-    """Return that a job elsewhere may have ended without a word, and what to do, as a sentence; "" for other jobs."""
+    """Return that a job elsewhere may have ended silently, and what to do, as a sentence; "" for other jobs."""
     if status.unwatched:
         return UNWATCHED
     if status.unheard is None:
@@ -220,7 +220,7 @@ def ended_by_slurm(folder: JobFolder, status: JobStatus, found: QueuedJob) -> Jo
 
 
 def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
-    """Return the visible status of a job of somebody else, or of a copy: nothing is written, and nothing invisible is claimed.
+    """Return the visible status of a job of another user, or of a copy: nothing is written, and nothing invisible is claimed.
 
     If its supervisor should be visible and is not running, the job has ended if all its ranks have; otherwise its state is lost.
     """

@@ -190,7 +190,7 @@ class Follower:
             self.waits = status.waits if status else ""
             self.unheard = (no_sign_of_life(self.folder, status) or orphan_hint(self.folder, status)) if status else ""
             if status and status.final and not self.folder.has_ended:
-                self._unwritten = status  # the disk is full, or the folder belongs to somebody else
+                self._unwritten = status  # the disk is full, or the folder belongs to another user
 
     def _read_status(self) -> list[int]:
         """Read status.json if it has changed. Return the ranks that have started since."""

@@ -1,4 +1,4 @@
-"""Write files: the Plan, generated files, a screenshot. A file written by somebody else is only replaced after a question."""
+"""Write files: the Plan, generated files, a screenshot. A file written by another program is only replaced after a question."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Saving:
         """What was asked for while the file was still being written."""
 
     def save(self) -> None:
-        """Save the Plan. Asks for a name if it has none, and before replacing a file that somebody else changed."""
+        """Save the Plan. Asks for a name if it has none, and before replacing a file that another program changed."""
         self._save_and(_nothing)
 
     def save_as(self) -> None:

@@ -126,7 +126,7 @@ class Charts(RowList):
         self._names: list[list[str]] = []
 
     def show(self, series: RunSeries, own: tuple[str, ...], history: History | None = None) -> None:
-        """Draw what is new. What the ranks used has a plot where it is pinned: it stands above the log already."""
+        """Draw what is new. What the ranks used has a plot where it is pinned: it is above the log already."""
         pinned = tuple(setting("pinned"))
         now = (series, series.count, self.size, own, history, pinned)
         if now != self._drawn and self.size.width:

@@ -130,7 +130,7 @@ def _part(title: str, rows: list[Row]) -> list[Row]:
 
 
 WARM_UP = 3.0
-"""Seconds after which the modules of the diagnosis are loaded, which takes a third of a second that nobody should wait for at the end."""
+"""Seconds after which the modules of the diagnosis are loaded, which takes a third of a second, so as not to delay the diagnosis."""
 BESIDE = 6
 """Cells of the screen's width for frame, margin and scroll bar, since a hidden pane has no width of its own."""
 Moment = tuple[int, bool]
