@@ -183,7 +183,10 @@ class _Adoption:
         places = {"deepspeed_hostfile": "hostfile", "deepspeed_exclusion_filter": "exclude", "deepspeed_inclusion_filter": "include"}
         found = {to: self.inner.pop(name) for name, to in places.items() if isinstance(self.inner.get(name), str)}
         if (launcher := launchers.get(self.inner.get("deepspeed_multinode_launcher", ""))) is not None:
-            del self.inner["deepspeed_multinode_launcher"]
+            if self.inner.pop("deepspeed_multinode_launcher") == "standard":
+                self.notes.append(
+                    "deepspeed_multinode_launcher standard is started by hand on each machine; this Plan starts all of them, by ssh"
+                )
             found["launcher"] = launcher
         if "hostfile" not in found:
             self.notes.append(f"num_machines is {self.top['num_machines']}, and the file names no hosts: write them under cluster.hosts")

@@ -53,7 +53,8 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
             cluster["launcher_args"] += ["--num_processes", str(count)]  # overrides the YAML
     for path, value in suited(reader or "deepspeed", facts, builds="optimizer" in config).items():
         section, _, name = path.partition(".")
-        (job if section == "job" else cluster)[name] = value
+        if section == "job" or line.launcher not in ("torchrun", "accelerate"):  # these give no rank --local_rank
+            (job if section == "job" else cluster)[name] = value
     job = {name: value for name, value in job.items() if value}
     return Imported(plan_text(source, {"job": job, "model": model, "cluster": cluster, "deepspeed": config}, notes), notes)
 
@@ -140,7 +141,7 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
         port = port or (own if host in LOCAL and own != "0" else "")
         for name in ("rdzv_backend", "rdzv_id"):
             options.pop(name, None)
-    if rank not in ("", "0"):
+    if rank not in (("",) if several else ("", "0")):
         notes.append(f"--node_rank {rank} is left out: one Plan is for all hosts, and each gets its own")
     if address and not (address in LOCAL and not several):
         found["master_addr"] = address

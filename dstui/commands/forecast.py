@@ -19,7 +19,7 @@ from dstui.facts.measured import Taken, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
-from dstui.forecast.recommend import RankedPlan, RankedPlans, recommend
+from dstui.forecast.recommend import NOT_SEARCHED, RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
@@ -73,6 +73,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         for line in (*_report(plan, found, machine.source if args.gpu else ""), *_runs(runs), *_table(recommendation)):
             tell(line)
+        for option, text in (("--ram", args.ram), ("--gpu-memory", args.gpu_memory)):
+            if text and "i" not in text.lower():
+                tell(f"{option} {text} is {format_size(bytes_of(text, option))} above, where a GB is 2^30 bytes, as in nvidia-smi")
     return 1 if found.fits is False else 0
 
 
@@ -106,6 +109,7 @@ def _as_json(recommendation: RankedPlans | None) -> dict[str, Any]:
         "tried": dict(recommendation.tried),
         "cheapest": recommendation.cheapest or None,
         "ordered_by": recommendation.ordered_by,
+        "second": recommendation.second or None,
         "recommended": [row.as_json() for row in recommendation.rows],
         "ways_out": list(recommendation.ways),
     }
@@ -121,7 +125,7 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
     yield ""
     for name, need in (("each GPU", found.gpu), ("RAM of a node", found.host), ("NVMe of a node", found.nvme)):
         if need.bytes:
-            yield _line(name, need)
+            yield _line(name, need) + (": --ram SIZE would compare it" if where and need is found.host and not need.capacity else "")
     if found.checkpoint:
         yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
@@ -138,7 +142,7 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
             yield "  " + "; ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items())
     if found.unknown:
         yield ""
-        yield "Not known"
+        yield "Not known, so assumed"
         yield from (f"  - {sentence}" for sentence in found.unknown)
 
 
@@ -220,9 +224,12 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield f"  {'':<5} {'GPU':>9}  {'left':>5} {'RAM':>9}  {'left':>5} {'tokens/s':>9}"
         yield from map(_ranked_line, recommendation.rows)
         yield "  * the place with the least left; micro-batch 4 x 2: 4 samples at a time, twice in a step"
+        if recommendation.second:
+            yield f"  the second against the first: {recommendation.second}"
         yield "  tried: " + ", ".join(f"{number} {name}" for name, number in recommendation.tried.items())
         if recommendation.cheapest:
             yield f"  cheaper: {recommendation.cheapest}"
+        yield f"  {NOT_SEARCHED}"
 
 
 def _ranked_line(row: RankedPlan) -> str:

@@ -183,7 +183,9 @@ def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -
     if launcher.equal_slots and len(set(counts.values())) > 1:
         reported = ", ".join(f"{host}: {count}" for host, count in list(counts.items())[:8])
         raise RenderError("cluster.hosts", f"{launcher.name} needs the same number of slots on every host, here {reported}")
-    if not launcher.single_slots:
+    if (
+        filters and not launcher.single_slots
+    ):  # without filters the environment chooses (CUDA_VISIBLE_DEVICES), and the launcher only counts
         for host, chosen in used.items():
             if list(chosen) != list(range(len(chosen))):
                 raise RenderError(

@@ -7,7 +7,7 @@ import difflib
 import pytest
 
 from dstui.adopt.adapted_script import adapted
-from dstui.adopt.loop_parts import NoPlace
+from dstui.adopt.loop_syntax import NoPlace
 from dstui.adopt.script import inspect_script
 from tests.adopt.plain_loops import FLAT, HEAD, LOOPS, MICRO_BATCHES
 
@@ -69,6 +69,7 @@ def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None
                 "gradient_clipping": 0,
             },
         ),
+        ("choice", {"train_micro_batch_size_per_gpu": 4, "zero_allow_untested_optimizer": True, "gradient_clipping": 0}),
         ("values", {"train_micro_batch_size_per_gpu": 4}),
     ],
 )

@@ -146,6 +146,16 @@ def test_headless_runs_an_accelerate_yaml_as_it_is_and_says_what_it_changed(fold
     assert "--no_local_rank" in done.stdout
 
 
+@pytest.mark.parametrize(("launcher", "given"), [("deepspeed", True), ("torchrun", False), ("accelerate launch", False)])
+def test_only_deepspeeds_launcher_is_asked_not_to_give_the_local_rank(folder: Path, launcher: str, given: bool) -> None:
+    (folder / "strict.py").write_text(
+        "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argument('--deepspeed')\np.parse_args()\n"
+    )
+    (folder / "ds.json").write_text("{}")
+    made = load(dstui("import", "--", *launcher.split(), "strict.py", "--deepspeed", "ds.json", folder=folder).stdout)
+    assert ("--no_local_rank" in made.cluster.launcher_args) is given
+
+
 def test_a_script_is_imported_as_the_first_recipe_for_this_machine(folder: Path) -> None:
     text = "import argparse, torch\nargparse.ArgumentParser().add_argument('--epochs')\nloss.backward()\n"
     (folder / "loop.py").write_text(text)

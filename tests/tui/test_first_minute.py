@@ -181,7 +181,7 @@ async def test_recipes_say_what_the_model_of_the_script_needs_here_and_those_tha
     small = SCRIPT + 'model = AutoModelForCausalLM.from_pretrained("HuggingFaceTB/SmolLM2-135M")\n'
     async with begin({"train.py": small}, gpus=2) as pilot:
         lines = [line for line in text_of(pilot, "#answers").splitlines() if "ZeRO-" in line]
-        assert re.search(r"▲ \d+G RAM \d+G +\d+% +\S+k tok/s", lines[0]), "the GPUs have room, and RAM decides: both, and the speed"
+        assert re.search(r" \d+G ▲ RAM \d+G +\d+% +\S+k tok/s", lines[0]), "the GPUs have room, and RAM decides: both, and the speed"
         assert [line[25:] for line in lines] == sorted((line[25:] for line in lines), key=lambda line: "✖" in line)
         await pilot.press("r")
         assert value(pilot, "model.source") == "HuggingFaceTB/SmolLM2-135M"
