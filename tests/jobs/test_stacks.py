@@ -170,7 +170,7 @@ def test_who_has_not_come_to_the_meeting_is_named_first_and_ranks_at_one_place_t
 
 def test_ranks_in_different_meetings_took_different_ways() -> None:
     found = grouped([reducing(0), reducing(1, "broadcast", 40), reducing(2)])
-    assert found[0].startswith("The ranks wait in different meetings")
+    assert found[0].startswith("The ranks wait in different collectives")
     assert found[1:] == (
         "rank 1: waiting in broadcast, from main (train.py:40)",
         "ranks 0, 2: waiting in all_reduce, from main (train.py:31)",

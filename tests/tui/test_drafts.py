@@ -118,7 +118,7 @@ async def test_a_draft_that_is_no_plan_is_not_lost(open_app: Open, tmp_path: Pat
     async with open_app() as pilot:
         await until(pilot, lambda: "Unsaved edits" in screen(pilot))
         await pilot.press("t")
-        await until(pilot, lambda: "no Plan any more" in screen(pilot))
+        await until(pilot, lambda: "not a valid Plan" in screen(pilot))
         assert len(drafts()) == 1
 
 

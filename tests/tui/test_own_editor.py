@@ -74,7 +74,7 @@ async def test_what_the_editor_leaves_is_one_step_of_undo(open_app: Open, tmp_pa
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ('echo "stage: [" >> "$2"', "This is no Plan"),
+        ('echo "stage: [" >> "$2"', "This is not a valid Plan"),
         ("exit 3", "ended with status 3"),
         ("true", "Nothing was changed"),
     ],
