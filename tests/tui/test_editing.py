@@ -127,13 +127,13 @@ async def test_what_is_no_number_never_reaches_the_plan_and_is_said(open_app: Op
     async with open_app() as pilot:
         await pilot.press("6", "enter", "x")
         assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
-        await until(pilot, lambda: "'4x' is no number" in text_of(pilot, "#form-rows"))  # while it is typed, below the line
+        await until(pilot, lambda: "'4x' is not a number" in text_of(pilot, "#form-rows"))  # while it is typed, below the line
         await pilot.press("backspace")
-        await until(pilot, lambda: "is no number" not in text_of(pilot, "#form-rows"))
+        await until(pilot, lambda: "is not a number" not in text_of(pilot, "#form-rows"))
         await pilot.press("x", "enter")
-        await until(pilot, lambda: any("is no number" in note.message for note in pilot.app._notifications))
+        await until(pilot, lambda: any("is not a number" in note.message for note in pilot.app._notifications))
         await pilot.press("escape")
-        await until(pilot, lambda: "is no number" not in text_of(pilot, "#form-rows"))
+        await until(pilot, lambda: "is not a number" not in text_of(pilot, "#form-rows"))
         assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
 
 
