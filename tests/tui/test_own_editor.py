@@ -98,7 +98,7 @@ async def test_without_a_terminal_it_is_said(open_app: Open, monkeypatch: pytest
     monkeypatch.setenv("VISUAL", "vi")
     async with open_app() as pilot:
         await pilot.press("V")
-        await until(pilot, lambda: any("needs a terminal" in note.message for note in pilot.app._notifications))
+        await until(pilot, lambda: any("needs its own terminal" in note.message for note in pilot.app._notifications))
 
 
 @pytest.mark.usefixtures("terminal")
