@@ -107,7 +107,7 @@ async def test_of_a_job_too(open_app: Open, tmp_path: Path) -> None:
         assert pilot.app.step.id == "run", "no job is open yet: the list of them is where to begin"
         await show_job(pilot, job(tmp_path / "job"))
         await choose(pilot, "Stop")
-        await until(pilot, lambda: "nothing to act on" in screen(pilot))
+        await until(pilot, lambda: "is not available now" in screen(pilot))
         await choose(pilot, "Bundle")
         await until(pilot, lambda: list(tmp_path.glob("*bundle.zip")))
         await choose(pilot, "Metrics")
