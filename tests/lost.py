@@ -53,7 +53,7 @@ PLACES = {
     "not saved": Place((("x", "plan.yaml *"), ("q", "Not saved")), begins="✖ 1", edited=True),  # the error that x mends
     "write files": Place((REVIEW, ("w", "Write the files"))),
     "help over a dialog": Place((FIND, ("\x1bOP", "Close this, and change nothing."))),
-    "without a file": Place(args=(), begins="Start from what?"),
+    "without a file": Place(args=(), begins="What do you want to start from?"),
     "a job": Place(**JOB),
     "a whole line": Place((("\r", "↑↓ move"),), **JOB),
     "a rank to type": Place((("g", "Its number:"),), **JOB),

@@ -48,7 +48,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 BAD_FILES = {
     "tab.yaml": (b"version: 1\njob:\n\tscript: a.py\n", "tab.yaml:3:1: a tab where YAML wants spaces"),
-    "twice.yaml": (b"version: 1\njob: {script: a}\nname: x\nname: y\n", "the key 'name' stands here a second time"),
+    "twice.yaml": (b"version: 1\njob: {script: a}\nname: x\nname: y\n", "the key 'name' is given a second time"),
     "typo.yaml": (b"version: 1\njob: {scrip: a}\n", "did you mean 'script'?"),
     "binary.yaml": (b"\x89PNG\0\0", "is a binary file"),
     "empty.yaml": (b"", "the file is empty"),
@@ -98,7 +98,7 @@ def test_rendered_files_are_written_once_and_replaced_only_with_force(tmp_path: 
     assert "unchanged" in dstui("render", "quickstart", "-o", str(tmp_path)).stdout
     other = ("render", "quickstart", "-o", str(tmp_path), "--set", "deepspeed.zero_optimization.stage=1")
     refused = dstui(*other)
-    assert (refused.returncode, "replaced only when asked (--force)" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--force" in refused.stderr) == (2, True)
     assert dstui(*other, "--force").returncode == 0
     assert '"stage": 1' in (tmp_path / "ds_config.json").read_text()
 

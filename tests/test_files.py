@@ -34,7 +34,7 @@ def test_other_content_is_replaced_only_when_asked(tmp_path: Path) -> None:
     assert (state_on_disk(path, "a"), write_atomic(path, "a")) == ("new", True)
     assert (state_on_disk(path, "a"), write_atomic(path, "a")) == ("same", False)
     assert state_on_disk(path, "b") == "changed"
-    with pytest.raises(FileProblem, match="replaced only when asked"):
+    with pytest.raises(FileProblem, match="--force"):
         write_atomic(path, "b")
     assert path.read_text() == "a"
     assert write_atomic(path, "b", replace=True)

@@ -103,10 +103,10 @@ def test_what_is_wrong_is_said_with_a_fix_to_choose_and_nothing_is_launched(fold
 def test_without_a_file_it_asks_what_to_start_from(folder: Path) -> None:
     argv = [sys.executable, "-m", "dstui", "--plain"]
     ran = subprocess.run(argv, input="99\nb\n1\nq\n", capture_output=True, text=True, check=False)
-    assert "Start from what?" in ran.stdout
+    assert "What do you want to start from?" in ran.stdout
     assert "  1. train.py with " in ran.stdout
     assert "the file plan.yaml" in ran.stdout
-    assert "There is nothing before this." in ran.stdout
+    assert "This is the first step." in ran.stdout
     assert "Step 1 of 7" in ran.stdout
 
 

@@ -61,7 +61,7 @@ def rules_page() -> Iterator[str]:
 def more_page() -> Iterator[str]:
     """Yield the rest of the index: words, variables, functions, programs, accelerate's keys."""
     yield "# Variables, functions and words\n"
-    shown = ("The Plan", "DeepSpeed's", "Findings, by", "Why runs end", "Plans that come")
+    shown = ("The Plan", "DeepSpeed's", "Findings, by", "Why runs end", "Shipped Plans")
     for heading, entries in index():
         if not heading.startswith(shown):
             yield f"\n## {heading}\n"
@@ -70,8 +70,8 @@ def more_page() -> Iterator[str]:
 
 def plans_page() -> Iterator[str]:
     """Yield the Plans that come with dstui, whole."""
-    yield "# Plans that come with dstui\n\n`dstui NAME` opens one, `dstui --headless NAME` runs it.\n"
-    for name, text in dict(index())["Plans that come with dstui"].items():
+    yield "# Shipped Plans\n\n`dstui NAME` opens one, `dstui --headless NAME` runs it.\n"
+    for name, text in dict(index())["Shipped Plans"].items():
         yield f"## {name}\n\n{text[0].upper()}{text[1:]}.\n\n```yaml\n{(ROOT / 'configs' / f'{name}.yaml').read_text().rstrip()}\n```\n"
 
 

@@ -47,7 +47,7 @@ def read_accelerate(text: str) -> AccelerateConfig:
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(config, dict):
-        raise ConfigError("the file is empty" if config is None else "no mapping of keys to values, as an accelerate configuration is")
+        raise ConfigError("the file is empty" if config is None else "not a mapping of keys to values, as an accelerate configuration is")
     found = AccelerateConfig({str(name): value for name, value in config.items()})
     _places(root, "", found)
     return found

@@ -9,17 +9,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dstui.adopt.loop_parts import (
-    FUNCTIONS,
-    TESTED,
-    LoopParts,
-    NoPlace,
-    accumulation_guard,
-    find_parts,
-    is_call_of,
-    name_in,
-    scheduler_lines,
-)
+from dstui.adopt.loop_optimizer import TESTED
+from dstui.adopt.loop_parts import LoopParts, accumulation_guard, find_parts, scheduler_lines
+from dstui.adopt.loop_syntax import FUNCTIONS, NoPlace, is_call_of, name_in
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
 ACCUMULATION = "gradient_accumulation_steps"
@@ -171,7 +163,10 @@ def _backward(parts: LoopParts, edits: _Edits) -> None:
         if divided and (parts.guards or any(map(parts.loop_of_micro_batches, parts.steps))):
             more.append("scale_wrt_gas=False")
             edits.notes.append(
-                (call.lineno, "the script divides the loss by its accumulation itself: scale_wrt_gas=False keeps DeepSpeed from it")
+                (
+                    call.lineno,
+                    "the script itself divides the loss by its accumulation: scale_wrt_gas=False prevents DeepSpeed from doing it again",
+                )
             )
         edits.replace(call, f"{parts.model_at(call)}.backward({', '.join([edits.text(loss), *more])})")
 
@@ -230,7 +225,7 @@ def _clipping(parts: LoopParts, edits: _Edits) -> None:
         elif isinstance(statement, ast.Expr):
             message = f"DeepSpeed clips: deepspeed.{CLIPPING} must be {parts.as_written(bound) if bound is not None else 'its bound'}"
         else:
-            message = f"clips gradients that DeepSpeed keeps to itself: deepspeed.{CLIPPING} and model.get_global_grad_norm()"
+            message = f"clips gradients that only DeepSpeed has: deepspeed.{CLIPPING} and model.get_global_grad_norm()"
         if isinstance(statement, ast.Expr):
             edits.remove(statement)
         edits.notes.append((statement.lineno, message))
@@ -248,26 +243,31 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
         )
         return
     given = {keyword.arg: keyword for keyword in call.keywords}
-    size = call.args[1] if len(call.args) > 1 else given["batch_size"].value if "batch_size" in given else None
+    options = given[None].value if None in given else None
+    size = (
+        call.args[1] if len(call.args) > 1 else given["batch_size"].value if "batch_size" in given else parts.entry(options, "batch_size")
+    )
     if size is not None and isinstance(number := parts.constant(size), int):
         edits.needs[MICRO_BATCH] = number
-    if None in given:
-        options = edits.text(given[None].value)
-        message = (
-            f"the loader's options are in **{options}: give it sampler=DistributedSampler(…) in the place of shuffle, a part for each rank"
-        )
-        edits.notes.append((call.lineno, message))
-        return
-    if {"sampler", "batch_sampler"} & given.keys() or not (call.args or "dataset" in given):
-        edits.notes.append((call.lineno, "a sampler of the script's own: it must give each rank its own part of the data"))
+    if (
+        {"sampler", "batch_sampler"} & given.keys()
+        or (options and "sampler" in edits.source.decode())
+        or not (call.args or "dataset" in given)
+    ):
+        edits.notes.append((call.lineno, "the script's own sampler: it must give each rank its own part of the data"))
         return
     dataset = _dataset_name(parts, edits, call.args[0] if call.args else given["dataset"].value)
     shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"
+    if options is not None and "shuffle" not in given:
+        shuffle = f'{edits.text(options)}.get("shuffle", False)'
     sampler = f"sampler=torch.utils.data.DistributedSampler({dataset}, shuffle={shuffle})"
     if "torch" not in parts.modules:
         edits.notes.append(
             (call.lineno, "give each rank its own part: sampler=DistributedSampler(…); the script does not import torch by this name")
         )
+    elif options is not None and "shuffle" not in given:
+        both = f'"shuffle": False, "sampler": {sampler.removeprefix("sampler=")}'
+        edits.replace(options, f"{{**{edits.text(options)}, {both}}}")
     elif "shuffle" in given:
         node = given["shuffle"]
         start = edits.starts[node.lineno - 1] + node.col_offset
@@ -296,7 +296,7 @@ def _dataset_name(parts: LoopParts, edits: _Edits, dataset: ast.expr) -> str:
 
 def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
     for line in scheduler_lines(parts.tree):
-        yield line, "the scheduler stays the script's: it sees the torch optimizer, whose learning rate DeepSpeed uses"
+        yield line, "the script keeps its scheduler: it changes the torch optimizer, whose learning rate DeepSpeed uses"
     for node in ast.walk(parts.tree):
         if isinstance(node, ast.Call) and name_in(node.func).endswith(("torch.save", "save_pretrained")):
             yield (
@@ -308,7 +308,7 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
         if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":
-            yield node.lineno, "autocast stays: choose it, or bf16 and fp16 in the configuration, not both"
+            yield node.lineno, "autocast is kept: choose it, or bf16 and fp16 in the configuration, not both"
 
 
 def _keep_blocks(parts: LoopParts, edits: _Edits) -> None:

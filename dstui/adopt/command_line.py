@@ -75,8 +75,10 @@ def command_line(launch: Launch, here: str) -> CommandLine:
     if not rest:
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
-    notes = [f"{wrapper} stands before the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
-    notes += [f"{name} is exported and holds words of the command, which are in the Plan: it is left out of cluster.env" for name in texts]
+    notes = [f"{wrapper} precedes the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
+    notes += [
+        f"{name} is exported and contains words of the command, which are in the Plan: it is left out of cluster.env" for name in texts
+    ]
     folder = _relative(to_plan_text(launch.folder), here)
     notes += [f"job.workdir is {folder}: the text changes to it"] if folder else []
     return CommandLine(

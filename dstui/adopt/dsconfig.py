@@ -73,7 +73,7 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
         problem = json.JSONDecodeError("JSON has no NaN and no Infinity", text, at.start() if at else 0)
     config = _as_spelled(_hjson(text, problem), "", places.numbers) if problem else strict
     if not isinstance(config, dict):
-        raise ConfigError(f"{_named(config)} where an object {{…}} belongs: a DeepSpeed configuration is one", 1, 1)
+        raise ConfigError(f"{_named(config)} instead of an object {{…}}, which a DeepSpeed configuration is", 1, 1)
     reader = integration or ("trainer" if holds_auto(_without_own_auto(config)) else "deepspeed")
     found = DsConfig(config, reader, [], places, not problem)
     if problem or mark:
@@ -136,12 +136,12 @@ def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
     except hjson.HjsonDecodeError as error:
         line, column = (problem.lineno, problem.colno) if problem.lineno else (error.lineno, error.colno)
         reported = problem.msg if problem.msg.startswith("JSON") else problem.msg.lower()
-        message = f"not JSON, and not what DeepSpeed reads either: {_hint(text, line) or reported}"
+        message = f"not JSON, nor what DeepSpeed can read: {_hint(text, line) or reported}"
         raise ConfigError(message, line, column) from None
     except OverflowError:
-        raise ConfigError("a number too large to be one") from None
+        raise ConfigError("a number that is too large") from None
     except (ValueError, LookupError):  # hjson reads past the end of some texts
-        raise ConfigError("not JSON, and not what DeepSpeed reads either", problem.lineno, problem.colno) from None
+        raise ConfigError("not JSON, nor what DeepSpeed can read", problem.lineno, problem.colno) from None
 
 
 def _hint(text: str, line: int) -> str:
@@ -175,9 +175,9 @@ def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: boo
     addition = "a comment" if found.places.comments else "a trailing comma, a word without quotes or the like"
     what = "begins with a byte-order mark" if mark and not problem else f"is not strict JSON: {addition}"
     place = Position(problem.lineno, problem.colno) if problem else Position(1, 1)
-    fix = _clean(found, "write it as clean JSON")
+    fix = _clean(found, "write it as strict JSON")
     if found.integration == "deepspeed":
-        why = "DeepSpeed reads hjson and takes it; transformers, accelerate and most tools do not"
+        why = "DeepSpeed reads hjson and accepts it; transformers, accelerate and most tools do not"
         return Finding("DS024", "info", "", f"the file {what}", why, line=place.line, column=place.column, fix=fix)
     who = "the Trainer" if found.integration == "trainer" else "accelerate"
     why = f"json.decoder.JSONDecodeError: {problem.msg}" if problem else "JSONDecodeError: Unexpected UTF-8 BOM"
@@ -196,11 +196,11 @@ def _as_meant(value: Any) -> Any:
 
 def _bare_words(found: DsConfig) -> list[Finding]:
     """Return findings for unquoted words, which hjson reads as strings up to the end of their line."""
-    findings, fix = [], _clean(found, "write it as clean JSON")
+    findings, fix = [], _clean(found, "write it as strict JSON")
     for path, place, word in found.places.words[:MOST_LISTED]:
         shown = word.strip()[:40]
         message = f"{path} becomes the string {shown!r}, to the end of its line"
-        why = "without quotes hjson takes a word for a string, and says nothing"
+        why = "without quotes hjson silently reads a word as a string"
         findings.append(Finding("DS025", "warning", path, message, why, line=place.line, column=place.column, fix=fix))
     return findings
 
@@ -224,12 +224,12 @@ def _twice(found: DsConfig) -> list[Finding]:
     findings, fix = [], _clean(found, "write it with the last one only")
     for path, place in found.places.again[:MOST_LISTED]:
         first = found.places.keys[path].line
-        message = f"{path} stands here a second time (first on line {first})"
+        message = f"{path} is given a second time (first on line {first})"
         name = path.rpartition(".")[2]
         if found.integration == "deepspeed":
             why = f"DeepSpeed: Duplicate keys in DeepSpeed config: ['{name}']"
             findings.append(Finding("DS023", "error", path, message, why, "parse", place.line, place.column, fix))
         else:
-            why = "Python's json takes the last one, and says nothing"
+            why = "Python's json silently uses the last one"
             findings.append(Finding("DS023", "warning", path, message, why, None, place.line, place.column, fix))
     return findings

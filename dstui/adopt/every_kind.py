@@ -88,9 +88,7 @@ def _chosen(shell: ShellText, number: int) -> Launch:
     launch = shell.launches[max(number - 1, 0)]
     if undecided := undecided_in(launch, shell):
         name, line = undecided[0]
-        raise ConfigError(
-            f"${name} of the launch in line {launch.line} is decided by the branch in line {line} while the script runs", line
-        )
+        raise ConfigError(f"${name} of the launch in line {launch.line} depends on the branch in line {line}", line)
     return launch
 
 
@@ -99,7 +97,7 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
     if len(shell.launches) > 1:
         yield f"{len(shell.launches)} launches in the text; this is the one in line {launch.line} (--launch N takes another):"
         for number, one in enumerate(shell.launches[:LISTED], 1):
-            decided = f", reached as the branch in line {one.condition} decides" if one.condition else ""
+            decided = f", depends on the branch in line {one.condition}" if one.condition else ""
             words = " ".join(map(to_display_text, one.words))
             own = "".join(
                 f"{name}={to_display_text(value)} "
@@ -130,6 +128,6 @@ def _variables(text: str) -> dict[str, str]:
         if line and not line.startswith("#"):
             name, equals, value = line.partition("=")
             if not equals or not name:
-                raise ConfigError(f"{line!r} is no variable: a .deepspeed_env holds NAME=value lines, and nothing else", number)
+                raise ConfigError(f"{line!r} is not a variable: a .deepspeed_env has NAME=value lines only", number)
             variables[name] = value
     return variables

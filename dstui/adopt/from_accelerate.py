@@ -49,7 +49,7 @@ def plan_of_accelerate(
     rest = {name: _plain(value) for name, value in read_accelerate(text).config.items() if value is not None}
     inner = rest.pop(SECTION, None)
     if inner is not None and not isinstance(inner, Mapping):
-        raise ConfigError(f"{SECTION} holds no keys: it is a section, such as {SECTION}: {{zero_stage: 2}}")
+        raise ConfigError(f"{SECTION} has no keys: it is a section, such as {SECTION}: {{zero_stage: 2}}")
     work = _Adoption(rest, dict(inner or {}), [*given.notes, *notes])
     work.flags(given.flags)
     if given.parallelism:
@@ -93,7 +93,7 @@ class _Adoption:
         for name, value in given.items():
             section = self.inner if name in PLUGIN else self.top
             if name in section and section[name] != value:
-                self.notes.append(f"--{name} {value} on the command line wins over {section[name]} in the file")
+                self.notes.append(f"--{name} {value} on the command line replaces {section[name]} in the file")
             section[name] = value
 
     def old_names(self) -> None:
@@ -101,10 +101,10 @@ class _Adoption:
         old = self.top.pop("fp16", None)
         if old and self.top.get("mixed_precision") is None:
             self.top["mixed_precision"] = "fp16"
-            self.notes.append("fp16: the old name of mixed_precision: fp16, which accelerate takes it for")
+            self.notes.append("fp16: the old name of mixed_precision: fp16")
         if self.top.get("mixed_precision") is False:
             self.top["mixed_precision"] = "no"
-            self.notes.append("mixed_precision: no without quotes is false to YAML, and ends accelerate launch; it is 'no' here")
+            self.notes.append("mixed_precision: no without quotes is false in YAML, and accelerate launch fails on it; it is 'no' here")
 
     def deepspeed(self, read_named: Callable[[str], str | None]) -> dict[str, Any]:
         """Return DeepSpeed's configuration: the named file, or what accelerate derives from the plugin's keys."""
@@ -115,7 +115,7 @@ class _Adoption:
         for key in PLUGIN.values():
             if key.path and (key.name not in self.inner or not _suits(self.inner[key.name], key.kind)):
                 if key.name in self.inner:
-                    self.notes.append(f"{SECTION}.{key.name}: {self.inner[key.name]!r} is no value for it; kept under accelerate:")
+                    self.notes.append(f"{SECTION}.{key.name}: {self.inner[key.name]!r} is not a valid value; kept under accelerate:")
                 if key.name in ("zero_stage", "gradient_accumulation_steps", "gradient_clipping"):
                     _put(config, key.path, AUTO)
             elif key.path:
@@ -141,14 +141,14 @@ class _Adoption:
                 f"mixed_precision beside {FILE}: accelerate refuses the file for it; here it fills bf16 and fp16 where they are auto"
             )
         if text is None:
-            self.notes.append(f"{name} is not here: the deepspeed section is to be filled from it")
+            self.notes.append(f"{name} does not exist here: fill the deepspeed section from it")
             return {}
         try:
             read = read_dsconfig(text, "accelerate")
         except ConfigError as error:
             raise ConfigError(f"{name}, which the file names: {error.message}", None, None) from None
         if not read.strict:
-            self.notes.append(f"{name} is not strict JSON, which accelerate refuses; what is rendered is")
+            self.notes.append(f"{name} is not strict JSON, which accelerate refuses; the rendered file is")
         self.notes += doubts(read, name)
         return read.config
 
@@ -183,7 +183,10 @@ class _Adoption:
         places = {"deepspeed_hostfile": "hostfile", "deepspeed_exclusion_filter": "exclude", "deepspeed_inclusion_filter": "include"}
         found = {to: self.inner.pop(name) for name, to in places.items() if isinstance(self.inner.get(name), str)}
         if (launcher := launchers.get(self.inner.get("deepspeed_multinode_launcher", ""))) is not None:
-            del self.inner["deepspeed_multinode_launcher"]
+            if self.inner.pop("deepspeed_multinode_launcher") == "standard":
+                self.notes.append(
+                    "deepspeed_multinode_launcher standard is started by hand on each machine; this Plan starts all of them, by ssh"
+                )
             found["launcher"] = launcher
         if "hostfile" not in found:
             self.notes.append(f"num_machines is {self.top['num_machines']}, and the file names no hosts: write them under cluster.hosts")

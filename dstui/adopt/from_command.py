@@ -40,7 +40,7 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
     absent = _absent_yaml(line, read_named)
     if absent:
-        notes.append(f"{absent} is not here: accelerate will read it itself, and nothing of it is known")
+        notes.append(f"{absent} does not exist here: accelerate will read it itself, and its content is unknown")
         reader = "accelerate"
     elif line.launcher == "accelerate" and (not reader or ACCELERATES_OWN & line.options.keys()):
         return _accelerate(line, source, read_named, {"job": job, "model": model}, notes)
@@ -53,7 +53,8 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
             cluster["launcher_args"] += ["--num_processes", str(count)]  # overrides the YAML
     for path, value in suited(reader or "deepspeed", facts, builds="optimizer" in config).items():
         section, _, name = path.partition(".")
-        (job if section == "job" else cluster)[name] = value
+        if section == "job" or line.launcher not in ("torchrun", "accelerate"):  # these give no rank --local_rank
+            (job if section == "job" else cluster)[name] = value
     job = {name: value for name, value in job.items() if value}
     return Imported(plan_text(source, {"job": job, "model": model, "cluster": cluster, "deepspeed": config}, notes), notes)
 
@@ -79,7 +80,7 @@ def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -
             continue
         text = read_named(name)
         if text is None:
-            notes.append(f"{name} is not here: the script will read it itself, and nothing of it is known")
+            notes.append(f"{name} does not exist here: the script will read it itself, and its content is unknown")
             return args, {}, "trainer" if option == "--deepspeed" else "deepspeed"
         read = read_dsconfig(text)
         notes += doubts(read, name)
@@ -103,7 +104,7 @@ def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
         elif name == "no_ssh":
             found["launcher"] = "nossh"
         elif name == "node_rank":
-            notes.append(f"--node_rank {value} is left out: the Plan is one for all hosts, and each gets its own")
+            notes.append(f"--node_rank {value} is left out: one Plan is for all hosts, and each gets its own")
         else:
             found.setdefault("launcher_args", []).extend([f"--{name}"] if value is True else [f"--{name}", str(value)])
     return found
@@ -117,7 +118,7 @@ def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     ranks = options.pop("nproc_per_node", "1")
     options.pop("standalone", None)  # how ranks of one machine meet anyway
     if options.pop("use_env", False):
-        notes.append("--use_env is left out: it is how torchrun hands on the local rank anyway")
+        notes.append("--use_env is left out: torchrun always passes on the local rank this way")
     if options.pop("pass_local_rank", False):
         notes.append(
             "torch.distributed.launch adds --local-rank=N to the script's arguments, torchrun does not: the script has to read LOCAL_RANK"
@@ -140,8 +141,8 @@ def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: li
         port = port or (own if host in LOCAL and own != "0" else "")
         for name in ("rdzv_backend", "rdzv_id"):
             options.pop(name, None)
-    if rank not in ("", "0"):
-        notes.append(f"--node_rank {rank} is left out: the Plan is one for all hosts, and each gets its own")
+    if rank not in (("",) if several else ("", "0")):
+        notes.append(f"--node_rank {rank} is left out: one Plan is for all hosts, and each gets its own")
     if address and not (address in LOCAL and not several):
         found["master_addr"] = address
     if port:
@@ -161,7 +162,7 @@ def _number(found: dict[str, Any], key: str, option: str, value: str, notes: lis
     if value.isdecimal() and 1 <= int(value) <= (65535 if key == "master_port" else MAX_SLOTS):
         found[key] = int(value)
         return True
-    notes.append(f"--{option} {value} is left open: write the number under cluster.{key}")
+    notes.append(f"--{option} {value} is open: write the number under cluster.{key}")
     return False
 
 
@@ -209,7 +210,7 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections:
     if options.pop(f"use_{PARALLELISM}", False):
         notes.append(
             f"--use_{PARALLELISM}: accelerate refuses it on the command line without --use_fsdp; "
-            f"here, and in its YAML, the section {PARALLELISM} says the same"
+            f"here, and in its YAML, the section {PARALLELISM} has the same effect"
         )
     flags = {
         option: _value(value, PLUGIN.get(option) or TOP[option]) for option, value in options.items() if option in PLUGIN or option in TOP

@@ -25,10 +25,10 @@ def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str]
     if name is not None and (text := read_named(name)) is not None:
         read = read_dsconfig(text)
         config = read.config
-        notes.append(f"{line.launcher} reads {name} itself: the deepspeed section holds it for the check, edits do not reach it")
+        notes.append(f"{line.launcher} reads {name} itself: the deepspeed section has a copy for the checks, edits do not change the file")
         notes += doubts(read, name)
     elif name is not None:
-        notes.append(f"{name} is not a file here, or a name of {line.launcher}'s own: the deepspeed section stays empty")
+        notes.append(f"{name} is not a file here, or a built-in name of {line.launcher}: the deepspeed section stays empty")
     model, about = model_section({**options_of_yamls(line.command, read_named), **options_of(line.command)}, line.folder)
     notes += about
     job: dict[str, Any] = {"command": list(line.command), "workdir": line.folder, "integration": "trainer"}

@@ -81,9 +81,9 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
         "compiled": _switch(options, ("torch_compile",)) or None,
     }
     parts = [f"--{name} {value}" for name, value in options.items() if PARTS.fullmatch(name) and value.lower() != "false"]
-    notes = [f"{', '.join(parts[:4])}: the forecast counts {source} alone, all of it trained (model.trainable says less)"] if parts else []
+    notes = [f"{', '.join(parts[:4])}: the forecast counts {source} alone, all of it trained (model.trainable sets less)"] if parts else []
     if lora is not None and _whole(_first(options, RANK)) is None:
-        notes.append("LoRA without a rank in the launch: model.lora.r is taken as PEFT's 8")
+        notes.append("LoRA without a rank in the launch: model.lora.r is PEFT's default, 8")
     return {name: value for name, value in found.items() if value is not None}, notes
 
 

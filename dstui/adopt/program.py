@@ -51,7 +51,7 @@ class _Followed:
                 found |= self._add(path, one.line)
                 waiting += [(posixpath.dirname(path), inner) for inner in self.code.imports[before:]]
             if not found:
-                self.unread.append((one.line, f"imports {'.' * one.level}{one.module}, which was not looked into"))
+                self.unread.append((one.line, f"imports {'.' * one.level}{one.module}, which was not read"))
         return ScriptProgram(self.code, tuple(self.unread))
 
     def _add(self, path: str, line: int) -> bool:
@@ -62,7 +62,7 @@ class _Followed:
             return False
         self.read.add(path)
         if len(self.read) > MOST_FILES or self.characters + len(text) > MOST_CHARACTERS:
-            self.unread.append((line, f"imports {path}, which was not looked into: there is too much to read"))
+            self.unread.append((line, f"imports {path}, which was not read: there is too much to read"))
             return True
         try:
             add_module(self.code, text, path, self.lines)

@@ -15,10 +15,10 @@ SPACE = re.compile("[\u00a0\u2002\u2003\u2009]")
 """Typographic spaces, which YAML does not treat as blanks."""
 
 REPAIRS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str], str], ...] = (
-    (ESCAPE, "", "backslashes before _ and the like were removed: they are Markdown's"),
-    (SPACE, " ", "blanks of a web page were made into plain ones"),
-    (COMMA, r"\g<line>", "commas at the ends of lines were removed: YAML has none there"),
-    (GLUED, lambda match: f"{match['indent']}{match['first']}\n{match['indent']}", "two keys on one line were given a line each"),
+    (ESCAPE, "", "backslashes before _ and the like, which are Markdown, were removed"),
+    (SPACE, " ", "special spaces of a web page were replaced"),
+    (COMMA, r"\g<line>", "commas at the ends of lines were removed: they are not YAML"),
+    (GLUED, lambda match: f"{match['indent']}{match['first']}\n{match['indent']}", "two keys on one line were split into two lines"),
 )
 
 

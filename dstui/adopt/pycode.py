@@ -126,7 +126,7 @@ def _read(code: Code, text: str, added: int) -> Code:
     except SyntaxError as error:
         raise NotPython(error.lineno, error.msg) from None
     except (ValueError, RecursionError, MemoryError):
-        raise NotPython(None, "nested too deeply, or with characters that no program has") from None
+        raise NotPython(None, "nested too deeply, or with characters that are not valid in a program") from None
 
 
 class _Reader:

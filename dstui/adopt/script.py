@@ -102,6 +102,15 @@ class ScriptFacts:
         """Return whether the script uses DeepSpeed only with a configuration of its own."""
         return self.integration is not None and not self.finds
 
+    @property
+    def reader(self) -> Integration | None:
+        """Return the integration by which a configuration reaches the script.
+
+        `TrainingArguments` that are made in the script without `deepspeed=` read the environment of accelerate's launcher
+        (transformers/training_args.py: ACCELERATE_USE_DEEPSPEED).
+        """
+        return "accelerate" if self.integration == "trainer" and self.own_configuration and self.under_accelerate else self.integration
+
 
 @dataclass(frozen=True, slots=True)
 class NoScript:
@@ -119,7 +128,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         alone, program = read_code(text), read_program(text, text_of, package)
     except NotPython as problem:
         where = f"line {problem.line}: " if problem.line else ""
-        return ScriptFacts(None, (), f"{where}it is no Python that can be read here: {problem.message}")
+        return ScriptFacts(None, (), f"{where}it is not Python code that can be parsed here: {problem.message}")
     without = without_deepspeed(program)
     own, all_of_it = _first_sign(alone), _first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
@@ -229,9 +238,9 @@ def _of_lightning(code: Code) -> Sign | None:
         at = strategy.node.lineno
         if value is not None:
             return _handed_over(code, "deepspeed", value, at, "DeepSpeedStrategy(config=…)")
-        return "deepspeed", (), at, "DeepSpeedStrategy, with a configuration of its own", False
+        return "deepspeed", (), at, "DeepSpeedStrategy, with its own configuration", False
     named = next((call for call in code.calls if deepspeed_strategy(call)), None)
-    return named and ("deepspeed", (), named.node.lineno, "a strategy of Lightning's that is DeepSpeed, with its own configuration", False)
+    return named and ("deepspeed", (), named.node.lineno, "Lightning's DeepSpeed strategy, with its own configuration", False)
 
 
 def _of_initialize(code: Code) -> Sign | None:
@@ -252,7 +261,7 @@ def _of_the_variable(code: Code) -> Sign | None:
 
 def _of_a_configuration_of_its_own(code: Code) -> Sign | None:
     call = code.call("deepspeed.initialize")
-    return None if call is None else ("deepspeed", (), call.node.lineno, "deepspeed.initialize, with a configuration of its own", False)
+    return None if call is None else ("deepspeed", (), call.node.lineno, "deepspeed.initialize, with its own configuration", False)
 
 
 SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
@@ -283,7 +292,7 @@ def _handed_over(code: Code, integration: Integration, value: ast.expr, line: in
         return integration, (), line, f"{VARIABLE}, which every rank finds in its environment", True
     if (known := code.option(*CONFIG_OPTIONS)) is not None:
         return integration, _given(code, known), known.line, f"an argument {known.word}", True
-    return integration, (), line, f"{where}, with a configuration of its own", False
+    return integration, (), line, f"{where}, with its own configuration", False
 
 
 def _variable(code: Code) -> int | None:

@@ -23,7 +23,7 @@ def expand_nodelist(text: str) -> list[str]:
     text = text.strip()
     names = _NAME.findall(text)
     if not names or ",".join(names) != text:
-        raise HostfileError(f"{text[:60]!r} is no list of SLURM's nodes: node[01-03,7],gpu1")
+        raise HostfileError(f"{text[:60]!r} is not a SLURM node list: node[01-03,7],gpu1")
     hosts: list[str] = []
     for name in names:
         for host in _expanded(name):
@@ -48,7 +48,7 @@ def _numbers(ranges: str) -> list[str]:
         match = _RANGE.fullmatch(part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if match is None or not first <= last <= first + MAX_RANKS:
-            raise HostfileError(f"[{ranges[:60]}] is no range of SLURM's nodes: [01-03,7]")
+            raise HostfileError(f"[{ranges[:60]}] is not a SLURM node range: [01-03,7]")
         found += [str(number).zfill(len(match[1])) for number in range(first, last + 1)]
         if len(found) > MAX_RANKS:
             raise HostfileError(f"more than {MAX_RANKS:,} hosts")

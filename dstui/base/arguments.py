@@ -27,7 +27,7 @@ def bounded(kind: type[int] | type[float], least: float, most: float) -> Callabl
         except ValueError:
             found = None
         if found is None or not least <= found <= most:
-            raise ArgumentTypeError(f"{text[:40]!r} is no {'whole ' * (kind is int)}number from {least:,g} to {most:,g}")
+            raise ArgumentTypeError(f"{text[:40]!r} is not a {'whole ' * (kind is int)}number from {least:,g} to {most:,g}")
         return found
 
     return number

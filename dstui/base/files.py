@@ -45,7 +45,7 @@ def read_standard_input() -> str:
 
 def _text_of(raw: bytes, name: str) -> str:
     if len(raw) > MAX_BYTES:
-        raise FileProblem(f"{name} is larger than {MAX_BYTES // 1024**2} MiB: no configuration is, so this is another file")
+        raise FileProblem(f"{name} is larger than {MAX_BYTES // 1024**2} MiB, too large for a configuration")
     if b"\0" in raw:
         raise FileProblem(f"{name} is a binary file: a Plan is YAML text")
     try:
@@ -91,7 +91,7 @@ def typed_path(text: str) -> Path:
 def reason(error: OSError | ValueError) -> str:
     """Return why a path cannot be used, and what to do if that is known."""
     if isinstance(error, ValueError):
-        return "no file can have this name"
+        return "not a valid file name"
     hints = {
         "FileNotFoundError": "no such file or folder",
         "PermissionError": "no permission: choose another place, or change its mode",
@@ -101,7 +101,7 @@ def reason(error: OSError | ValueError) -> str:
     if error.errno == errno.ENOSPC:
         return "the disk is full: free some space, or choose another place"
     if error.errno == errno.ENAMETOOLONG:
-        return "longer than the name of any file"
+        return "longer than a file name can be"
     if error.errno == errno.ENXIO:
         return "is neither a file nor a folder: name a regular file"
     if error.errno == errno.EROFS:
@@ -134,7 +134,7 @@ def check_unused(path: Path) -> None:
 
 
 def _taken(path: Path) -> str:
-    return f"{path} exists with other content: it is replaced only when asked (--force)"
+    return f"{path} exists with other content: --force replaces it"
 
 
 def _check_replaceable(path: Path) -> None:

@@ -30,7 +30,7 @@ MOST_LISTED: Final = 50
 """Findings of one kind that are listed. After these are mended, the next check lists the rest."""
 
 TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
-TOO_MANY: Final = f"it stands for more than {MAX_VALUES:,} values: no configuration does"
+TOO_MANY: Final = f"it expands to more than {MAX_VALUES:,} values, too many for a configuration"
 TOO_LONG: Final = f"a key whose path is longer than {MAX_PATH:,} characters"
 
 BRACKETS: Final = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
@@ -57,7 +57,7 @@ def parse_float(text: str) -> float:
 def check_digits(text: str) -> str:
     """Return the text of a number. Raises LimitError if it has too many digits."""
     if len(text) > MAX_DIGITS:
-        raise LimitError(f"a number of {len(text):,} digits: no setting has more than {MAX_DIGITS}")
+        raise LimitError(f"a number of {len(text):,} digits: the limit is {MAX_DIGITS}")
     return text
 
 

@@ -48,7 +48,7 @@ def refuse(sentence: str) -> int:
 def no_screen() -> str:
     """Return why the TUI cannot draw here; "" if it can."""
     if not (os.isatty(0) and os.isatty(2)):
-        return "no terminal here"
+        return "not a terminal"
     return "this terminal (TERM=dumb) cannot draw screens" if os.environ.get("TERM", "dumb") == "dumb" else ""
 
 

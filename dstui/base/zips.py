@@ -26,5 +26,5 @@ def open_zip(file: BinaryIO) -> zipfile.ZipFile:
 def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
     """Open a member for reading. Raises BadZipFile where its compression cannot be bounded."""
     if member.compress_type not in PACKED:
-        raise zipfile.BadZipFile(f"{member.filename[:80]} is packed in an unusual way")
+        raise zipfile.BadZipFile(f"{member.filename[:80]} uses an unusual compression")
     return archive.open(member)

@@ -44,7 +44,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
     """
     to = to / f"{folder.name}-bundle.zip" if is_folder(to) else to
     if is_there(to) and not replace:
-        raise FileProblem(f"{to} exists: it is replaced only when asked (--force); -o names another file")
+        raise FileProblem(f"{to} exists: --force replaces it; -o names another file")
     try:
         is_job = any((folder.path / mark).is_file() for mark in MARKS)
     except OSError as error:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MISSING = object()
 """The value of `Context.written` for a missing key: null is a value."""
-UNPROBED = "nothing looked at yet"
+UNPROBED = "not inspected yet"
 """The source of a Machine that was not probed."""
 
 

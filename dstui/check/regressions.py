@@ -55,7 +55,7 @@ REGRESSIONS = (
         fixed="0.19.3",
         applies=lambda c: c.stage == 3 and _trains_a_part(c) and _recomputes(c),
         path=f"{ZERO_SECTION}.stage",
-        symptom="with frozen weights and non-reentrant checkpointing (the default of transformers 5) the backward pass dies of "
+        symptom="with frozen weights and non-reentrant checkpointing (the default of transformers 5) the backward pass fails with "
         "CheckpointError: Recomputed values … have different metadata, saved [1024] and recomputed [0]",
         instead="checkpoint with use_reentrant=True, or use stage 2",
         link="https://github.com/huggingface/transformers/issues/47254",
@@ -65,7 +65,7 @@ REGRESSIONS = (
         fixed="0.18.3",
         applies=lambda c: c.stage == 2,
         path=f"{ZERO_SECTION}.stage",
-        symptom="the gradients of ZeRO-2 are wrong without a word: their norm is too small, and training learns less",
+        symptom="the gradients of ZeRO-2 are silently wrong: their norm is too small, and training learns less",
         instead="use stage 1 or 3",
         link=f"{DEEPSPEED}/issues/7718",
     ),
@@ -111,8 +111,8 @@ REGRESSIONS = (
         fixed="0.19.6",
         applies=lambda c: c.stage == 3 and c.on("compile.deepcompile") and _trains_a_part(c),
         path="compile.deepcompile",
-        symptom="DeepCompile dies of a KeyError in engine.compile() where a weight is frozen",
-        instead="turn deepcompile off",
+        symptom="DeepCompile fails with a KeyError in engine.compile() where a weight is frozen",
+        instead="turn off deepcompile",
         link=f"{DEEPSPEED}/pull/8214",
     ),
     Regression(
@@ -121,7 +121,7 @@ REGRESSIONS = (
         applies=lambda c: c.stage == 3 and (c.number(f"{ZERO_SECTION}.zero_hpz_partition_size") or 1) > 1,
         path=f"{ZERO_SECTION}.zero_hpz_partition_size",
         symptom="the second copy of a small weight may lie outside of it: IndexError in _partition_param_sec",
-        instead="leave zero_hpz_partition_size out",
+        instead="leave out zero_hpz_partition_size",
         link=f"{DEEPSPEED}/issues/6659",
     ),
 )

@@ -56,7 +56,9 @@ class Rule:
         """Yield the findings of the rule; of too many problems only the first ones."""
         for count, p in enumerate(self.evaluate(c)):
             if count == MOST_LISTED:
-                yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: fix these first")
+                yield Finding(
+                    self.code, "info", c.root.rstrip("."), f"more findings of this kind ({self.code}) are not listed: fix these first"
+                )
                 return
             severity = p.severity or self.severity
             why = p.why or (f"DeepSpeed: {quote_excerpt(p.says or self.says)}" if p.says or self.says else "")

@@ -91,19 +91,19 @@ def read_checkpoint(path: Path, tag: str | None = None) -> Checkpoint:
     if not is_there(path):
         raise FileProblem(f"{path}: no such folder")
     if not is_folder(path):
-        raise FileProblem(f"{path} is a file: name the folder of the checkpoint, which holds `latest`")
+        raise FileProblem(f"{path} is a file: name the folder of the checkpoint, which contains `latest`")
     if tag is None and _is_tag(path):
         return _of_tag(path.parent, path.name, ())
     tags = tuple(sorted((one.name for one in _entries(path) if is_folder(one) and _is_tag(one)), key=_natural))
     latest = _latest(path)
     if not tags and not latest:
         raise FileProblem(
-            f"{path} is no checkpoint of DeepSpeed: neither `latest` nor a folder with *_model_states.pt is in it{_inside(path)}"
+            f"{path} is not a DeepSpeed checkpoint: neither `latest` nor a folder with *_model_states.pt is in it{_inside(path)}"
         )
     chosen = tag or latest or tags[-1]
     if chosen not in tags:
         named = "" if tag else "`latest` names "
-        raise FileProblem(f"{path}: {named}{chosen}, which is not there; there is {', '.join(tags) or 'no other'}")
+        raise FileProblem(f"{path}: {named}{chosen}, which does not exist; available: {', '.join(tags) or 'no other'}")
     return _of_tag(path, chosen, tags)
 
 
@@ -219,7 +219,7 @@ def _missing(
     """Yield the missing files of ranks."""
     expected = ranks or 1 + max((rank for rank, _ in optimizers if rank is not None), default=-1)
     if not 0 <= expected * parallel <= MOST_RANKS:
-        yield f"it names {expected} x {parallel} ranks, which makes no sense"
+        yield f"it names {expected} x {parallel} ranks, which is impossible"
         return
     for what, files in (("optimizer states", optimizers), ("model states", models)):
         sharded = files is optimizers or stage == 3

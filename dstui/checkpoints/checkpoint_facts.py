@@ -36,15 +36,15 @@ def describe_checkpoint(found: Checkpoint) -> Iterator[CheckpointFact]:
     if not found.problems:
         yield CheckpointFact("whole", "every rank's file is there and can be read", "ok")
     if found.strange:
-        yield CheckpointFact("BEWARE", f"loading it would run {', '.join(found.strange[:5])}: no training run writes that", "error")
+        yield CheckpointFact("BEWARE", f"loading it would run {', '.join(found.strange[:5])}, which no training run writes", "error")
 
 
 def conversion_problem(found: Checkpoint, *, trusted: bool = False) -> str:
     """Return why the checkpoint cannot be converted; "" if it can. `trusted`: its pickles may run code."""
     if found.problems:
-        return f"{found.path} is not whole, and nothing was written: {'; '.join(found.problems)}"
+        return f"{found.path} is not complete, and nothing was written: {'; '.join(found.problems)}"
     if found.strange and not trusted:
         return f"loading it would run {', '.join(found.strange[:5])}, which no training run writes"
     if found.universal:
-        return "a universal checkpoint holds whole weights already"
-    return "" if found.stage else "at stage 0 the weights are whole already, under `module`"
+        return "a universal checkpoint already has whole weights"
+    return "" if found.stage else "at stage 0 the weights are already whole, under `module`"

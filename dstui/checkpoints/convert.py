@@ -90,7 +90,7 @@ def convert(
     """
     target = target.absolute()
     if is_there(target) and (not target.is_dir() or any(target.iterdir())):
-        raise FileProblem(f"{target} is there already: name a folder that is not, nothing is replaced")
+        raise FileProblem(f"{target} exists: name a new folder, nothing is replaced")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=target.parent))

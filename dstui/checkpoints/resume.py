@@ -23,7 +23,7 @@ LOAD_UNIVERSAL = "deepspeed.checkpoint.load_universal"
 def resume_findings(checkpoint: Checkpoint, plan: Plan, world_size: int | None) -> Iterator[Finding]:
     """Yield why the Plan cannot load the checkpoint, most severe first; nothing if it can."""
     for problem in checkpoint.problems:
-        yield Finding("CK001", "error", "", f"the checkpoint is not whole: {problem}", "DeepSpeed dies when it loads it", "run")
+        yield Finding("CK001", "error", "", f"the checkpoint is not complete: {problem}", "DeepSpeed fails to load it", "run")
     universal = plan.get(LOAD_UNIVERSAL) is True
     if checkpoint.universal != universal:
         yield _universal(checkpoint.universal)
@@ -31,7 +31,7 @@ def resume_findings(checkpoint: Checkpoint, plan: Plan, world_size: int | None) 
     stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
     if isinstance(stage, int) and checkpoint.stage is not None and stage != checkpoint.stage and not checkpoint.universal:
         message = f"it was written at ZeRO stage {checkpoint.stage}, the Plan has stage {stage}"
-        why = "each stage has files of its own; a universal checkpoint goes from stage 1 to 2 and back"
+        why = "each stage has its own files; a universal checkpoint converts between stages 1 and 2"
         yield Finding(
             "CK003", "error", "deepspeed.zero_optimization.stage", message, why, "run", plan.line_of("deepspeed.zero_optimization.stage")
         )
@@ -49,9 +49,9 @@ def resume_findings(checkpoint: Checkpoint, plan: Plan, world_size: int | None) 
 
 def _universal(is_one: bool) -> Finding:
     message = (
-        "it is a universal checkpoint, and the Plan does not say so"
+        "it is a universal checkpoint, but the Plan does not set checkpoint.load_universal"
         if is_one
-        else "the Plan wants a universal checkpoint, and this is none"
+        else "the Plan loads a universal checkpoint, but this is not one"
     )
     text = f"{'set' if is_one else 'remove'} checkpoint.load_universal"
     operation = {"op": "add", "path": "/deepspeed/checkpoint", "value": {"load_universal": True}}

@@ -124,7 +124,7 @@ def _pickle_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     members = archive.infolist()
     found = [member for member in members if member.filename.lower().endswith("data.pkl")]
     if not found:
-        raise TorchFileProblem("a zip, but none that torch.save wrote: it has no data.pkl")
+        raise TorchFileProblem("a zip that torch.save did not write: it has no data.pkl")
     if len(found) > 1:
         raise TorchFileProblem(f"it has {len(found)} data.pkl: torch.save writes one")
     if any(member.filename.lower().endswith("constants.pkl") for member in members):
@@ -186,14 +186,14 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
                 self.dispatch[key[0]](self)
         except pickle._Stop as end:  # type: ignore[attr-defined]
             return end.value
-        raise TorchFileProblem("its data.pkl has more in it than any checkpoint")
+        raise TorchFileProblem("its data.pkl is larger than any checkpoint's")
 
     def find_class(self, module: str, name: str) -> type[Inert]:
         if self.proto < 3:  # names of Python 2, translated as the unpickler does
             module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
         qualified = f"{module}.{name}"
         if len(self.classes) > MOST_NAMES or len(qualified) > LONGEST_NAME:
-            raise pickle.UnpicklingError("it names more classes than any checkpoint does")
+            raise pickle.UnpicklingError("it names more classes than any checkpoint")
         if qualified == GETATTR:
             self.memo.pushed += 1
             return self.classes.setdefault(qualified, self.getattr)

@@ -33,7 +33,7 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
                     )
                     found = _verdict_on(checker, config_for_deepspeed(written, one.integration), one.world_size, how)
                 except ReferenceFailure as error:
-                    one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
+                    one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be run: {error}"))
                     continue
                 verdict = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message, "python": python}
                 if one.file not in verdicts or verdicts[one.file]["ok"]:  # of several models the first refused one
@@ -49,7 +49,7 @@ def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: i
     """Return DeepSpeed's verdict on one configuration. Raises ReferenceFailure."""
     ranks = world_size or fitting_world_size(config)
     if how == "init" and ranks > MOST_STARTED:
-        raise ReferenceFailure(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
+        raise ReferenceFailure(f"{ranks} ranks are more than this check starts (give --world-size {MOST_STARTED} or less)")
     return checker.validate(config, ranks)
 
 
@@ -62,9 +62,9 @@ def _whose(one: CheckedFile, trust: bool) -> str:
         remember(plan, True)
     python = probe_python(plan)
     if python == sys.executable:
-        why = "a Plan may come from anywhere: the program that it names is run for a launch, and for looking only with your word"
-        fix = Fix(f"{OPTION} lets it judge, and is remembered for this interpreter")
-        message = f"dstui's own Python judged, not {plan.job.python}, which the Plan names"
+        why = "a Plan may come from anywhere: the program that it names runs at a launch, and for a check only with your consent"
+        fix = Fix(f"{OPTION} allows it, and is remembered for this interpreter")
+        message = f"dstui's own Python was used, not {plan.job.python}, which the Plan names"
         one.findings.append(Finding("ORACLE", "info", "job.python", message, why, line=plan.line_of("job.python"), fix=fix))
     return python
 

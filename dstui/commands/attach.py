@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("--plain", action="store_true", help="a line of state every 30 seconds instead of the screen")
-    parser.add_argument("--until-end", action="store_true", help="leave by itself when the job has ended")
+    parser.add_argument("--until-end", action="store_true", help="leave when the job has ended")
 
 
 def run(args: argparse.Namespace) -> int:

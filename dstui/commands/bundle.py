@@ -39,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
     except FileProblem as problem:
         return refuse(str(problem))
     tell(str(written))
-    remark("What looked like a secret is masked; look through it all the same before you hand it on.")
+    remark("What looked like a secret is masked; still, read it before you pass it on.")
     return 0

@@ -34,11 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", choices=("text", "json", "github"), default="text", help="how to print it; github is annotations of a workflow"
     )
     parser.add_argument("--strict", action="store_true", help="warnings fail too")
-    parser.add_argument("--machine", type=Path, metavar="FILE", help="judge for the machine recorded in FILE")
+    parser.add_argument("--machine", type=Path, metavar="FILE", help="check for the machine recorded in FILE")
     parser.add_argument("--world-size", type=int, metavar="N", help="the number of ranks (else the Plan's, else unknown)")
     parser.add_argument("--integration", choices=INTEGRATIONS, help="who reads the configuration")
-    parser.add_argument("--deepspeed-version", metavar="V", help=f"judge for this release (known: {', '.join(RELEASES)})")
-    parser.add_argument("--oracle", "--reference", choices=("parse", "init"), help="ask the installed DeepSpeed too")
+    parser.add_argument("--deepspeed-version", metavar="V", help=f"check for this release (known: {', '.join(RELEASES)})")
+    parser.add_argument("--oracle", "--reference", choices=("parse", "init"), help="also check with the installed DeepSpeed")
     parser.add_argument(OPTION, action="store_true", help=f"{HELP}, for --oracle")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key of the Plans")
     add_no_site(parser)
@@ -123,7 +123,7 @@ def _as_json(checked: list[CheckedFile], verdicts: dict[str, dict[str, Any]], co
 def _print(checked: list[CheckedFile], version: str | None) -> None:
     colour = coloured()
     if version and version_tuple(nearest_release(version)) != version_tuple(version):
-        tell(f"DeepSpeed {version} is judged by what is known of {nearest_release(version)}, the nearest release with a catalogue")
+        tell(f"DeepSpeed {version} is checked as {nearest_release(version)}, the nearest release with a catalogue")
     for one in checked:
         tell(_headline(one))
         for finding in one.findings:
@@ -164,7 +164,7 @@ def _headline(one: CheckedFile) -> str:
     words = [f"{n} {name}{'s' if n > 1 and name != 'info' else ''}" for name, n in counts.items() if n]
     reader = one.integration + (" (guessed)" if one.assumed else "")
     ranks = f", {one.world_size} ranks" if one.world_size else ""
-    return f"{one.file}: {', '.join(words) or 'nothing to say'}" + (f"  [{reader}{ranks}]" if reader else "")
+    return f"{one.file}: {', '.join(words) or 'no findings'}" + (f"  [{reader}{ranks}]" if reader else "")
 
 
 def _say(one: CheckedFile, finding: Finding, colour: bool) -> None:

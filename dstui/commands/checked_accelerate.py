@@ -77,15 +77,15 @@ def _hosts(path: Path, found: AccelerateConfig, inner: Mapping[str, Any]) -> lis
 
 def _published(text: str, meant: str, sentence: str) -> Finding:
     number = next((n for n, (a, b) in enumerate(zip(text.splitlines(), meant.splitlines(), strict=False), 1) if a != b), 1)
-    fix = Fix("write it as its author had it", rewrite=meant)
+    fix = Fix("remove the backslashes", rewrite=meant)
     if ESCAPE.search(text):
         why = "a page that shows Markdown put them there; accelerate takes compute\\_environment for another key"
-        return Finding("AC002", "error", "", f"as a web page shows it: {sentence}", why, "parse", number, fix=fix)
+        return Finding("AC002", "error", "", f"copied from a web page: {sentence}", why, "parse", number, fix=fix)
     return Finding(
-        "AC002", "warning", "", f"as a web page shows it: {sentence}", "to YAML they are part of the value", line=number, fix=fix
+        "AC002", "warning", "", f"copied from a web page: {sentence}", "to YAML they are part of the value", line=number, fix=fix
     )
 
 
 def _again(key: str, line: int) -> Finding:
-    why = "accelerate takes the last one, and says nothing"
-    return Finding("AC003", "warning", key, f"{key} stands here a second time", why, line=line)
+    why = "accelerate silently uses the last one"
+    return Finding("AC003", "warning", key, f"{key} is given a second time", why, line=line)

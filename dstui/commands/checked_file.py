@@ -79,7 +79,7 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
         text = read_text(path)
         kind = kind_of(text, path.name)
         if kind == "script":
-            raise FileProblem(f"{path}: it is a Python script: `dstui import` makes a Plan of it, which can be checked")
+            raise FileProblem(f"{path}: a Python script: `dstui import` makes a Plan of it, which can be checked")
         if kind == "ds_config":
             return _dsconfig(path, text, asked)
         if kind == "accelerate":

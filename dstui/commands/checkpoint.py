@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fp32", type=Path, metavar="DIR", help="write whole 32-bit weights into DIR, as safetensors")
     parser.add_argument("--max-shard-size", default="5GB", metavar="SIZE", help="the largest file of --fp32 (5GB)")
     parser.add_argument("--universal", type=Path, metavar="DIR", help="write one into DIR that any number of ranks can load")
-    parser.add_argument("--resume", type=Path, metavar="PLAN", help="tell whether PLAN can go on from it")
-    parser.add_argument("--force", action="store_true", help="convert though memory or disk seem too small, or its pickles name programs")
+    parser.add_argument("--resume", type=Path, metavar="PLAN", help="print whether PLAN can resume from it")
+    parser.add_argument("--force", action="store_true", help="convert even if memory or disk seem too small, or its pickles name code")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,13 +59,13 @@ def _shown(found: Checkpoint) -> str:
 def _convert(kind: Kind, checkpoint: Checkpoint, target: Path, args: argparse.Namespace) -> int:
     """Print what the conversion needs, and convert. Return 1 if that is impossible."""
     if why := conversion_problem(checkpoint, trusted=args.force):
-        say(f"{why}; --force does it all the same" if checkpoint.strange and not checkpoint.problems and not args.force else why)
+        say(f"{why}; --force does it anyway" if checkpoint.strange and not checkpoint.problems and not args.force else why)
         return 1
     needed = estimate_cost(kind, checkpoint, target)
     memory = f"{format_gib(needed.memory)} of memory ({format_gib(needed.memory_free)} free)"
     say(f"it takes about {memory} and {format_gib(needed.disk)} of disk ({format_gib(needed.disk_free)} free)")
     if needed.too_much and not args.force:
-        say(f"{needed.too_much}: nothing was written (--force tries all the same)")
+        say(f"{needed.too_much}: nothing was written (--force tries anyway)")
         return 1
     show = _Progress(needed.disk)
     convert(Conversion(kind, args.max_shard_size, trusted=bool(checkpoint.strange)), checkpoint, target, show)
@@ -103,7 +103,7 @@ def _resume(checkpoint: Checkpoint, path: Path) -> int:
         if finding.fix:
             tell(f"    do:  {finding.fix.text}")
     if not findings:
-        tell(f"{path} can go on from step {checkpoint.step} of {checkpoint.path}")
+        tell(f"{path} can resume from step {checkpoint.step} of {checkpoint.path}")
         folder = str(checkpoint.folder.absolute())
         if args := resume_arguments(plan, script_facts_of(plan), folder):
             tell(f"    do:  add to job.args: {shlex.join(args)}")

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: the newest run of this folder)",
     )
     parser.add_argument(
-        "--since", metavar="TIME", help="every run of this folder that started since 14:02, 2026-03-01, or 2d (s, m, h, d) ago, in a line"
+        "--since",
+        metavar="TIME",
+        help="every run of this folder that started since 14:02, 2026-03-01, or 2d (s, m, h, d) ago, one line each",
     )
     parser.add_argument("--format", choices=FORMATS, default="text", help="how to print it; markdown is for pasting (default: text)")
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="the diagnosis as one JSON object: --format json")
@@ -72,7 +74,7 @@ def _since(text: str, form: str) -> int:
     moment = parse_moment(text, time.time())
     moment = parse_iso(text) if moment is None else moment
     if moment is None:
-        return refuse(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h, 1d and 2026-03-01 are")
+        return refuse(f"--since {text}: not a time; examples: 14:02, 14:02:11, 90s, 10m, 2h, 1d, 2026-03-01")
     here = {one.folder.path for one in known_runs() if one.is_here}
     found = [(folder, status) for folder, status in runs() if folder.path in here and (status.started or 0) >= moment]
     if not found:

@@ -59,14 +59,14 @@ def run(args: argparse.Namespace) -> int:
     names = [name for _, entries in index() for name in entries]
     names += [other for topic in topics() for other in topic.also]
     close = difflib.get_close_matches(args.key, list(dict.fromkeys([*names, *(name.rpartition(".")[2] for name in names)])), 5, 0.7)
-    say(f"nothing is called {args.key}" + (f"; there is {', '.join(close)}" if close else "; dstui docs lists everything"))
+    say(f"there is no entry {args.key}" + (f"; there is {', '.join(close)}" if close else "; dstui docs lists everything"))
     return 1
 
 
 def index() -> list[tuple[str, dict[str, str]]]:
     """Return each group of the index: its heading, and name -> sentence."""
     found = [
-        ("Plans that come with dstui", dict(SHIPPED)),
+        ("Shipped Plans", dict(SHIPPED)),
         ("The Plan", {**_sections(), **{path: str(field["help"]) for path, field in _fields()}}),
         ("DeepSpeed's configuration (under deepspeed: in a Plan)", {key.path: key.help for key in release().keys()}),  # noqa: SIM118
         ("accelerate's YAML (under accelerate: in a Plan)", {name: key.help for name, key in ACCELERATE.items()}),
@@ -168,7 +168,7 @@ def _own(path: str, about: dict[str, object]) -> str:
 
 
 def _of_key(key: Key) -> str:
-    lines = [f"deepspeed.{key.path}", f"  {key.help or 'No line of help is known.'}", f"  holds    {key.type}"]
+    lines = [f"deepspeed.{key.path}", f"  {key.help or 'No help text is known.'}", f"  holds    {key.type}"]
     if key.choices:
         lines.append(f"  one of   {', '.join(map(str, key.choices))}")
     if key.type != "section":

@@ -22,25 +22,25 @@ MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", nargs="?", metavar="PLAN", help="look at every host of this Plan, and for what it needs")
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="check every host of this Plan, and what the Plan needs")
     parser.add_argument("--json", action="store_true", help="the results as JSON")
     parser.add_argument(OPTION, action="store_true", help=HELP)
-    parser.add_argument("--deep", action="store_true", help="also let all hosts meet in an all-reduce over gloo")
-    fleet = parser.add_argument_group("many hosts side by side, without a Plan")
+    parser.add_argument("--deep", action="store_true", help="also run an all-reduce over gloo across all hosts")
+    fleet = parser.add_argument_group("compare many hosts, without a Plan")
     fleet.add_argument(
-        "--fleet", metavar="HOSTS", help="a hostfile, a SLURM partition or a list such as node[01-16]: the odd one out comes first"
+        "--fleet", metavar="HOSTS", help="a hostfile, a SLURM partition or a list such as node[01-16]: hosts that differ come first"
     )
-    fleet.add_argument("--save", metavar="FILE", type=Path, help="keep what they have as a baseline")
-    fleet.add_argument("--against", metavar="FILE", type=Path, help="tell what changed since that baseline")
-    fleet.add_argument("--force", action="store_true", help="let --save replace a file that holds something else")
+    fleet.add_argument("--save", metavar="FILE", type=Path, help="save their facts as a baseline")
+    fleet.add_argument("--against", metavar="FILE", type=Path, help="print what changed since that baseline")
+    fleet.add_argument("--force", action="store_true", help="let --save replace a file with other content")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the checks. Return 0 if none fails, 1 if one does, 2 if the Plan is unreadable."""
     if args.fleet and args.plan:
-        return refuse("--fleet does not go with a Plan: it compares hosts, whatever will run there")
+        return refuse("--fleet cannot be combined with a Plan: it compares hosts, whatever will run there")
     if (args.save or args.against) and not args.fleet:
-        return refuse("--save and --against go with --fleet HOSTS")
+        return refuse("--save and --against need --fleet HOSTS")
     try:
         if args.fleet:
             return run_fleet(args)

@@ -18,9 +18,7 @@ from dstui.plan import PlanError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument(
-        "plan", nargs="?", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui"
-    )
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is a shipped one")
     parser.add_argument("key", nargs="?", metavar="KEY", help="only this key and those below it: deepspeed.zero_optimization, cluster.env")
     parser.add_argument(
         "--run", nargs="?", const="", metavar="RUN", help=f"instead of a Plan: what DeepSpeed resolved in a run, and how it differs; {RUN}"

@@ -79,7 +79,7 @@ def _lines(fleet: Fleet) -> Iterator[str]:
         yield f"{MARKS[result.verdict]} all: {result.id}: {result.observed}"
         yield f"  → {result.fix}"
     failed, differ = (sum(report.verdict == verdict for report in reports) for verdict in ("fail", "warn"))
-    yield f"\n{len(reports)} host{'s' * (len(reports) != 1)}: {failed} failed, {differ} to look at, {len(alike)} alike"
+    yield f"\n{len(reports)} host{'s' * (len(reports) != 1)}: {failed} failed, {differ} with differences, {len(alike)} alike"
 
 
 def _said(report: HostReport) -> Iterator[str]:

@@ -19,7 +19,7 @@ from dstui.facts.measured import Taken, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
-from dstui.forecast.recommend import RankedPlan, RankedPlans, recommend
+from dstui.forecast.recommend import NOT_SEARCHED, RankedPlan, RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
@@ -28,18 +28,18 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-WORDS = {"fits": "fits", "tight": "tight: it fits where little is wasted", "too big": "too big", "unknown": "nothing to compare with"}
+WORDS = {"fits": "fits", "tight": "tight: it fits if little memory is wasted", "too big": "too big", "unknown": "nothing to compare with"}
 BAR, COLUMN = 24, 26
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is a shipped one")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
-    parser.add_argument("--gpu-memory", metavar="SIZE", help="memory of a GPU (80GB, 24GiB), where no machine is at hand")
-    parser.add_argument("--gpu", metavar="NxNAME", help="for GPUs that are not at hand, by name: 8xH100-80 (those of a node)")
-    parser.add_argument("--nodes", type=int, metavar="N", help="with --gpu: so many nodes, whatever hosts the Plan names")
+    parser.add_argument("--gpu-memory", metavar="SIZE", help="memory of a GPU (80GB, 24GiB), without a machine")
+    parser.add_argument("--gpu", metavar="NxNAME", help="for other GPUs, by name: 8xH100-80 (those of a node)")
+    parser.add_argument("--nodes", type=int, metavar="N", help="with --gpu: the number of nodes, whatever hosts the Plan names")
     parser.add_argument(
         "--link", metavar="NET", help="with --gpu: the network of the nodes (ib-400: an adapter for each GPU; eth-25: for a node)"
     )
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
         plan, machine = _where(args, plan)
         if args.calibrate and (args.machine or memory or args.gpu):
-            raise FileProblem("--calibrate measures this machine: it goes with none of --machine, --gpu and --gpu-memory")
+            raise FileProblem("--calibrate measures this machine: it cannot be combined with --machine, --gpu or --gpu-memory")
         if args.calibrate:
             calibrate(machine)
         kept = None if memory else read_measured(model_key(plan))
@@ -73,6 +73,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         for line in (*_report(plan, found, machine.source if args.gpu else ""), *_runs(runs), *_table(recommendation)):
             tell(line)
+        for option, text in (("--ram", args.ram), ("--gpu-memory", args.gpu_memory)):
+            if text and "i" not in text.lower():
+                tell(f"{option} {text} is {format_size(bytes_of(text, option))} above, where a GB is 2^30 bytes, as in nvidia-smi")
     return 1 if found.fits is False else 0
 
 
@@ -80,13 +83,13 @@ def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:
     """Return the Plan, and the Machine to plan for: given by size, recorded, none, or this one."""
     if args.gpu:
         if args.machine or args.gpu_memory:
-            raise FileProblem("--gpu names the machine: it goes with neither --machine nor --gpu-memory")
+            raise FileProblem("--gpu names the machine: it cannot be combined with --machine or --gpu-memory")
         nodes = args.nodes if args.nodes is not None else 1
         machine = named_machine(args.gpu, nodes, args.link, bytes_of(args.ram, "--ram") if args.ram else None)
         return placed(plan, machine, nodes), machine
     given = next((option for option in ("nodes", "link", "ram") if getattr(args, option) is not None), None)
     if given:
-        raise FileProblem(f"--{given} goes with --gpu, which says what a node has: --gpu 8xH100-80")
+        raise FileProblem(f"--{given} needs --gpu, the GPUs of a node: --gpu 8xH100-80")
     return plan, read_machine(args.machine) if args.machine else Machine.unprobed() if args.gpu_memory else probe()
 
 
@@ -106,6 +109,7 @@ def _as_json(recommendation: RankedPlans | None) -> dict[str, Any]:
         "tried": dict(recommendation.tried),
         "cheapest": recommendation.cheapest or None,
         "ordered_by": recommendation.ordered_by,
+        "second": recommendation.second or None,
         "recommended": [row.as_json() for row in recommendation.rows],
         "ways_out": list(recommendation.ways),
     }
@@ -117,11 +121,11 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
         return
     yield _head(plan, found)
     if where:
-        yield f"on a machine that is not here: {where}"
+        yield f"on another machine: {where}"
     yield ""
     for name, need in (("each GPU", found.gpu), ("RAM of a node", found.host), ("NVMe of a node", found.nvme)):
         if need.bytes:
-            yield _line(name, need)
+            yield _line(name, need) + (": --ram SIZE would compare it" if where and need is found.host and not need.capacity else "")
     if found.checkpoint:
         yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
@@ -138,7 +142,7 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
             yield "  " + "; ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items())
     if found.unknown:
         yield ""
-        yield "Not known"
+        yield "Not known, so assumed"
         yield from (f"  - {sentence}" for sentence in found.unknown)
 
 
@@ -214,15 +218,18 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield f"No recommendation: {recommendation.problem}"
     elif not recommendation.rows:
         yield f"Nothing fits, of {recommendation.candidates:,} candidates. What would:"
-        yield from (f"  - {way}" for way in recommendation.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
+        yield from (f"  - {way}" for way in recommendation.ways or ("nothing that was tried: use a smaller model, or larger GPUs",))
     else:
         yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step, {recommendation.order}"
         yield f"  {'':<5} {'GPU':>9}  {'left':>5} {'RAM':>9}  {'left':>5} {'tokens/s':>9}"
         yield from map(_ranked_line, recommendation.rows)
         yield "  * the place with the least left; micro-batch 4 x 2: 4 samples at a time, twice in a step"
+        if recommendation.second:
+            yield f"  the second against the first: {recommendation.second}"
         yield "  tried: " + ", ".join(f"{number} {name}" for name, number in recommendation.tried.items())
         if recommendation.cheapest:
             yield f"  cheaper: {recommendation.cheapest}"
+        yield f"  {NOT_SEARCHED}"
 
 
 def _ranked_line(row: RankedPlan) -> str:

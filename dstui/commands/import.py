@@ -22,9 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ds_config.json, accelerate YAML, a script with a launch in it, hostfile, .deepspeed_env; - is text pasted to standard input;"
         " -- COMMAND … is a command as you would type it",
     )
-    parser.add_argument("--launch", type=int, default=0, metavar="N", help="of several launches in a text the Nth, as they are listed")
+    parser.add_argument(
+        "--launch", type=int, default=0, metavar="N", help="the Nth of several launches in a text, in the order of the list"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the Plan into a file instead of to standard output")
-    parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
+    parser.add_argument("--force", action="store_true", help="let -o replace a file with other content")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,5 +67,5 @@ def _joined(opened: list[Opened]) -> Plan:
                 if plan.get(f"{section}.{name}") is None and not (name == "hosts" and plan.cluster.hostfile):
                     plan = plan.set(f"{section}.{name}", value)
                 elif plan.get(f"{section}.{name}") != value:
-                    say(f"{section}.{name}: {other.source} says otherwise than {plan.source}, which stays")
+                    say(f"{section}.{name}: {other.source} has another value than {plan.source}, which is used")
     return plan

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", help="only lines that came since 14:02, 14:02:11, or 10m (s, m, h, d) before the end")
     parser.add_argument("--time", action="store_true", help="the local time at which each line was seen, where that is known")
     parser.add_argument("--grep", metavar="TEXT", help="only lines in which this regular expression is found")
-    parser.add_argument("--follow", action="store_true", help="go on until the job has ended; Ctrl-C leaves it running")
+    parser.add_argument("--follow", action="store_true", help="follow until the job has ended; Ctrl-C leaves the job running")
     parser.add_argument("--metrics", choices=("csv", "json"), help="instead of the lines, the numbers in them: step, rank, name, value")
 
 
@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _numbers(folder: JobFolder, args: argparse.Namespace) -> int:
     if args.follow or any((args.grep, args.host, args.attempt, args.level, args.since, args.time)):
-        raise Refused("--metrics is about all lines that are there now: it goes with --rank alone")
+        raise Refused("--metrics reads all lines that exist now: it can only be combined with --rank")
     if not export(folder, args.metrics, Results(), args.rank or ()):
-        say(f"{folder.name}: its logs tell no numbers that are known (loss, lr, step, …)")
+        say(f"{folder.name}: its logs have no known metrics (loss, lr, step, …)")
     return 0
 
 
@@ -126,7 +126,7 @@ def _since(timeline: Timeline, text: str | None) -> float | None:
     latest = timeline.ended if timeline.job.final else time.time()
     found = parse_moment(text, latest)
     if found is None:
-        raise Refused(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h and 1d are")
+        raise Refused(f"--since {text}: not a time; examples: 14:02, 14:02:11, 90s, 10m, 2h, 1d")
     return found
 
 

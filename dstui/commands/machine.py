@@ -33,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--json", action="store_true", help="the whole snapshot as JSON")
     parser.add_argument("--save", metavar="FILE", type=Path, help="write the snapshot to FILE, for --machine FILE elsewhere")
-    parser.add_argument("--force", action="store_true", help="let --save replace a file that holds something else")
+    parser.add_argument("--force", action="store_true", help="let --save replace a file with other content")
     parser.add_argument("--machine", metavar="FILE", type=Path, help="show a snapshot or a pasted `nvidia-smi topo -m` instead")
-    parser.add_argument("--hosts", metavar="HOSTFILE", type=Path, help="look at every host of a hostfile over ssh, all at once")
+    parser.add_argument("--hosts", metavar="HOSTFILE", type=Path, help="probe every host of a hostfile over ssh, all at once")
     parser.add_argument(
         "--watch",
         nargs="?",
@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="show the load of GPUs, CPU and RAM every second (or so many), until Ctrl-C; with --json an object each time",
     )
-    parser.add_argument("--full", action="store_true", help="include serial numbers and the user's name, which are left out otherwise")
+    parser.add_argument("--full", action="store_true", help="include serial numbers and the user's name")
     parser.add_argument(
-        "--deadline", metavar="SECONDS", type=seconds, help="stop looking after this time (default: 5; 15 for each of --hosts)"
+        "--deadline", metavar="SECONDS", type=seconds, help="stop probing after this time (default: 5; 15 for each of --hosts)"
     )
 
 
@@ -64,7 +64,7 @@ def _watch(args: argparse.Namespace) -> int:
     from dstui.commands.machine_watch import watch
 
     if args.hosts or args.machine or args.save:
-        raise FileProblem("--watch goes with none of --hosts, --machine and --save: it looks at this machine")
+        raise FileProblem("--watch shows this machine: it cannot be combined with --hosts, --machine or --save")
     return watch(args.watch, as_json=args.json)
 
 
@@ -98,7 +98,7 @@ def _hosts(args: argparse.Namespace) -> int:
     from dstui.machine.remote import probe_hosts
 
     if args.machine or args.save:
-        raise FileProblem("--hosts goes with neither --machine nor --save: it looks at several machines now")
+        raise FileProblem("--hosts probes several machines now: it cannot be combined with --machine or --save")
     try:
         slots = parse_hostfile(read_text(args.hosts))
     except HostfileError as error:

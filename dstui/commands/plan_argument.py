@@ -12,7 +12,7 @@ from dstui.plan import Plan
 
 def add_no_site(parser: argparse.ArgumentParser) -> None:
     """Add the option that ignores the site file."""
-    parser.add_argument("--no-site", action="store_true", help="without what the site file says (/etc/dstui/site.yaml, $DSTUI_SITE)")
+    parser.add_argument("--no-site", action="store_true", help="without the site file (/etc/dstui/site.yaml, $DSTUI_SITE)")
 
 
 def plan_of(name: str, sets: Sequence[str] = (), *, site: bool = True) -> Plan:

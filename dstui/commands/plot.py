@@ -27,15 +27,15 @@ INKS = (34, 33, 32, 31, 35, 36, 94, 93)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; up to {MOST} are laid over each other")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"{RUN}; up to {MOST} are drawn into one plot")
     parser.add_argument(
         "--metric", action="append", metavar="NAME", help="what is drawn (default: loss); may be given again, for several plots"
     )
     parser.add_argument("--log", action="store_true", help="a logarithmic axis for the values")
     parser.add_argument("--smooth", type=bounded(float, 0, 0.999), default=0.0, metavar="WEIGHT", help="TensorBoard's smoothing: 0.6, 0.9")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.svg", help="write a picture instead")
-    parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
-    parser.add_argument("--ascii", action="store_true", help="only ASCII, as where the terminal draws nothing else")
+    parser.add_argument("--force", action="store_true", help="let -o replace a file with other content")
+    parser.add_argument("--ascii", action="store_true", help="only ASCII, for terminals that draw nothing else")
     parser.add_argument("--height", type=bounded(int, 4, 200), default=HEIGHT, metavar="LINES", help=f"of each plot (default: {HEIGHT})")
     parser.epilog = "example: dstui plot first second --metric loss --metric grad_norm --smooth 0.6 -o curves.svg"
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     except FileProblem as problem:
         return refuse(str(problem))
     if len(folders) > MOST:
-        return refuse(f"up to {MOST} runs are laid over each other, and these are {len(folders)}")
+        return refuse(f"up to {MOST} runs are drawn into one plot, and these are {len(folders)}")
     read = [MetricSeries(folder) for folder in folders]
     try:
         for series in read:
@@ -72,7 +72,7 @@ def _read(series: MetricSeries) -> None:
     while series.advance(0.5) and time.monotonic() < deadline:
         pass
     if not series.complete or series.stride > 1:
-        say(f"{series.folder.name}: its logs are long, and only a part of them is drawn")
+        say(f"{series.folder.name}: its logs are long, and only part of them is drawn")
 
 
 def _draw(args: argparse.Namespace, read: Sequence[MetricSeries]) -> int:
@@ -82,10 +82,10 @@ def _draw(args: argparse.Namespace, read: Sequence[MetricSeries]) -> int:
     told = list(dict.fromkeys(name for series in read for name in series.names()))
     wanted = args.metric or (["loss"] if "loss" in told else told[:1])
     if missing := [name for name in wanted if name not in told]:
-        say(f"no run tells {', '.join(missing)}; they tell {', '.join(told)}")
+        say(f"no run has {', '.join(missing)}; they have {', '.join(told)}")
         return 1
     if not wanted:
-        say("none of the lines tells a number")
+        say("no line has a metric")
         return 1
     cells = CELLS if args.output is not None else (room(width() or WIDTH), args.height)
     plots = [(name, _picture(args, read, name, cells)) for name in wanted]
@@ -117,7 +117,7 @@ def _tell(args: argparse.Namespace, read: Sequence[MetricSeries], name: str, sho
     for line in as_text(shown, cells, paint, ascii_only=args.ascii or not draws_unicode()):
         tell(Ink(line))
     if shown.left_out:
-        say(f"{shown.left_out:,} values of 0 or less have no place on a logarithmic axis")
+        say(f"{shown.left_out:,} values of 0 or less cannot be drawn on a logarithmic axis")
 
 
 def _painted(text: str, number: int) -> str:

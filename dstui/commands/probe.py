@@ -16,10 +16,10 @@ from dstui.plan import PlanError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is a shipped one")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
-    parser.add_argument("--deadline", type=seconds, default=600.0, metavar="SECONDS", help="for all of it (default: 600)")
+    parser.add_argument("--deadline", type=seconds, default=600.0, metavar="SECONDS", help="seconds for all of it (default: 600)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -53,12 +53,12 @@ ALONE: Mapping[str, Callable[[Target], Artifact]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is a shipped one")
     parser.add_argument(
         "--only", choices=NAMES, help="one of them, to standard output as it is (of several models all ds_config files, each with its name)"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the files into a folder")
-    parser.add_argument("--force", action="store_true", help="let -o replace files that hold something else")
+    parser.add_argument("--force", action="store_true", help="let -o replace files with other content")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
     add_no_site(parser)

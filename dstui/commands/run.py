@@ -20,11 +20,13 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.usage = "dstui run [--hold [-o PLAN] [--force]] [--tui] [--no-check] [--no-observe] -- COMMAND …"
-    parser.add_argument("--hold", action="store_true", help="tell each launch as a Plan instead of starting it; everything else does run")
+    parser.add_argument("--hold", action="store_true", help="print each launch as a Plan instead of starting it; everything else runs")
     parser.add_argument("-o", "--output", metavar="PLAN", help="with --hold: write the Plan there (further launches: PLAN-2 and so on)")
-    parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
-    parser.add_argument("--tui", action="store_true", help="show each launch on the Run screen; the command goes on when the job has ended")
-    parser.add_argument("--no-check", action="store_true", help="start a launch also where an error says that it will fail")
+    parser.add_argument("--force", action="store_true", help="let -o replace a file with other content")
+    parser.add_argument(
+        "--tui", action="store_true", help="show each launch on the Run screen; the command continues when the job has ended"
+    )
+    parser.add_argument("--no-check", action="store_true", help="start a launch even if an error says that it will fail")
     parser.add_argument("--no-observe", action="store_true", help="no hook in the ranks that reports what DeepSpeed does")
 
 
@@ -33,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
     if not args.command:
         return refuse("run takes a command after --: dstui run -- bash finetune.sh")
     if args.output and not args.hold:
-        return refuse("-o goes with --hold: a launch that is started keeps its Plan in its job folder")
+        return refuse("-o needs --hold: a launch that is started keeps its Plan in its job folder")
     if args.tui and args.hold:
-        return refuse("--tui does not go with --hold, which starts no job that could be shown")
+        return refuse("--tui cannot be combined with --hold, which starts no job")
     if args.tui and (why := no_screen()):
         return refuse(f"--tui: {why}")
     if args.hold:
-        say(f"everything in the command runs but its launches ({', '.join(CAUGHT)}), which are told as Plans")
+        say(f"everything in the command runs but its launches ({', '.join(CAUGHT)}), which are printed as Plans")
     output = str(Path(args.output).absolute()) if args.output else None
     with tempfile.TemporaryDirectory(prefix="dstui-run-") as folder:
         session = RunSession(Path(folder))

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         tell(json.dumps({"version": 1, "runs": listed}, indent=1))
         return 0
     if not known:
-        tell("There is no run yet: dstui --headless PLAN starts one.")
+        tell("No runs yet: dstui --headless PLAN starts one.")
     for (folder, status), changed in zip(known, since, strict=True):
         tell(_line(folder, status))
         if changed is not None:

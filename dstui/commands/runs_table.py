@@ -22,21 +22,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     table = parser.add_argument_group(
         "as a table", "A KEY is a column, a metric, or a key of the Plan by the end of its path: stage, lr, loss."
     )
-    table.add_argument("--sort", metavar="KEY", help="by this, the least first (default: started)")
-    table.add_argument("--reverse", action="store_true", help="the other way round")
+    table.add_argument("--sort", metavar="KEY", help="sort by this key, ascending (default: started)")
+    table.add_argument("--reverse", action="store_true", help="reverse the order")
     table.add_argument(
         "--where",
         action="append",
         metavar="CONDITIONS",
-        help="only the runs for which all hold: 'stage=3 loss<2 failed took>1h memory>40GB !quickstart'",
+        help="only the runs that match all of: 'stage=3 loss<2 failed took>1h memory>40GB !quickstart'",
     )
-    table.add_argument("--columns", metavar="KEY,…", help="these instead of the usual ones; `dstui runs --columns help` names all")
-    table.add_argument("--in", nargs="+", dest="places", metavar="FOLDER", help="all runs in these folders, whosesoever: only looked at")
+    table.add_argument("--columns", metavar="KEY,…", help="these columns instead of the usual ones; `dstui runs --columns help` names all")
+    table.add_argument("--in", nargs="+", dest="places", metavar="FOLDER", help="all runs in these folders, of any user, read-only")
     table.add_argument("--since", metavar="WHEN", help="started since then: 7d, 12h, 2026-11-23")
     table.add_argument("--by", choices=("cause", "host", "user"), help="instead, count the failures")
-    table.add_argument(
-        "--compare", nargs="+", metavar="RUN", help="instead, two to eight runs beside each other: Plans, metrics, what they took"
-    )
+    table.add_argument("--compare", nargs="+", metavar="RUN", help="instead, compare two to eight runs: Plans, metrics, time and memory")
     table.add_argument("--markdown", action="store_true", help="the table as Markdown")
     parser.epilog = "example: dstui runs --sort loss --where 'stage=3 failed' --columns name,loss,stage,lr"
 
@@ -87,7 +85,7 @@ def _table(args: argparse.Namespace, kept: Any) -> int:
     if any(one.name == "changed" for one in shown):
         link(runs)
     if runs and (key := unknown(runs, conditions)):
-        say(f"no run says {key}: it is no column, no metric, and no key of their Plans")
+        say(f"no run has {key}: it is not a column, a metric, or a key of their Plans")
     found = chosen(runs, conditions)
     if args.by:
         return _counts(args, found, width)
@@ -96,7 +94,7 @@ def _table(args: argparse.Namespace, kept: Any) -> int:
         rows = [{"folder": str(one.folder.path), **{each.name: _json_of(each.value(one)) for each in shown}} for one in listed]
         tell(json.dumps({"version": 1, "runs": rows}, indent=1))
     elif not listed:
-        say(f"none of {len(runs)} runs is meant" if runs else "there is no run here")
+        say(f"none of {len(runs)} runs matches" if runs else "there is no run here")
     else:
         texts: Sequence[Sequence[str]] = cells(listed, shown)
         if width and not args.columns:
@@ -136,7 +134,7 @@ def _compare(args: argparse.Namespace, kept: Any) -> int:
 
     folders = list(dict.fromkeys(map(find, args.compare)))
     if not 2 <= len(folders) <= MOST:
-        raise ValueError(f"--compare takes two to {MOST} different runs, and this is {len(folders)}")
+        raise ValueError(f"--compare takes two to {MOST} different runs, not {len(folders)}")
     runs = [Run(folder, status, kept) for folder in folders if (status := current_status(folder))]
     found = compare(runs)
     if args.json:
@@ -147,7 +145,7 @@ def _compare(args: argparse.Namespace, kept: Any) -> int:
         texts = found.as_texts()
         _tell_table(texts, [plain_column(name) for name in texts[0]], markdown=False, width=output.width())
         for name in found.partly:
-            say(f"not all of the logs of {name} was read: there is more of them than can be read in {SECONDS:.0f} s")
+            say(f"the logs of {name} were not read to the end within {SECONDS:.0f} s")
     return 0
 
 

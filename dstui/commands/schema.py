@@ -17,8 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--deepspeed-version", metavar="V", help=f"with the keys of this release (known: {', '.join(RELEASES)})")
     parser.add_argument("--site", action="store_true", help="that of a site file (docs/site.md) instead")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it into a file, and say how to configure an editor for it")
-    parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write it into a file, and print how to configure an editor for it"
+    )
+    parser.add_argument("--force", action="store_true", help="let -o replace a file with other content")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,8 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print", action="store_true", help="print the path of the file and what is in it, instead of opening an editor")
-    what.add_argument("--check", action="store_true", help="say what is wrong in the file, with its lines; ends with 1 where something is")
-    what.add_argument("--schema", action="store_true", help="print its JSON Schema, for editors that complete and check what is typed")
+    what.add_argument(
+        "--check", action="store_true", help="print what is wrong in the file, with line numbers; exits with 1 if anything is"
+    )
+    what.add_argument("--schema", action="store_true", help="print its JSON Schema, for completion and checks in editors")
     parser.epilog = "example: EDITOR=nano dstui settings; then, in the file, `theme: dstui-light` or `keys: {launch: f9}`"
 
 
@@ -49,7 +51,7 @@ def _schema() -> int:
 def _print() -> int:
     path = settings_path()
     there = is_there(path)
-    tell(sanitise(f"# {path}{'' if there else ' (not there yet: dstui settings writes it)'}"))
+    tell(sanitise(f"# {path}{'' if there else ' (does not exist yet: dstui settings writes it)'}"))
     for line in (read_text(path) if there else first_settings()).splitlines():
         tell(sanitise(line))
     return 0
@@ -61,7 +63,7 @@ def _check() -> int:
 
     path = settings_path()
     if not is_there(path):
-        tell(f"{path}: not there, so everything has its default")
+        tell(f"{path}: does not exist, so every setting has its default")
         return 0
     settings = installed_settings()
     found = mistakes(settings, themes())

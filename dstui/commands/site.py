@@ -25,7 +25,7 @@ SECONDS = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="init|check")
-    init = actions.add_parser("init", help="print a first site file with facts of this machine; every entry is a comment")
+    init = actions.add_parser("init", help="print a site file to begin with, with facts about this machine; every entry is commented out")
     init.add_argument("-o", "--output", type=Path, metavar="FILE", help=f"write it into a file ({SITE_FILE})")
     check = actions.add_parser("check", help="test a site file: its form, its templates, its machines, its causes")
     check.add_argument("file", nargs="?", type=Path, metavar="FILE", help=f"default: ${VARIABLE}, else {SITE_FILE}")

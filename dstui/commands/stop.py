@@ -15,9 +15,7 @@ from dstui.jobs.store.status import has_ended
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
-    parser.add_argument(
-        "--take-over", action="store_true", help="where the host that looks after the job is gone: ask the job's hosts from here"
-    )
+    parser.add_argument("--take-over", action="store_true", help="if the host with the supervisor is gone: stop the job's hosts from here")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,10 +28,10 @@ def run(args: argparse.Namespace) -> int:
     ended = has_ended(folder)
     report = stop(folder, take_over=args.take_over)
     if report.refused:
-        say(f"{folder.name} {report.refused}: it is only looked at, and nothing was done")
+        say(f"{folder.name} {report.refused}: it is read-only here, and nothing was done")
         return 1
     if report.left:
-        return refuse("\n  ".join((f"{folder.name}: these could not be ended:", *report.left)))
+        return refuse("\n  ".join((f"{folder.name}: these processes could not be ended:", *report.left)))
     what = "had ended before" if ended else "is stopped"
     tell(f"{folder.name} {what}: {report.state}, exit status {report.exit_code}; no process is left")
     if not args.run and ended and (others := _living_here(folder)):

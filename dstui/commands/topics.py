@@ -21,7 +21,7 @@ GROUPS: Mapping[str, str] = {
     "nccl": "Variables of NCCL",
     "torch": "Variables of torch and CUDA",
     "accelerate-yaml": "Keys of an accelerate YAML for sequence parallelism",
-    "findings": "Findings that no rule makes",
+    "findings": "Findings from outside the rules",
 }
 """The groups of the index in order, with their headings."""
 

@@ -30,5 +30,5 @@ def run(args: argparse.Namespace) -> int:
         status = tour_tui(folder)
     except (FileProblem, PlanError) as problem:
         return refuse(str(problem))
-    remark(f"tour     {folder.path}: `dstui tour {args.folder}` goes on where you left it; delete the folder when you are done")
+    remark(f"tour     {folder.path}: `dstui tour {args.folder}` continues where you left; delete the folder when you are done")
     return status

@@ -28,13 +28,13 @@ def budget(text: str) -> float:
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", text)
     seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
     if not 1 <= seconds <= 7 * 86400:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no time from a second to a week, such as 90s, 10m or 1.5h")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a time between a second and a week, such as 90s, 10m or 1.5h")
     return seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is a shipped one")
     parser.add_argument("--budget", type=budget, default=600.0, metavar="TIME", help="for all jobs together: 90s, 10m, 1h (default: 10m)")
     parser.add_argument("--steps", type=steps, default=8, metavar="N", help="steps of each job; the first is not counted (default: 8)")
     parser.add_argument("--only", choices=["micro-batch"], help="find the largest micro-batch that fits, in five jobs at most")
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         tuned = Problem(plan=plan, facts=models, machine=machine, pool=pool, only=args.only or "")
         key = key_of(plan, machine, args.steps, tuned.only)
         folder = None if args.fresh else unfinished(key)
-        say(f"going on with {folder.path}" if folder else "each candidate runs for a few steps as a job of its own; Ctrl-C leaves it")
+        say(f"resuming {folder.path}" if folder else "each candidate runs for a few steps as its own job; Ctrl-C stops")
         folder = folder or new_folder(plan, key)
         options = Options(budget=args.budget, steps=args.steps, only=tuned.only, script_options=_script_options(facts))
         with signals() as asked:
@@ -108,7 +108,7 @@ def _not_tuned(plan: Plan) -> str:
     if plan.job.command:
         return "tune takes a Plan whose ranks dstui starts itself: job.command starts its own"
     if plan.models:
-        return "tune takes a Plan with one model: what is best for several of them together is not searched yet"
+        return "tune takes a Plan with one model: several models are not supported yet"
     if still_open := find_holes(plan):
         return describe_open_holes(still_open)
     if not plan.deepspeed:

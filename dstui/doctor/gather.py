@@ -100,7 +100,7 @@ def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
     if used and not all(map(is_named, used)):
-        problem, used = f"cluster.hosts: {len(used)} hosts are wanted and none is named: there is none to look at", None
+        problem, used = f"cluster.hosts: {len(used)} hosts are requested and none is named: there is none to check", None
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder else None
@@ -184,7 +184,7 @@ def _token(job: JobOnHosts) -> Iterator[str | None]:
             yield None
             return
         with contextlib.suppress(OSError):
-            path.write_text("dstui doctor was here for a moment\n")
+            path.write_text("dstui doctor tests whether hosts share this folder\n")
         yield str(path) if path.exists() else None
     finally:
         with contextlib.suppress(OSError):

@@ -265,7 +265,7 @@ def imports(python: list[str]) -> dict[str, Any]:
     try:
         ran = subprocess.run([*python, "-c", IMPORTS], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS)
     except subprocess.TimeoutExpired:
-        return {"problem": f"it takes longer than {IMPORT_SECONDS} s"}
+        return {"problem": f"it took longer than {IMPORT_SECONDS} s"}
     except OSError as error:
         return {"problem": f"{python[0]}: {error.strerror}"}
     if ran.returncode:

@@ -54,12 +54,12 @@ def _extended(document: Document, source: str, base: str) -> list[Layer]:
     while isinstance(document.data, dict) and (name := document.data.get("extends")):
         line = document.line_of(("extends",))
         if not isinstance(name, str):
-            raise _refused(source, line, "the path of a file belongs here, as text")
+            raise _refused(source, line, "expected the path of a file, as text")
         path = Path(base, typed_path(name))
         if path.resolve() in seen:
             raise _refused(source, line, f"{path} is extended by itself ({' -> '.join(one.name for one in (*seen, path))})")
         if len(seen) > MOST_EXTENDED:
-            raise _refused(source, line, f"a chain of more than {MOST_EXTENDED} files: put their values into fewer")
+            raise _refused(source, line, f"a chain of more than {MOST_EXTENDED} files: merge some of them")
         try:
             text = read_text(path)
         except FileProblem as problem:

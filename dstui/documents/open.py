@@ -101,7 +101,7 @@ def script_named(name: str, text: str) -> Script:
 def _needs_of_loop(text: str) -> Mapping[str, bool | float]:
     """Return the values of the configuration that a plain loop decides."""
     from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_parts import NoPlace
+    from dstui.adopt.loop_syntax import NoPlace
 
     try:
         return adapted(text).needs
@@ -118,7 +118,7 @@ def _plan_of_script(name: str, text: str, sets: Sequence[str], site: bool) -> Op
     offered = recipes(script, probe())
     notes = [f"{name}: {script.facts.why}", f"for this machine: {offered[0].name} ({offered[0].says})"]
     if len(offered) > 1:
-        notes.append(f"others, which dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
+        notes.append(f"others that dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
     if script.facts.options:
         notes.append(f"its arguments, for job.args: {' '.join(script.facts.options)}")
     plan = load_layered(offered[0].text, name, str(Path.cwd()), site=site)
@@ -290,7 +290,7 @@ def changed_script(plan: Plan) -> ChangedScript | None:
     from difflib import unified_diff
 
     from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_parts import NoPlace
+    from dstui.adopt.loop_syntax import NoPlace
 
     path = Path(plan.place(plan.job.workdir), plan.job.script)
     name = f"{path.stem}_deepspeed.py"

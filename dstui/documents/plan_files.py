@@ -19,19 +19,19 @@ SHIPPED = {
     "quickstart": "trains for real in half a minute, on two CPU ranks or all GPUs",
     "zero1": "the optimizer split over the GPUs: as fast as without",
     "zero2": "gradients too: the usual choice for fine-tuning",
-    "zero3": "weights too: a model that no GPU holds alone",
+    "zero3": "weights too: a model too large for one GPU",
     "zero2-offload": "the optimizer in host RAM: one or two GPUs",
     "zero3-offload": "weights and optimizer in host RAM: the largest model per GPU",
     "zero-infinity": "weights and optimizer on NVMe disks",
     "zero-pp": "several hosts with a slow network between them (ZeRO++)",
     "lora-zero3-offload": "LoRA with PEFT on frozen weights in host RAM",
-    "zero-inference": "answers of a model that no GPU holds alone",
+    "zero-inference": "inference of a model too large for one GPU",
     "distillation": "two models: a student at ZeRO-2 learns from a teacher at ZeRO-3 (trains for real)",
     "long-context": "long sequences, each split over several GPUs (Ulysses)",
     "moe": "a mixture of experts",
     "pretrain": "many hosts, restarts by itself",
 }
-"""Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
+"""Shipped Plans (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
 BLANK_PLAN = """\
 version: 1
 name: training

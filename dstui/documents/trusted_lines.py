@@ -85,7 +85,7 @@ def refusal(plan: Plan) -> str:
         return ""
     told = "\n".join(f"  {lines}" for lines in asked)
     how = f"`dstui --headless PLAN {OPTION}` agrees to them, as does a yes in the TUI or with --plain: once, until they change"
-    return f"This launch would run lines that are not of your Plan, and to which you have not agreed yet:\n{told}\n{how}"
+    return f"This launch would run commands that are not in your Plan, and to which you have not agreed yet:\n{told}\n{how}"
 
 
 def _said(plan: Plan, path: str) -> Iterator[tuple[Origin, tuple[str, ...]]]:

@@ -27,7 +27,7 @@ MOST = 1000
 """Answers that are remembered; the oldest are forgotten first."""
 OPTION = "--trust-python"
 """The option by which a command without dialogs gives consent."""
-HELP = "let the interpreter that a Plan names (job.python) look too, now and later"
+HELP = "let checks run the interpreter that a Plan names (job.python), now and later"
 AT_START = ("sitecustomize*", "usercustomize*", "*.pth")
 """Files in site-packages that an interpreter runs at its start."""
 

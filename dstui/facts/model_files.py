@@ -14,7 +14,7 @@ from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_tex
 from dstui.base.limits import parse_json
 from dstui.base.regular_files import open_regular
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, unknown_model
-from dstui.forecast.presets import preset
+from dstui.forecast.presets import preset, presets, tuned_from
 from dstui.forecast.setup import configurations
 from dstui.plan import Plan
 from dstui.plan.model import Model
@@ -80,7 +80,7 @@ def read_model(source: str | None, params: float | None, base: str) -> ModelFact
             return unknown_model(
                 "", "the Plan names no model: give model.source (a folder, a config.json or a hub id) or model.params: 7.0e9"
             )
-        return facts_of_params(params) if 1 <= params <= 1e14 else unknown_model("", f"model.params is {params:g}: no model has so many")
+        return facts_of_params(params) if 1 <= params <= 1e14 else unknown_model("", f"model.params is {params:g}: more than any model has")
     found = _of_source(source, base)
     return facts_of_params(params) if found.problem and params is not None and 1 <= params <= 1e14 else found
 
@@ -94,14 +94,17 @@ def _of_source(source: str, base: str) -> ModelFacts:
         return _of_path(cached)
     known = preset(source)
     if known is not None:
-        return facts_of_config(known, f"{source}, as dstui knows it")
+        return facts_of_config(known, f"{source}, as listed in dstui")
     if not HUB_ID.fullmatch(source):
         return unknown_model(
-            source, f"model.source: there is no {source[:200]}, and it is no hub id: correct it, or give model.params: 7.0e9"
+            source, f"model.source: there is no {source[:200]}, and it is not a hub id: correct it, or give model.params: 7.0e9"
         )
+    if (tuned := tuned_from(source)) is not None:
+        note = f"{source} is taken for a fine-tune of {tuned}, by its name: hf download {source} config.json would tell"
+        return replace(facts_of_config(presets()[tuned], f"{tuned}, by the name"), notes=(note,), by_name=True)
     return unknown_model(
         source,
-        f"model.source: {source} is no folder here, not in the hub's cache and not among the models that dstui knows: "
+        f"model.source: {source} is not a folder here, not in the hub's cache and not among the models listed in dstui: "
         f"hf download {source} config.json, or give model.params: 7.0e9",
     )
 
@@ -130,7 +133,7 @@ def _json(path: Path) -> Mapping[str, Any]:
     except ValueError as error:
         raise FileProblem(f"{path}: no JSON: {str(error)[:200]}") from None
     if not isinstance(data, dict):
-        raise FileProblem(f"{path}: a config.json is an object ({{…}}), and this is none")
+        raise FileProblem(f"{path}: not an object ({{…}}), which a config.json is")
     return data
 
 
@@ -156,7 +159,7 @@ def _shards(folder: Path) -> list[Path]:
         named = _json(index).get("weight_map")
         names = {str(name) for name in named.values()} if isinstance(named, dict) else set()
         if len(names) > MOST_SHARDS or any("/" in name or name.startswith(".") for name in names):
-            raise FileProblem(f"{index} names files that are not beside it, or too many")
+            raise FileProblem(f"{index} names files that do not exist beside it, or too many")
         return [folder / name for name in sorted(names)]
     single = folder / "model.safetensors"
     return [single] if is_file(single) else []
@@ -166,18 +169,18 @@ def _header(path: Path) -> list[tuple[str, str, int]]:
     """Return name, type and number of elements of each tensor in a safetensors file. Reads only the header."""
     try:
         if not is_file(path):
-            raise FileProblem(f"{path} is missing, or no regular file")
+            raise FileProblem(f"{path} is missing, or not a regular file")
         with os.fdopen(open_regular(path.resolve()), "rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= HEADER_LIMIT:
-                raise FileProblem(f"{path} is no safetensors file: its header would have {length} bytes")
+                raise FileProblem(f"{path} is not a safetensors file: its header would have {length} bytes")
             head = parse_json(file.read(length).decode())
     except OSError as error:
         raise FileProblem(f"{path}: {reason(error)}") from None
     except ValueError:
-        raise FileProblem(f"{path} is no safetensors file: its header is no JSON") from None
+        raise FileProblem(f"{path} is not a safetensors file: its header is not JSON") from None
     if not isinstance(head, dict):
-        raise FileProblem(f"{path} is no safetensors file: its header is no object")
+        raise FileProblem(f"{path} is not a safetensors file: its header is not an object")
     return [_tensor(path, name, entry) for name, entry in head.items() if name != "__metadata__"]
 
 

@@ -10,7 +10,7 @@ from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan import Plan
 from dstui.render.launch import RenderError, ranks_on_cpus, runs_here, slots
 
-_STANDS_IN = "they are taken to be like this machine"
+_STANDS_IN = "they are assumed to be like this machine"
 _NOT_KNOWN = "what is free there is not known (--gpu-memory 80GB, or --machine FILE with a snapshot of one of them)"
 
 
@@ -58,13 +58,13 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         machine = Machine.unprobed()  # a login node without a GPU says nothing about them
     if far and gpu_memory is None:
         named = ", ".join(far[:2]) + (f" and {len(far) - 2} more" if len(far) > 2 else "")
-        reported.append(f"nobody has looked at {named}: {_STANDS_IN if machine.source != UNPROBED else _NOT_KNOWN}")
+        reported.append(f"not probed: {named}: {_STANDS_IN if machine.source != UNPROBED else _NOT_KNOWN}")
     here = [gpu for gpu in machine.gpus if gpu.problem is None]
     mine = [gpu for gpu in here if gpu.index in set(numbers)] or here[: len(numbers)]
     on_cpu = not here and machine.source != UNPROBED and gpu_memory is None
     free = [room for gpu in mine if (room := free_bytes(gpu)) is not None]
     if here and not free and gpu_memory is None:
-        reported.append("the Machine does not tell how much memory its GPUs have: --gpu-memory 80GB would")
+        reported.append("the memory of the Machine's GPUs is unknown: give it, such as --gpu-memory 80GB")
     return Capacity(
         ranks=ranks,
         nodes=nodes,

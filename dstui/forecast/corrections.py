@@ -54,7 +54,7 @@ class Correction:
         wild = [
             f"{part.scale:.3g} times the {name}" for key, name in PARTS.items() if not 1 / FAR <= (part := getattr(self, key)).scale <= FAR
         ]
-        about = "look at these runs before you rely on it (dstui runs), or at the model that the Plan names"
+        about = "check these runs (dstui runs), or the model that the Plan names, before you rely on it"
         return f"runs of this model took {' and '.join(wild)} of the forecast, by which it is corrected: {about}" if wild else ""
 
 

@@ -108,9 +108,9 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
     why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {format_size(amount)}" for part, amount in largest)
     about = f"about {format_size(need.bytes)} of {place.name}, where {format_size(need.capacity)} are free"
     if need.peak == BUILD:
-        why += "; every rank loads the model whole: deepspeed.zero.Init (stage 3), or one rank after the other, needs less"
+        why += "; every rank loads the whole model: deepspeed.zero.Init (stage 3), or one rank after the other, needs less"
     if need.verdict == "tight":
-        message = f"this Plan needs {about}: it fits only where little is wasted (up to {format_size(need.range[1])})"
+        message = f"this Plan needs {about}: it fits only if little memory is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
         return
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
@@ -126,7 +126,7 @@ def nearest_fix(
     if len(models) != 1 or models[0].facts.problem or room.on_cpu:
         return None
     one = models[0]
-    n = counts(one.facts, one.model, persistence=one.setup.persistence)
+    n = counts(one.facts, one.model, persistence=one.setup.persistence, split_experts=one.setup.split_experts)
     assert n is not None
     batches = [batch for batch in batches_of(plan, one, n) if _no_less_frugal(batch.setup, one.setup)]
     best: tuple[float, Setup] | None = None

@@ -26,7 +26,7 @@ from dstui.forecast.memory import (
     nccl_bytes,
     needs,
 )
-from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
+from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, adapted_elements, counts, has_whole_experts
 from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
@@ -203,14 +203,14 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is taken to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: say so where it runs "
-    "(model.attention: flash3), or measure it (--calibrate)"
+    "attention is assumed to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: set model.attention: "
+    "flash3 if the script uses it, or measure it (--calibrate)"
 )
 EMPTY = (
-    "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
+    "the Plan's deepspeed section is empty, so ZeRO, precision and batch are unknown: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
 )
-NOT_READ = "{} was not here to be read, so nothing is known of ZeRO, precision and batch: import the launch where the file is"
+NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown: import the launch where the file is"
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -222,6 +222,12 @@ class Modelled:
     facts: ModelFacts
     model: Model | None
     setup: Setup
+
+    @property
+    def counted(self) -> Counts | None:
+        """The parameters as they are trained and stored; small ones are counted apart at stage 3."""
+        least = self.setup.persistence if self.setup.stage == 3 else 0
+        return counts(self.facts, self.model, persistence=least, split_experts=self.setup.split_experts)
 
 
 def models_of(
@@ -250,6 +256,8 @@ def models_of(
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
+        if has_whole_experts(mine, model, setup.split_experts):
+            notes.append(WHOLE_EXPERTS)
         reported += [*mine.notes, *notes]
         found.append(
             Modelled(
@@ -268,7 +276,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
     params = 0
     speeds = list[Speed]()
     for one in models:
-        n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
+        n = one.counted
         shape = one.facts.shape
         assert n is not None and shape is not None
         a = batch_of(one, n)
@@ -331,7 +339,7 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
 def speed_ends(one: Modelled, rates: Rates) -> tuple[float, float]:
     """Return the tokens per second with slow CPUs and with the newest kernels; 0 for each that the Plan decides."""
     low = high = 0.0
-    n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
+    n = one.counted
     assert n is not None
     if one.setup.optimizer_offload != "none" and "cpu_adam" not in rates.measured:
         low = speed_of(one, n, replace(rates, cpu_adam=rates.cpu_adam / SLOW_CPUS)).tokens

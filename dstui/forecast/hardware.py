@@ -77,7 +77,7 @@ def named_chip(name: str) -> Chip:
         return plain[longer[0]]
     near = longer or get_close_matches(wanted, plain, 3, 0.5)
     hint = f"did you mean {' or '.join(plain[key].name for key in near)}?" if near else "known are " + ", ".join(c.name for c in chips())
-    raise HardwareProblem(f"no GPU is known as {name[:60]!r}: {hint}")
+    raise HardwareProblem(f"there is no known GPU {name[:60]!r}: {hint}")
 
 
 class Link(NamedTuple):
@@ -96,7 +96,7 @@ def link_of(text: str, gpus: int) -> Link:
     match = LINK.fullmatch(text.strip())
     if match is None or not int(match[3]) or match[2] == "0":
         hint = "write ib-400 (an adapter of 400 Gbit/s for each GPU), ib-1x200 or eth-25 (for a node)"
-        raise HardwareProblem(f"{text[:60]!r} is no network: {hint}")
+        raise HardwareProblem(f"{text[:60]!r} is not a network: {hint}")
     kind = match[1].lower()
     return Link(kind, int(match[2]) if match[2] else gpus if kind == "ib" else 1, float(match[3]))
 
@@ -118,7 +118,7 @@ def named_machine(gpus: str, nodes: int = 1, link: str | None = None, ram: int |
     source = f"{count} x {chip.name} a node"
     source += f", {network.adapters} x {network.gbps:g} Gbit/s between the nodes ({network.kind})" if network else ""
     if guessed := {"bandwidth", "bf16"} & set(chip.unverified.split(", ")):
-        source += f"; no source was found for its {' and '.join(sorted(guessed))}, which the speed rests on"
+        source += f"; its {' and '.join(sorted(guessed))}, which the speed depends on, have no source"
     on_node = tuple(replace(one, index=i) for i in every)
     return Machine(source=source, recorded=True, gpus=on_node, islands=(island,) if joined else (), host=_host(network, ram))
 

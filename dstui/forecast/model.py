@@ -14,7 +14,7 @@ QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
 """Bytes per weight: bitsandbytes' int8 has a scale per row; nf4 has an 8-bit scale per 64 weights, and a 32-bit one per 256 of these."""
 UNSURE, GUESSED = 1.15, 1.3
 """Factors that widen the range if the model's shape is a stand-in, and if its size is also a guess."""
-STAND_IN = "the model's shape is not known: activations are those of a LLaMA-like decoder of its size (model.source would tell)"
+STAND_IN = "the model's shape is unknown: activations are those of a LLaMA-like decoder of its size (set model.source)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,8 @@ class ModelFacts:
     """Why it is unknown, and what to do; empty if it is known."""
     notes: tuple[str, ...] = ()
     """Assumptions."""
+    by_name: bool = False
+    """Whether it is only taken for a fine-tune of a known model, by its name."""
     guess: TensorShape | None = None
     """The estimated sizes of an unknown architecture, from its configuration."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -45,8 +47,8 @@ class ModelFacts:
 
     @property
     def widening(self) -> float:
-        """The factor by which a range is wider if the shape is a stand-in or the size is a guess."""
-        return GUESSED if self.guess else UNSURE if self.architecture is None else 1.0
+        """The factor by which a range is wider if the shape is a stand-in, or the model is known by its name, or its size is a guess."""
+        return GUESSED if self.guess else UNSURE if self.architecture is None or self.by_name else 1.0
 
     @property
     def hidden(self) -> int | None:
@@ -76,6 +78,8 @@ class Counts:
     """Parameters of experts."""
     small: int
     """Parameters in tensors below stage 3's persistence threshold."""
+    adapted: tuple[float, float] = (0.0, 0.0)
+    """Elements per token that LoRA's layers read, with dropout three times, and that they write."""
 
 
 def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> ModelFacts:
@@ -113,7 +117,7 @@ def _guessed(config: Mapping[str, Any], source: str) -> ModelFacts | None:
         family="llama", hidden=hidden, layers=layers, heads=heads, kv_heads=heads, head_dim=max(hidden // heads, 1),
         ffn=used * width if experts > 1 else ffn, vocabulary=vocabulary, positions=0,
     )  # fmt: skip
-    note = f"the architecture {kind[:80]!r} is not known: its size is a guess from config.json, on the large side (model.params would tell)"
+    note = f"the architecture {kind[:80]!r} is not known: its size is a guess from config.json, rather too large (set model.params)"
     return ModelFacts(source=source, params=params, guess=shape, notes=(note,))
 
 
@@ -140,22 +144,27 @@ def stand_in(params: int) -> TensorShape:
         kv_heads=heads,
         head_dim=128,
         ffn=int(hidden * 8 / 3),
-        vocabulary=32000 if params > 5e8 else 50257,
+        vocabulary=min(32000 if params > 5e8 else 50257, max(params // (2 * hidden), 64)),
         positions=0,
     )
 
 
-def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0) -> Counts | None:
-    """Return how the parameters of a model are trained under a Plan's `model:`; None if their number is unknown."""
+def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0, split_experts: bool = False) -> Counts | None:
+    """Return how the parameters of a model are trained under a Plan's `model:`; None if their number is unknown.
+
+    `split_experts`: each expert has linear layers of its own, which quantization compresses.
+    """
     lora, trainable, stored = (model.lora, model.trainable, model.quantization) if model else (None, None, None)
-    key = (lora, trainable, stored, persistence)
+    key = (lora, trainable, stored, persistence, split_experts)
     if key not in facts.memo:
-        facts.memo[key] = _counts(facts, lora, trainable, stored, persistence)
+        facts.memo[key] = _counts(facts, lora, trainable, stored, persistence, split_experts)
     found: Counts | None = facts.memo[key]
     return found
 
 
-def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, stored: str | None, persistence: int) -> Counts | None:
+def _counts(  # noqa: PLR0913, PLR0917 - the settings of a Plan that decide
+    facts: ModelFacts, lora: Lora | None, trainable: float | None, stored: str | None, persistence: int, split_experts: bool
+) -> Counts | None:
     if facts.params is None:
         return None
     base, arch = facts.params, facts.architecture
@@ -171,7 +180,7 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
         params=params,
         trained=trained,
         frozen=params - trained,
-        frozen_bytes=_frozen_bytes(facts, stored) if stored else 0.0,
+        frozen_bytes=_frozen_bytes(facts, stored, split_experts) if stored else 0.0,
         adapters=adapters,
         largest=largest,
         largest_trained=min(largest, trained) if not lora else max((lora.r * n for n in _widths(facts)), default=0),
@@ -181,7 +190,21 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
         small=sum(t.size * t.times for t in arch.tensors if t.size < persistence) + adapters * _all_small(facts, lora, persistence)
         if arch
         else 0,
+        adapted=_adapter_traffic(facts, lora) if lora else (0.0, 0.0),
     )
+
+
+def _adapter_traffic(facts: ModelFacts, lora: Lora) -> tuple[float, float]:
+    """Return the elements per token that the adapted layers of the whole model read and write; of a stand-in, by its shape."""
+    reads = 3 if lora.dropout else 1
+    if facts.architecture:
+        layers = list(facts.architecture.targets(lora.target_modules))
+        return float(sum(reads * t.shape[1] * t.times for t in layers)), float(sum(t.shape[0] * t.times for t in layers))
+    shape = facts.shape
+    assert shape is not None
+    share = 1.0 if "all-linear" in lora.target_modules else min(len(lora.target_modules) / 7, 1.0)
+    wide = (6 * shape.hidden + shape.ffn) * shape.layers * share
+    return reads * wide, (5 * shape.hidden + 2 * shape.ffn) * shape.layers * share
 
 
 def _all_small(facts: ModelFacts, lora: Lora | None, persistence: int) -> int:
@@ -204,12 +227,34 @@ def adapter_params(facts: ModelFacts, lora: Lora) -> int:
     return int(lora.r * of_all * shape.layers * share)
 
 
-def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
-    """Return the mean bytes of a frozen parameter: linear layers are quantized, while embeddings, head, norms and experts have 16 bits."""
+ALWAYS_FUSED = frozenset({"gpt_oss", "llama4", "llama4_text", "granitemoe"})
+"""Architectures whose experts were one tensor before transformers 5 already."""
+
+
+WHOLE_EXPERTS = (
+    "the experts stay in 16 bits: since transformers 5 those of a layer are one tensor, which bitsandbytes does not quantize; "
+    "with transformers 4 they are quantized too"
+)
+
+
+def has_whole_experts(facts: ModelFacts, model: Model | None, split_experts: bool) -> bool:
+    """Return whether a quantized model has experts that only an older release of transformers would quantize."""
+    arch = facts.architecture
+    quantized = model is not None and model.quantization is not None and not split_experts
+    return quantized and arch is not None and arch.shape.experts > 0 and arch.kind not in ALWAYS_FUSED
+
+
+def _frozen_bytes(facts: ModelFacts, stored: str, split_experts: bool) -> float:
+    """Return the mean bytes of a frozen parameter: linear layers are quantized, while embeddings, head and norms have 16 bits.
+
+    So have experts that are one tensor (transformers/integrations/bitsandbytes.py replaces linear layers only).
+    """
     arch, of_linear = facts.architecture, QUANTIZED[stored]
     if arch is None:
         return 0.95 * of_linear + 0.05 * 2
     linear = sum(t.size * t.times for t in arch.linears)
+    if split_experts and arch.kind not in ALWAYS_FUSED:
+        linear += sum(t.size * t.times for t in arch.tensors if t.kind == "experts")
     return (linear * of_linear + (arch.params - linear) * 2) / arch.params
 
 

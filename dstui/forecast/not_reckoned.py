@@ -20,7 +20,7 @@ def not_reckoned(c: Context) -> Iterator[str]:
     """Yield a sentence for each of these keys that the configuration enables."""
     for path, effect in NOT_RECKONED.items():
         if _is_on(c.flat.get(path)):
-            yield f"{path} is not reckoned with: {effect}"
+            yield f"{path} is not considered: {effect}"
 
 
 def _is_on(value: object) -> bool:

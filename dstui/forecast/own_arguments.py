@@ -26,7 +26,7 @@ def built_configuration(options: Mapping[str, str]) -> tuple[dict[str, Any], str
     stage = next((options[name] for name in STAGE if options.get(name, "") in ("0", "1", "2", "3")), None)
     if stage is None:
         name = next((name for name in STAGE if name in options), "")
-        return {}, f"--{name} {options[name]} says no ZeRO stage yet: write its number" if name else ""
+        return {}, f"--{name} {options[name]} sets no ZeRO stage yet: write its number" if name else ""
     zero: dict[str, Any] = {"stage": int(stage)}
     if _is_on(options, ON_CPU):
         zero["offload_optimizer"] = {"device": "cpu"}

@@ -112,7 +112,7 @@ class Found:
 
 def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> Found:
     """Return the best of each kind among all candidates with the same samples per step."""
-    n = counts(one.facts, one.model, persistence=one.setup.persistence)
+    n = counts(one.facts, one.model, persistence=one.setup.persistence, split_experts=one.setup.split_experts)
     assert n is not None
     best: list[Candidate] = []
     count, zeros_tried, batches_tried = 0, set[Setup](), set[tuple[int, bool]]()

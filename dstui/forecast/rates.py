@@ -27,11 +27,14 @@ REACH: Mapping[str, PeakShares] = {
     "hopper": PeakShares(0.80, 0.88, 0.18),
     "blackwell": PeakShares(0.78, 0.65, 0.55),
     "ada": PeakShares(0.85, 0.83, 0.3),
+    "geforce": PeakShares(0.95, 1.0, 0.65),
     "volta": PeakShares(0.80, 0.83, 0.2),
     "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
-marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation."""
+marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation. GeForce cards accumulate in 32
+bits at half of their rate, so the power limit does not slow that down, and attention, whose other operations are not halved, reaches twice
+Ampere's share of it; 0.95 is what cuBLAS reaches on an L20 (github.com/xlite-dev/LeetCUDA, kernels/hgemm)."""
 NEWEST_ATTENTION: Mapping[str, float] = {"hopper": 0.55}
 """The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes); 447 TFLOPS of
 6 operations in a step of 8k tokens on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
@@ -102,7 +105,7 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: boo
     """
     used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
     if not used:
-        return Rates(unknown=("no GPU is known here: the speed is not",))
+        return Rates(unknown=("without a known GPU the speed is unknown",))
     reported: list[str] = []
     chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.bf16)
     reach = REACH[chip.generation]
@@ -135,7 +138,7 @@ def _chip(gpu: Gpu, reported: list[str]) -> Chip:
         capability = known(gpu.compute_capability, "8.0").partition(".")[0]
         stand_in = BY_CAPABILITY.get(int(capability) if capability.isdecimal() else 8, BY_CAPABILITY[8])
         found = named_chip(stand_in)
-        reported.append(f"{name or 'this GPU'} is not in the catalogue of GPUs: its speed is taken to be that of {stand_in}")
+        reported.append(f"{name or 'this GPU'} is not in the catalogue of GPUs: the speed of {stand_in} is assumed")
     return found
 
 

@@ -85,10 +85,18 @@ class RankedPlans:
         """The order of the rows, in words."""
         return ORDERS[self.ordered_by]
 
+    @property
+    def second(self) -> str:
+        """The reason that the second row is not the first; empty if there is none."""
+        return _why_second(*self.rows[:2]) if len(self.rows) > 1 else ""
+
+
+NOT_SEARCHED = "not searched: tensor and pipeline parallelism, LoRA, other lengths; not counted: loading of data, evaluation, saving"
+
 
 ORDERS = {
-    "speed": "the fastest first; of those as fast, the simplest",
-    "simplicity": "the simplest first, then the least memory: no machine is known, so neither is the speed",
+    "speed": "the fastest first; of those within 5 %, what leaves a tenth of the memory, then the simplest",
+    "simplicity": "the simplest first, then the least memory, since without a machine the speed is unknown",
 }
 
 
@@ -103,14 +111,14 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
 ) -> RankedPlans:
     """Return the ranked Plans for a Plan with one model on a Machine. The arguments are those of `forecast`."""
     if not isinstance(facts, ModelFacts):
-        return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
+        return RankedPlans(problem="this Plan has several models: a search over all of them is not supported yet")
     room = capacity_of(plan, machine, pool, gpu_memory)
     models, _reported = models_of(plan, facts, room, machine)
     rates = rates_for(models, room, machine, measured)
     if facts.problem or not models:
         return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if room.gpu is None and not (room.on_cpu and room.host):
-        return RankedPlans(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
+        return RankedPlans(problem="there is no GPU memory to compare with: give --machine FILE or --gpu-memory 80GB")
     one, smaller = models[0], room.shrunk(rates.correction.memory.scale)
     found = search(plan, one, smaller, rates)
     rows = best_at([_row(plan, one, c, room, rates) for c in _ranked(found.best)])
@@ -132,10 +140,24 @@ def best_at(rows: Sequence[RankedPlan]) -> tuple[RankedPlan, ...]:
     fastest = max(sure, key=lambda row: row.speed.tokens if row.speed else 0.0)
     best = {
         **({"fastest": fastest} if fastest.speed else {}),
-        "most head-room": max(sure, key=lambda row: row.headroom),
+        "most headroom": max(sure, key=lambda row: row.headroom),
         "simplest": min(sure, key=lambda row: _complexity(row.setup)),
     }
     return tuple(replace(row, best_at=tuple(name for name, one in best.items() if one is row)) for row in rows)
+
+
+def _why_second(first: RankedPlan, second: RankedPlan) -> str:
+    """Say what the second row costs, and what it saves."""
+    share = second.speed.tokens / first.speed.tokens - 1 if first.speed and second.speed and first.speed.tokens else 0.0
+    costs = [f"{-share:.0%} slower"] if share < -LIKE else []
+    if first.verdict == "fits" != second.verdict:
+        costs.append("it may not fit")
+    if not costs:
+        simpler = _complexity(first.setup) < _complexity(second.setup)
+        as_fast = f"{share:.0%} faster, which is within the forecast's error" if share > LIKE / 5 else "as fast"
+        costs.append(f"{as_fast}, but {'less simple' if simpler else 'with less room'}")
+    saved = (first.gpu_bytes - second.gpu_bytes) / 2**30
+    return " and ".join(costs) + (f"; it needs {saved:.1f} GB less" if saved >= 1 else "")
 
 
 def _complexity(s: Setup) -> tuple[int, ...]:
@@ -156,7 +178,7 @@ def _cheapest(one: Modelled, room: Capacity) -> str:
         there = replace(room, ranks=ranks, nodes=nodes)
         if not enough(one, frugal._replace(ranks=ranks, nodes=nodes), there, surely=True):
             break
-        least = f"{ranks if ranks > 1 else 'one'} of these GPUs would do, with ZeRO-3 and activation checkpointing"
+        least = f"{ranks if ranks > 1 else 'one'} of these GPUs are enough, with ZeRO-3 and activation checkpointing"
     return least
 
 
@@ -242,7 +264,7 @@ def frugal_setup(one: Modelled) -> Setup:
     return one.setup._replace(micro_batch=1, checkpointing=True, stage=3, overlap=True, **small, **here)
 
 
-LOSS = "a fused loss (use_liger_kernel), which never holds the logits whole ({:.0f} GiB now), with ZeRO-3, {}and activation checkpointing"
+LOSS = "a fused loss (use_liger_kernel), which never holds the logits whole ({:.0f} GB now), with ZeRO-3, {}and activation checkpointing"
 
 
 def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
@@ -252,7 +274,7 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
     if loading.host.verdict == "too big" and loading.host.peak == BUILD:
         spared = forecast_of(one, frugal._replace(built_partitioned=True), room, Rates())
         if spared.verdict in ("fits", "tight"):
-            whole = f"every rank loads it whole now: {(loading.host.bytes or 0) / 2**30:.0f} GiB of RAM"
+            whole = f"every rank loads it whole now: {(loading.host.bytes or 0) / 2**30:.0f} GB of RAM"
             yield f"the model built under deepspeed.zero.Init at ZeRO-3, with activation checkpointing ({whole})"
     least = Choice(3, "cpu", "cpu").of(frugal) if frugal.optimizer in ON_CPUS else frugal
     places = {"": frugal, "everything in RAM, ": least}
@@ -273,7 +295,7 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
         yield f"sequences of {short} tokens instead of {least.sequence}, with ZeRO-3, everything in RAM and activation checkpointing"
     found = forecast_of(one, least, room, Rates())
     if found.gpu.verdict in ("fits", "tight") and found.host.verdict == "too big" and found.host.bytes:
-        yield f"{found.host.bytes / 2**30:.0f} GiB of RAM for ZeRO-3 with everything in RAM (here are {(room.host or 0) / 2**30:.0f} GiB)"
+        yield f"{found.host.bytes / 2**30:.0f} GB of RAM for ZeRO-3 with everything in RAM (here {(room.host or 0) / 2**30:.0f} GB)"
     model = one.model or Model()
     if model.lora is None:
         small = replace(one, model=replace(model, lora=Lora(r=16)))

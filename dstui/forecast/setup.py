@@ -18,11 +18,12 @@ Place = Literal["none", "cpu", "nvme"]
 Attention = Literal["eager", "sdpa", "flash", "flash3"]
 
 
-LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 17.0
+LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 14.0
 """Bytes per token and row of the vocabulary during the cross entropy: logits in 32 bits, their softmax, its gradient.
-Measured with transformers' loss in 16 bits: 12.3, and 14 if the script still holds the outputs. Before 4.46 it copied the logits to shift
-them."""
-NEW_LOSS = (4, 46)
+Measured with transformers' loss in 16 bits: 12.3, and 14 if the script still holds the outputs. Before 4.49 it copied the logits to shift
+them: 2 in 16 bits, then 4 for each of logits, copy and softmax."""
+NEW_LOSS, FUSED_EXPERTS = (4, 49), (5,)
+"""Releases of transformers from which the loss does not copy the logits, and the experts of a layer are one tensor."""
 
 
 class Setup(NamedTuple):
@@ -87,6 +88,8 @@ class Setup(NamedTuple):
     tiled_mlp: bool = False
     compiled: bool = False
     """Whether torch.compile fuses the layers' small kernels."""
+    split_experts: bool = False
+    """Whether each expert has linear layers of its own, as before transformers 5, so that bitsandbytes quantizes them."""
     small_frozen: bool = False
     """Frozen weights in 8 bits (zero_quantized_nontrainable_weights)."""
     zenflow: float = 0.0
@@ -175,7 +178,8 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         checkpointing=bool(model and model.activation_checkpointing),
         attention=_attention(model),
         fused_loss=bool(model and model.fused_loss),
-        loss_bytes=OLD_LOSS_BYTES if _old(transformers) else LOSS_BYTES,
+        loss_bytes=OLD_LOSS_BYTES if _before(NEW_LOSS, transformers) else LOSS_BYTES,
+        split_experts=_before(FUSED_EXPERTS, transformers),
         reduce_bucket=_count(c, "reduce_bucket_size", hidden, stage),
         prefetch_bucket=_count(c, "stage3_prefetch_bucket_size", hidden, stage),
         persistence=_count(c, "stage3_param_persistence_threshold", hidden, stage),
@@ -280,10 +284,10 @@ def _optimizer(c: Context, reported: list[str]) -> str:
     return kind
 
 
-def _old(transformers: str | None) -> bool:
-    """Return whether a version of transformers copies the logits. Without a version, the newest is assumed."""
+def _before(release: tuple[int, ...], transformers: str | None) -> bool:
+    """Return whether a version of transformers is older than a release. Without a version, the newest is assumed."""
     try:
-        return transformers is not None and version_tuple(transformers) < NEW_LOSS
+        return transformers is not None and version_tuple(transformers) < release
     except ValueError:
         return False
 

@@ -110,12 +110,23 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
         fused = rates.attention or rates.flops * FUSED_ATTENTION
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
-        moved = (moved_in_layers(setup, shape, share) + 2 * loss_moves(setup, shape)) * tokens
+        moved = (moved_in_layers(setup, shape, share) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
         seconds += moved / (rates.memory * MEMORY_SHARE)
     seconds = seconds / setup.tensor_parallel + _exchanged(setup, shape, tokens, again, rates)
     waiting = setup.activation_offload and again and not setup.selective
     copies = 2 * 2 * shape.hidden * shape.layers * tokens / rates.host_link if waiting else 0.0
     return Work(seconds, tokens, copies)
+
+
+def _adapters_moved(setup: Setup, n: Counts, again: bool) -> float:
+    """Return the bytes per token that LoRA's kernels move.
+
+    Forward: the input is read once more; the adapter's output is written, scaled (read, written) and added (two read, one written).
+    Backward: the gradient of the output is scaled and read for both matrices; the input is read, its gradient written and added.
+    """
+    read, written = n.adapted
+    forward, backward = read + 6 * written, 5 * read + 4 * written
+    return (forward * (1 + again) + backward) * (4 if setup.precision in ("fp32", "autocast") else 2) / setup.tensor_parallel
 
 
 def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates: Rates) -> float:
@@ -140,7 +151,7 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
     share = (shards - 1) / shards
     across = min(rates.inside, rates.between) if nodes > 1 else rates.inside
-    weights = lp * n.params / setup.tensor_parallel * share
+    weights = _stored(setup, n) / setup.tensor_parallel * share
     grads = lp * n.trained / setup.tensor_parallel * share
     gather = _gather_seconds(setup, weights, across, rates) if setup.stage == 3 else 0.0
     reduce = grads * (0.25 if setup.quantized_gradients and nodes > 1 else 1) / across
@@ -158,6 +169,11 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     between = "communication between the nodes" if nodes > 1 and rates.between < rates.inside else "communication between the GPUs"
     overlap = HIDDEN if setup.overlap else 0.6 if setup.stage == 3 else 0.0
     return Traffic(micro, boundary, copies, optimizer, beside, hides, host, host * (setup.stage == 3) + waits, overlap, (between, *names))
+
+
+def _stored(setup: Setup, n: Counts) -> float:
+    """Return the bytes of all weights as they are stored and transferred: frozen ones may be quantized."""
+    return setup.weight_bytes * n.trained + (n.frozen_bytes or (1 if setup.small_frozen else setup.weight_bytes)) * n.frozen
 
 
 def _gather_seconds(setup: Setup, weights: float, across: float, rates: Rates) -> float:
@@ -184,7 +200,7 @@ def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple
     if setup.param_offload != "none":
         in_ram = setup.param_offload == "cpu" or (not n.frozen and mine <= setup.host_params)  # max_in_cpu holds all of them
         link = rates.host_link if in_ram else min(rates.host_link, rates.nvme_read / per_node)
-        copies = 2 * lp * n.params / setup.shards / link
+        copies = 2 * _stored(setup, n) / setup.shards / link
         name = name if in_ram else "reading from NVMe"
     if setup.optimizer_offload == "none":
         moved = (16 + 2 * optimizer_bytes(setup)) * mine

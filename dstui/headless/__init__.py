@@ -42,7 +42,7 @@ ENV_FILES = "PL051"
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
     if not args.file:
-        return refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
+        return refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is a shipped one)")
     if args.strict and args.detach:
         return refuse("--strict cannot be used with --detach: no process would watch whether a rank reads the configuration")
     if args.machine and not args.dry_run:
@@ -103,7 +103,9 @@ def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
 def _run_command(plan: Plan, args: argparse.Namespace) -> int:
     """Run a command that starts its own ranks as `dstui run` does: its launches become jobs. Returns only if it cannot run."""
     if args.detach or args.json or args.run_dir or args.strict:
-        return refuse("--detach, --json, --run-dir and --strict do not go with job.command: its launches get job folders of their own")
+        return refuse(
+            "--detach, --json, --run-dir and --strict cannot be combined with job.command: its launches get their own job folders"
+        )
     words = [unescape_holes(word) for word in plan.job.command]
     if any(PLACEHOLDER.search(word) for word in words):
         try:
@@ -185,7 +187,7 @@ def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -
     run_dir = Path(args.run_dir) if args.run_dir else None
     with signals() as asked:
         if not args.no_preflight and _not_ready(target, run_dir):
-            return refuse("nothing was started: the hosts are not ready (--no-preflight starts all the same)")
+            return refuse("nothing was started: the hosts are not ready (--no-preflight starts anyway)")
         if number := asked():
             return 128 + number
         try:
@@ -208,7 +210,7 @@ def _is_read_noticed(folder: JobFolder, plan: Plan) -> bool:
     from dstui.jobs.store.access_time import all_read
 
     if not any(plan.configurations.values()):
-        say("--strict: the Plan's deepspeed section is empty, so there is nothing that a rank has to read")
+        say("--strict: the Plan's deepspeed section is empty, so no rank has to read anything")
     elif all_read(folder.ds_configs) is None:
         say("--strict: the file system of the job folder does not record reads (noatime), so dstui cannot know who reads the configuration")
     else:

@@ -112,7 +112,7 @@ def _follow(
     if stopping is not None:
         stopping.join()
     if strict and not end.exit_code and all_read(folder.ds_configs) is False:
-        say("--strict: the job ended well, and no rank had read the configuration")
+        say("--strict: the job succeeded, but no rank had read the configuration")
         end = replace(end, exit_code=1)
     show.end(end, again, why, follower)
     return end.exit_code

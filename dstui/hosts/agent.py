@@ -16,6 +16,7 @@ Later ones, in any number:
     {"do": "start", "attempt": N, "argv": [...] | null, "cwd": PATH, "env": {...}} runs once for each attempt, however often it is sent;
                                                                                     null: another host starts the ranks
     {"do": "stop", "linger": seconds, "ask": bool}                                  answered by "swept"
+    {"do": "stacks", "at": time}                                                    the hooks of the ranks write their Python stacks
     {"do": "clean"}                                                                 removes the folder; answered by "bye"
 
 Its output, after the line READY, are frames: a line of JSON, followed by the `size` bytes that it announces. Key "is":
@@ -66,7 +67,7 @@ STUCK = 60
 STEP, GRACE, POLL = 5.0, 0.5, 0.1
 """As in dstui/jobs/supervisor/escalation.py: seconds per step of the escalation, for launchers after their ranks, between two looks."""
 LAUNCHER = "deepspeed.launcher."
-RANK_FILE = re.compile(r"rank_([0-9]{1,5})\.(?:log|jsonl?)")
+RANK_FILE = re.compile(r"rank_([0-9]{1,5})\.(?:log|jsonl?|stacks)")
 BUFFERS = "/dev/shm/deepspeed_allreduce_buffer_%d_%s_%s_*"
 """Shared memory that DeepSpeed leaves for each rank on a CPU (dstui/jobs/store/cleanup.py)."""
 
@@ -124,6 +125,16 @@ def tagged(tag: str) -> Set[Process]:
             if ticks is not None:
                 found.add((int(name), ticks))
     return found
+
+
+def handles(pid: int, number: int) -> bool:
+    """Return whether a process handles a signal; it would end any other."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def send(process: Process, number: int) -> None:
@@ -191,7 +202,7 @@ def own_folder(path: str, make: bool) -> bool:
     except OSError:
         return False
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise NotPossible(f"{path} is not a folder of this user's alone: somebody else has made it")
+        raise NotPossible(f"{path} is not this user's own folder: another user created it")
     return True
 
 
@@ -254,12 +265,12 @@ def lacks_module(python: str, module: str, env: Dict[str, str]) -> List[str]:
     try:
         ended = subprocess.run([python, "-c", ask], cwd="/", env={**os.environ, **env}, capture_output=True, timeout=ANSWERS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [f"{python} does not run (job.python): {error}"]
+        return [f"{python} cannot be run (job.python): {error}"]
     if ended.returncode == 3:
         return [f"{python} has no {module}: install it there, or name another interpreter (job.python)"]
     if ended.returncode:
         words = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return [f"{python} does not run as a Python (job.python): {words}"]
+        return [f"{python} is not a working Python (job.python): {words}"]
     return []
 
 
@@ -380,6 +391,8 @@ class Agent:
             self.start(order)
         elif order["do"] == "stop":
             self.stop(order["linger"], order["ask"])
+        elif order["do"] == "stacks":
+            self.ask_for_stacks()
         elif order["do"] == "clean":
             if own_folder(self.folder, False):
                 shutil.rmtree(self.folder, ignore_errors=True)
@@ -478,7 +491,7 @@ class Agent:
     def send_logs(self) -> bool:
         """Send what the logs have grown by, a piece of each in turn. Return whether there was any."""
         moved, budget = False, BUDGET
-        growing = [*self.names("logs"), *[name for name in self.names("engine") if name.endswith(".jsonl")], "launcher.log"]
+        growing = [*self.names("logs"), *[name for name in self.names("engine") if name.endswith((".jsonl", ".stacks"))], "launcher.log"]
         while growing and budget > 0:
             for name in list(growing):
                 at = self.sent.get(name, 0)
@@ -499,6 +512,18 @@ class Agent:
             if data and self.states.get(name) != data:
                 self.states[name] = data
                 self.put("state", data, file=name)
+
+    def ask_for_stacks(self) -> None:
+        """Signal the living ranks whose hook writes stacks at that. The files are sent home as logs are."""
+        members = dict(self.members())
+        for name in self.names("engine"):
+            try:
+                facts = json.loads(read_plain(os.path.join(self.folder, name), 0, LARGEST_STATE)) if name.endswith(".json") else {}
+            except ValueError:
+                continue
+            pid, number = facts.get("pid"), facts.get("signal")
+            if isinstance(pid, int) and pid in members and isinstance(number, int) and 34 <= number <= 64 and handles(pid, number):
+                send((pid, members[pid]), number)
 
     def size(self, name: str) -> int:
         """Return the size of a file; 0 if there is none."""

@@ -97,7 +97,7 @@ class AgentFrames:
             before, mark, rest = self._rest.partition(READY)
             if not mark:
                 if len(before) > MOST_NOISE:
-                    raise FrameError("a program there prints without end before anything else runs")
+                    raise FrameError("a program there prints endless output before the agent starts")
                 return
             self._ready, self._rest = True, rest
         at = 0
@@ -111,12 +111,12 @@ class AgentFrames:
         end = self._rest.find(b"\n", at)
         if end < 0 or end - at > LONGEST_HEAD:
             if max(end, len(self._rest)) - at > LONGEST_HEAD:
-                raise FrameError("what it says is no message of dstui's agent")
+                raise FrameError("its output is not a message of dstui's agent")
             return None
         head = json_object(bytes(self._rest[at:end]))
         form, size = FORMS.get(str(head.get("is"))), head.get("size", -1)
         if form is None or not _is_count(size) or size > CHUNK or not all(known(head.get(key)) for key, known in form.items()):
-            raise FrameError("what it says is no message of dstui's agent")
+            raise FrameError("its output is not a message of dstui's agent")
         if len(self._rest) < end + 1 + size:
             return None
         facts = {key: _safe(value) for key, value in head.items()}

@@ -74,7 +74,7 @@ SIGNS = (
     _Sign(
         "key-changed",
         "REMOTE HOST IDENTIFICATION HAS CHANGED|Offending .* key in",
-        "its host key is not the one that is known",
+        "its host key has changed",
         "if {host} was reinstalled: ssh-keygen -R {host}, then ssh {host} once",
     ),
     _Sign(
@@ -86,8 +86,8 @@ SIGNS = (
     _Sign(
         "login",
         "Permission denied",
-        "it wants a password: there is no login by key",
-        "ssh-copy-id {host} (make a key with ssh-keygen, if there is none)",
+        "it asks for a password: login by key does not work",
+        "ssh-copy-id {host} (create a key with ssh-keygen if there is none)",
     ),
     _Sign(
         "name",
@@ -100,14 +100,14 @@ SIGNS = (
         "unreachable",
         "timed out|No route to host|Network is unreachable|Timeout, server .* not responding",
         "it does not answer on the network",
-        "ping {host}: is it up, and does a firewall stand between?",
+        "ping {host}: is it up, and is there a firewall in between?",
     ),
     _Sign("closed", "Connection closed by|Connection reset by|kex_exchange", "it closed the connection", "look at sshd's log on {host}"),
     _Sign("no-python", "no Python here", "there is no Python", "install Python 3.8 or newer, at the same path on every host"),
     _Sign(
         "allocation",
         "Unable to create step for job .*: Requested node configuration is not available",
-        "SLURM has nothing of it for this job: it is not in the allocation, or all that it has there is taken",
+        "SLURM has no resources on it for this job: it is not in the allocation, or they are all in use",
         "name the hosts of the allocation in the Plan (scontrol show hostnames), or allocate its own (salloc --nodelist={host})",
     ),
     _Sign("no-ssh", "^ssh: No such file", "there is no ssh program on this machine", "install openssh-client"),
@@ -126,7 +126,5 @@ def failure(host: str, reported: str) -> Failure:
 
 def late(host: str, seconds: float) -> Failure:
     """Return the failure of a host that accepted the connection and then sent nothing."""
-    fix = (
-        f"try: ssh {shlex.quote(host)} true. A home folder on a dead file system, or a shell that waits in its start files, hangs like this"
-    )
+    fix = f"try: ssh {shlex.quote(host)} true. A home folder on a hanging file system, or a shell whose startup files wait, causes this"
     return Failure("silent", f"it did not answer within {seconds:g} s", fix)

@@ -128,14 +128,14 @@ def _ranges(text: str) -> Iterator[range]:
 
 def _level(value: str) -> int:
     if value.lower() not in LEVELS:
-        raise ValueError(f"level:{value} is none; write level:warn or level:error")
+        raise ValueError(f"level:{value} does not exist; write level:warn or level:error")
     return LEVELS[value.lower()]
 
 
 def _since(value: str, latest: float) -> float:
     moment = parse_moment(value, latest)
     if moment is None:
-        raise ValueError(f"since:{value} is no time; write since:10m or since:14:02")
+        raise ValueError(f"since:{value} is not a time; write since:10m or since:14:02")
     return moment
 
 

@@ -42,7 +42,7 @@ def machine_from(nvml: Iterable[Line], host: Iterable[Line], software: Iterable[
 def _driver(facts: dict[str, Any]) -> Driver:
     """Build the Driver. If NVML did not start, its facts are Unknown for that reason."""
     state = facts.get("state")
-    why = state["unknown"] if isinstance(state, dict) else "not told by the driver"
+    why = state["unknown"] if isinstance(state, dict) else "not reported by the driver"
     return decode(Driver, facts, Unknown(why))
 
 
@@ -57,13 +57,13 @@ def _merged(lines: Iterable[Line], kind: str) -> tuple[dict[str, Any], Unknown]:
 
 def _ending(lines: Iterable[Line]) -> Unknown:
     reasons = [str(value).splitlines()[-1] for kind, value in lines if kind in ("late", "failed")]
-    return Unknown(reasons[0] if reasons else "this host does not tell")
+    return Unknown(reasons[0] if reasons else "not reported by this host")
 
 
 def _nvml_facts(lines: Iterable[Line]) -> tuple[dict[str, Any], tuple[Gpu, ...], dict[Pair, str], dict[Pair, Mapping[str, str]]]:
     lines = list(lines)
     driver, ending = _merged(lines, "driver")
-    found = {value["index"]: decode(Gpu, value, Unknown("not told by the driver")) for kind, value in lines if kind == "gpu"}
+    found = {value["index"]: decode(Gpu, value, Unknown("not reported by the driver")) for kind, value in lines if kind == "gpu"}
     ancestors: dict[Pair, str] = {}
     p2p: dict[Pair, Mapping[str, str]] = {}
     for kind, value in lines:

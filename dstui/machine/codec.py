@@ -33,7 +33,7 @@ Maybe: TypeAlias = T | Unknown
 """A fact, or why it is unknown."""
 
 ABSENT = Unknown("not in this snapshot")
-MALFORMED = Unknown("the snapshot holds something else here")
+MALFORMED = Unknown("the snapshot has something else here")
 
 
 def known(value: Maybe[T], default: D) -> T | D:

@@ -43,7 +43,7 @@ def _island_words(kind: Kind, size: int, count: int, only: bool) -> str:
 def _host_summary(machine: Machine) -> str:
     host = machine.host
     if isinstance(host.cpus_usable, Unknown) and isinstance(host.memory, Unknown):
-        return "machine not looked at yet" if machine == Machine.unprobed() else "no GPU"
+        return "machine not checked yet" if machine == Machine.unprobed() else "no GPU"
     cores = f"{host.cpus_usable} cores" if host.cpus_usable else "cores unknown"
     memory = host.memory
     return f"no GPU, {cores}, " + (f"{round(memory / GIB)} GB RAM" if isinstance(memory, int) else "RAM unknown")

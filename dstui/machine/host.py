@@ -80,7 +80,7 @@ def identity() -> dict[str, Any]:
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', read("/etc/os-release") or "", re.M))
     return {
         "name": os.uname().nodename,
-        "system": or_unknown(release.get("PRETTY_NAME"), "/etc/os-release does not say"),
+        "system": or_unknown(release.get("PRETTY_NAME"), "not in /etc/os-release"),
         "kernel": os.uname().release,
         "clock": time.time(),
     }
@@ -141,7 +141,7 @@ def _limits(limits: list[int | None], used: list[int | None], quotas: list[float
     spent = next((value for value in used if value is not None), None)
     return {
         "memory_limit": min(finite, default=None),
-        "memory_limit_used": or_unknown(spent, "no cgroup counts it"),
+        "memory_limit_used": or_unknown(spent, "not counted by a cgroup"),
         "cpu_quota": min(quotas, default=None),
     }
 
@@ -159,7 +159,7 @@ def limits() -> dict[str, Any]:
         "nproc": limit(resource.RLIMIT_NPROC),
         "cpu_set": ranges(sorted(os.sched_getaffinity(0))),
         "cpus_usable": len(os.sched_getaffinity(0)),
-        "cpus": or_unknown(os.cpu_count(), "the system does not say"),
+        "cpus": or_unknown(os.cpu_count(), "not reported by the system"),
     }
 
 
@@ -193,7 +193,7 @@ def cpu() -> dict[str, Any]:
         siblings = read(siblings_of.format(f"cpu{item}")) or str(item)
         groups.setdefault(siblings, []).append(item)
     return {
-        "cpu": or_unknown(model and model[1], "/proc/cpuinfo does not say"),
+        "cpu": or_unknown(model and model[1], "not in /proc/cpuinfo"),
         "cpu_flags": [flag for flag in CPU_FLAGS if flag in flags],
         "virtual_machine": "hypervisor" in flags,
         "cores": or_unknown(len(cores) or None, "the kernel does not show its cores"),
@@ -214,14 +214,14 @@ def numa() -> dict[str, Any]:
             {
                 "id": node,
                 "cpus": read(f"{folder}/node{node}/cpulist") or "",
-                "memory": or_unknown(int(total[1]) * 1024 if total else None, "the node does not say"),
-                "distances": or_unknown([int(d) for d in distances.split()] if distances else None, "the node does not say"),
+                "memory": or_unknown(int(total[1]) * 1024 if total else None, "not reported by the node"),
+                "distances": or_unknown([int(d) for d in distances.split()] if distances else None, "not reported by the node"),
             }
         )
     balancing = number("/proc/sys/kernel/numa_balancing")
     return {
         "numa": or_unknown(nodes or None, "the kernel shows no NUMA nodes"),
-        "numa_balancing": or_unknown(None if balancing is None else balancing > 0, "the kernel does not say"),
+        "numa_balancing": or_unknown(None if balancing is None else balancing > 0, "not reported by the kernel"),
     }
 
 
@@ -241,8 +241,8 @@ def pci() -> dict[str, Any]:
             gpus.append(
                 {
                     "bus_id": bus_id,
-                    "numa_node": or_unknown(number(f"{device}/numa_node"), "the firmware names no NUMA node"),
-                    "cpus": or_unknown(read(f"{device}/local_cpulist") or None, "the kernel names no CPUs"),
+                    "numa_node": or_unknown(number(f"{device}/numa_node"), "the firmware reports no NUMA node"),
+                    "cpus": or_unknown(read(f"{device}/local_cpulist") or None, "the kernel reports no CPUs"),
                     "driver": os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else {"unknown": "no driver is bound"},
                 }
             )
@@ -262,13 +262,13 @@ def nics() -> dict[str, Any]:
         found.append(
             {
                 "name": name,
-                "state": or_unknown(read(f"{folder}/operstate"), "the kernel does not say"),
-                "speed": or_unknown(speed or None, "the interface names no speed"),
-                "mtu": or_unknown(number(f"{folder}/mtu"), "the kernel does not say"),
+                "state": or_unknown(read(f"{folder}/operstate"), "not reported by the kernel"),
+                "speed": or_unknown(speed or None, "the interface reports no speed"),
+                "mtu": or_unknown(number(f"{folder}/mtu"), "not reported by the kernel"),
                 "virtual": bool(VIRTUAL_NIC.match(name)),
                 "wireless": os.path.exists(path(f"{folder}/wireless")),
                 "default_route": name in default,
-                "numa_node": or_unknown(number(f"{folder}/device/numa_node"), "the kernel does not say"),
+                "numa_node": or_unknown(number(f"{folder}/device/numa_node"), "not reported by the kernel"),
             }
         )
     return {"nics": found}
@@ -278,7 +278,7 @@ def ports() -> dict[str, Any]:
     """Return the TCP ports with a listener in this network namespace."""
     tables = [read(f"/proc/net/{table}") for table in ("tcp", "tcp6")]
     if tables[0] is None:
-        return {"ports": {"unknown": "the kernel does not say"}}
+        return {"ports": {"unknown": "not reported by the kernel"}}
     sockets = [line.split() for table in tables for line in (table or "").splitlines()[1:]]
     return {"ports": sorted({int(fields[1].rpartition(":")[2], 16) for fields in sockets if fields[3] == LISTENING})}
 
@@ -294,10 +294,10 @@ def infiniband() -> dict[str, Any]:
                 {
                     "device": device,
                     "port": int(port),
-                    "state": or_unknown((read(f"{folder}/state") or "").split(":")[-1].strip() or None, "the port does not say"),
-                    "gbps": or_unknown(float(rate[0]) if rate else None, "the port does not say"),
-                    "link_layer": or_unknown(read(f"{folder}/link_layer"), "the port does not say"),
-                    "numa_node": or_unknown(number(f"/sys/class/infiniband/{device}/device/numa_node"), "the kernel does not say"),
+                    "state": or_unknown((read(f"{folder}/state") or "").split(":")[-1].strip() or None, "not reported by the port"),
+                    "gbps": or_unknown(float(rate[0]) if rate else None, "not reported by the port"),
+                    "link_layer": or_unknown(read(f"{folder}/link_layer"), "not reported by the port"),
+                    "numa_node": or_unknown(number(f"/sys/class/infiniband/{device}/device/numa_node"), "not reported by the kernel"),
                 }
             )
     return {"infiniband": found}
@@ -374,8 +374,8 @@ def block_device(number_of_it: str) -> dict[str, Any]:
     device = f"/sys/block/{name[1]}/device"
     return {
         "nvme": True,
-        "model": or_unknown(read(f"{device}/model"), "the drive does not say"),
-        "numa_node": or_unknown(number(f"{device}/device/numa_node") or number(f"{device}/numa_node"), "the kernel does not say"),
+        "model": or_unknown(read(f"{device}/model"), "not reported by the drive"),
+        "numa_node": or_unknown(number(f"{device}/device/numa_node") or number(f"{device}/numa_node"), "not reported by the kernel"),
     }
 
 

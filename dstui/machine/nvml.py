@@ -87,7 +87,7 @@ def call(name: str, *args: Any) -> Any:
     try:
         return getattr(pynvml, name)(*args)
     except AttributeError:
-        raise NoAnswer(13, "the installed pynvml is too old for it") from None
+        raise NoAnswer(13, "the installed pynvml is too old for this") from None
     except Exception as error:  # pynvml also raises plain Exception, TypeError and errors of ctypes
         code = int(getattr(error, "value", 0)) if isinstance(error, pynvml.NVMLError) else 0
         raise NoAnswer(code, WHY.get(code, str(error) or type(error).__name__)) from None
@@ -114,7 +114,7 @@ def ask(name: str, *args: Any, as_: Callable[[Any], Any] | None = None) -> Any:
     except NoAnswer as failure:
         return unknown(failure)
     except Exception as error:  # an answer of an unexpected form
-        return {"unknown": f"NVML answered something unexpected: {error}"}
+        return {"unknown": f"unexpected answer of NVML: {error}"}
 
 
 def plain(value: Any) -> Any:
@@ -280,7 +280,7 @@ def cpu_list(words: Sequence[int]) -> Any:
 def first_bit(words: Sequence[int]) -> Any:
     """Return the lowest NUMA node. Higher ones beside it are the memory of GPUs."""
     nodes = bits(words)
-    return nodes[0] if nodes else {"unknown": "the driver names no NUMA node"}
+    return nodes[0] if nodes else {"unknown": "the driver reports no NUMA node"}
 
 
 def field_values(handle: Any, *ids: Any) -> dict[int, Any]:
@@ -374,7 +374,7 @@ def gpu(index: int, handle: Any, links: Links, serials: bool) -> dict[str, Any]:
     found = {"index": index, **identity(handle), **state(handle), **more_state(handle), **chip_to_chip(handle)}
     found["fabric"] = fabric(handle)
     found["nvlink"] = links.of(handle, found["compute_capability"])
-    found["serial"] = ask("nvmlDeviceGetSerial", handle) if serials else {"unknown": "left out unless asked for"}
+    found["serial"] = ask("nvmlDeviceGetSerial", handle) if serials else {"unknown": "left out by default"}
     return found
 
 

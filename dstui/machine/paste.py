@@ -28,7 +28,7 @@ STATUSES = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
 LONGEST = 2000
 """Characters of a line that are read: sixteen GPUs and as many NICs need 300."""
 AGAIN = ": paste the whole table again"
-NOT_PASTED = Unknown("a pasted matrix does not tell")
+NOT_PASTED = Unknown("not in a pasted matrix")
 
 
 class PasteError(Exception):
@@ -60,7 +60,7 @@ def machine_from_text(text: str, source: str) -> Machine:
     text = "\n".join(line[:LONGEST] for line in COLOURS.sub("", text).splitlines())
     tables = list(_tables(text))
     if not tables:
-        raise PasteError("no matrix in it: paste what `nvidia-smi topo -m` prints, from the line that names GPU0 on")
+        raise PasteError("no matrix in it: paste the output of `nvidia-smi topo -m`, from the line with GPU0 on")
     topology = next((table for table in tables if not table.is_p2p), None)
     of_nvlink = next((table for table in tables if table.p2p == ("nvlink",)), None)
     if topology is not None:
@@ -69,7 +69,7 @@ def machine_from_text(text: str, source: str) -> Machine:
         topology, links = of_nvlink, _joined(_matrix(of_nvlink))
     else:
         raise PasteError(
-            "the table of `topo -p2p` shows which GPUs reach each other, not by what: "
+            "the table of `topo -p2p` shows which GPUs reach each other, but not how: "
             "paste `nvidia-smi topo -m` before it, or the line with its command (-p2p n is NVLink)"
         )
     p2p = {kind: _matrix(table) for table in tables if table.is_p2p for kind in table.p2p or ("nvlink",)}

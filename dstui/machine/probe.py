@@ -13,7 +13,7 @@ from dstui.machine.snapshot import Machine
 def probe(deadline: float = 5.0, *, python: str = sys.executable, serials: bool = False) -> Machine:
     """Return the Machine as it is now. Blocks for at most `deadline` seconds and never raises; late facts are Unknown.
 
-    The packages are those of the interpreter `python`. Serial numbers are left out unless asked for.
+    The packages are those of the interpreter `python`. Serial numbers are left out by default.
     """
     found: dict[str, list[Line]] = {}
 

@@ -38,12 +38,14 @@ def _from_json(text: str, path: Path) -> Machine:
     except ValueError as error:
         raise FileProblem(f"{path}: neither a snapshot nor a matrix: {error}") from None
     if not isinstance(data, dict) or not isinstance(data.get("gpus"), list) or not isinstance(data.get("host", {}), Mapping):
-        raise FileProblem(f"{path}: no snapshot of a machine: it has no list `gpus`. `dstui machine --save FILE` writes one")
+        raise FileProblem(f"{path}: not a snapshot of a machine: it has no list `gpus`. `dstui machine --save FILE` writes one")
     try:
         machine = Machine.from_json({**data, "source": f"the snapshot {path.name}"})
     except MissingField as missing:
         where = missing.place or "it"
-        raise FileProblem(f"{path}: {where} has no `{missing.field}`, or something else in its place: cut, or edited by hand") from None
+        raise FileProblem(
+            f"{path}: {where} has no `{missing.field}`, or something else in its place: truncated, or edited by hand"
+        ) from None
     return _with_islands(machine, path)
 
 

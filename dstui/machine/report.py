@@ -85,7 +85,7 @@ def _islands(machine: Machine) -> Iterator[str]:
         speed = f", {island.bandwidth / 1000:.0f} GB/s" if isinstance(island.bandwidth, int) else ""
         yield f"{describe_gpus(island.gpus)}: {island.kind}, {width} between two{speed}"
         if len(island.clique) < len(island.gpus):
-            yield "  each joined to each: " + " or ".join(", ".join(map(str, clique)) for clique in island.cliques)
+            yield "  all pairs connected: " + " or ".join(", ".join(map(str, clique)) for clique in island.cliques)
     if alone and len(machine.gpus) > 1:
         yield f"{describe_gpus(alone)}: no working NVLink"
 

@@ -17,7 +17,7 @@ __all__ = ["Disk", "Driver", "Fabric", "Gpu", "GpuProcess", "Host", "IbPort", "I
 __all__ += ["PciGpu", "Software", "Unknown", "known"]
 
 NOT_ASKED = Unknown("nobody looked")
-LEFT_OUT = Unknown("left out unless asked for")
+LEFT_OUT = Unknown("left out by default")
 GIB = 1 << 30
 
 Kind = Literal["single", "NVSwitch", "pair", "mesh", "ring", "hybrid cube mesh", "partial mesh"]
@@ -344,7 +344,7 @@ class Software:
 class Machine:
     """One machine at one moment. Build it with `probe`, `read_machine` or `Machine.unprobed`."""
 
-    source: str = "nothing looked at yet"  # in words: this machine, the snapshot dgx.json, h2 over ssh
+    source: str = "not inspected yet"  # in words: this machine, the snapshot dgx.json, h2 over ssh
     recorded: bool = False
     """Whether it was read from a file: Plans can be made for it, but nothing is launched."""
     gpus: tuple[Gpu, ...] = ()  # by index

@@ -108,7 +108,7 @@ def _island(members: tuple[int, ...], links: Matrix, joined: Joined, switched: s
     bandwidth = min(widths) * min(speeds) if speeds else Unknown("the links' speed is unknown")
     kind = _kind(members, joined, bool(switched & set(members)), cliques)
     if any(links[i][j] == SOME_LINKS for i, j in combinations(members, 2)):
-        return Island(gpus=members, kind=kind, cliques=cliques, bandwidth=Unknown("how many links join them is not known"))
+        return Island(gpus=members, kind=kind, cliques=cliques, bandwidth=Unknown("the number of links between them is unknown"))
     return Island(gpus=members, kind=kind, cliques=cliques, width=(min(widths), max(widths)), bandwidth=bandwidth)
 
 

@@ -34,7 +34,7 @@ def visible_gpus(value: str | None, gpus: Sequence[Gpu], order: str | None = Non
         if gpu is None:
             break
         if gpu in found:
-            return Visible((), True, (*notes, f"GPU {word} is in it twice: CUDA then shows none"))
+            return Visible((), True, (*notes, f"GPU {word} is in it twice: CUDA then shows no GPU"))
         found.append(gpu)
     if not value.strip():
         notes += ("it is empty, which hides every GPU",)
@@ -44,14 +44,14 @@ def visible_gpus(value: str | None, gpus: Sequence[Gpu], order: str | None = Non
 def _order(gpus: Sequence[Gpu], order: str | None) -> tuple[bool, tuple[str, ...]]:
     if order == PCI_ORDER or len({(known(gpu.name, ""), known(gpu.compute_capability, "")) for gpu in gpus}) < 2:
         return True, ()
-    return False, ("CUDA counts different GPUs from the fastest on, not as nvidia-smi does, unless CUDA_DEVICE_ORDER=PCI_BUS_ID",)
+    return False, ("CUDA numbers different GPUs from the fastest on, unlike nvidia-smi, unless CUDA_DEVICE_ORDER=PCI_BUS_ID",)
 
 
 def _one(word: str, ordered: Sequence[Gpu]) -> tuple[int | None, str]:
     """Return the GPU that one word names, with a note; None if CUDA stops reading."""
     if number := re.match(r"[+-]?\d+", word):
         index = int(number[0])
-        note = f"of {word!r} CUDA reads only {number[0]}" if number[0] != word else ""
+        note = f"CUDA reads only {number[0]} of {word!r}" if number[0] != word else ""
         if 0 <= index < len(ordered):
             return ordered[index].index, note
         return None, f"there is no GPU {index}: CUDA ignores it and what follows"

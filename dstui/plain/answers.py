@@ -61,7 +61,7 @@ def explain(field: Field, state: State) -> Iterator[str]:
     if (default := format_value(default_of(field))) != EMPTY:
         yield f"Default: {default}"
     if field.kind in HOW:
-        yield "A value that would be a command here has = before it: =b is the text b."
+        yield "To enter a value that is a command here, put = before it: =b is the text b."
     if (finding := state.finding_at(field.path)) is not None:
         yield finding_text(finding)
 
@@ -89,7 +89,7 @@ def ask_field(console: Console, session: Session, field: Field) -> None:
     chosen = chosen_option(field, state)
     for number, option in enumerate(options, 1):
         console.say(f"  {number}. {option_text(option, state)}" + (" (now)" if chosen is option else ""))
-    keeps = "Enter keeps it, ? explains, b goes back" + ("" if field.selects_model else ", - takes it out of the Plan")
+    keeps = "Enter keeps it, ? explains, b goes back" + ("" if field.selects_model else ", - removes it from the Plan")
     prompt = f"{'Number' if options else HOW.get(field.kind, 'Type the value')}; {keeps}:"
     while answer := console.ask(prompt):
         if answer == "?":

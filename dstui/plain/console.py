@@ -67,7 +67,7 @@ class Console:
                 return answer
             if self.can_go_back:
                 raise Back
-            self.say("There is nothing before this.")
+            self.say("This is the first step.")
 
     def choose(self, question: str, options: Sequence[str], default: int | None = None) -> int:
         """Ask for one of the options by number and return its index. Enter selects the default if there is one."""

@@ -63,7 +63,7 @@ def _ready(console: Console, target: Target) -> bool:
         check(target.launch)
     except (RenderError, LaunchError):
         return True  # the launch reports this problem itself
-    console.say("Looking whether the hosts are ready...")
+    console.say("Checking whether the hosts are ready...")
     results = run_preflight(target)
     console.say(*format_lines(results))
-    return not any(result.verdict == "fail" for result in results) or console.agrees("Launch all the same?")
+    return not any(result.verdict == "fail" for result in results) or console.agrees("Launch anyway?")

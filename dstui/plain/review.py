@@ -44,7 +44,7 @@ class Review:
         if chosen is not None:
             acts[chosen][1]()
         else:
-            console.say("Enter changes nothing here." if not answer else f"A number from 1 to {len(acts)}, or one of the words.")
+            console.say("Enter changes nothing." if not answer else f"A number from 1 to {len(acts)}, or one of the commands.")
         return AT
 
     def _acts(self) -> list[tuple[str, Callable[[], object]]]:
@@ -60,7 +60,7 @@ class Review:
 
     def _apply(self, fix: Fix) -> None:
         done = self._session.apply(fix)
-        self._console.say(fix.text if done else f"This Plan cannot take it: {self._session.state.refusal[1]}")
+        self._console.say(fix.text if done else f"This Plan cannot be changed so: {self._session.state.refusal[1]}")
 
     def _show_files(self) -> None:
         from dstui.render.artifacts import artifacts
@@ -97,7 +97,7 @@ def findings(state: State) -> Iterator[str]:
 def forecast(state: State) -> Iterator[str]:
     """Yield whether the run fits into memory, and how fast it would be."""
     if state.outlook is None:
-        yield "Forecast: none; name the model first, in step 2 (source or parameters)"
+        yield "Forecast: none; first set the model, in step 2 (source or parameters)"
         return
     estimate = state.outlook.forecast
     if estimate.problem:

@@ -28,13 +28,13 @@ def offer_draft(console: Console, session: Session) -> None:
     draft = next((one for one in left_behind() if one.document == document and one.text != session.state.plan.text), None)
     if draft is None:
         return
-    ways = ["take them up", "discard them for ever", "leave them where they are"]
+    ways = ["continue with them", "discard them", "keep them for later"]
     chosen = console.choose("A session has ended with edits of this Plan that were not saved.", ways, 0)
     if chosen == 0:
         try:
             session.replace(draft.text)
         except PlanError as error:
-            console.say(f"The draft is no Plan any more: {error}. It stays in {draft.file}")
+            console.say(f"The draft is not a valid Plan: {error}. It is kept in {draft.file}")
             return
         keep_draft(session)
     if chosen < 2:
@@ -46,7 +46,7 @@ def save(console: Console, session: Session) -> bool:
     path, replaces = session.path, True
     if path is not None and (moved := session.moved_on_disk()):
         console.say(moved)
-        path = path if is_file(path) and console.agrees("Replace it with what is here?") else None
+        path = path if is_file(path) and console.agrees("Replace it with this Plan?") else None
     if path is None:
         path, replaces = _ask_where(console, session), False
     if not replaces and is_there(path):

@@ -28,7 +28,7 @@ def ask_start(console: Console, machine: Machine, script: str) -> Opened:
     """Ask until a start could be opened. `script`: the script that the user named, if any."""
     ways = list(_ways(machine, script))
     while True:
-        chosen = console.choose("Start from what?", [label for label, _ in ways], 0)
+        chosen = console.choose("What do you want to start from?", [label for label, _ in ways], 0)
         try:
             return ways[chosen][1]()
         except (FileProblem, PlanError) as problem:

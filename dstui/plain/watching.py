@@ -24,7 +24,7 @@ GLANCE = 0.2
 """The number of seconds between two looks at the job."""
 BACKLOG = 1 << 20
 """The maximum number of bytes read of each existing log of a running job."""
-COMMANDS = "Enter tells the state now, s stops the job, q leaves it running."
+COMMANDS = "Enter prints the state, s stops the job, q leaves it running."
 
 
 def watch(console: Console, folder: JobFolder) -> tuple[Fix, ...]:
@@ -35,7 +35,7 @@ def watch(console: Console, folder: JobFolder) -> tuple[Fix, ...]:
     try:
         return _watch(console, folder, follower)
     except KeyboardInterrupt:
-        console.say("", f"The job goes on: dstui attach {name} looks at it again, dstui stop {name} stops it.")
+        console.say("", f"The job continues: dstui attach {name} shows it again, dstui stop {name} stops it.")
         raise
     finally:
         follower.close()
@@ -51,7 +51,7 @@ def _watch(console: Console, folder: JobFolder, follower: Follower) -> tuple[Fix
             return _diagnosis(console, folder, follower.state)
         answer = None if events else _answer(console)
         if answer in ("q", "b"):
-            console.say(f"The job goes on: dstui attach {shlex.quote(folder.name)} looks at it again.")
+            console.say(f"The job continues: dstui attach {shlex.quote(folder.name)} shows it again.")
             return ()
         if answer == "s":
             _stop(console, folder)

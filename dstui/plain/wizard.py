@@ -27,7 +27,7 @@ HELP = (
     "Enter goes on to the next step, b to the step before.",
     "A number changes the setting with that number; ? and a number explains it.",
     "l lists the settings of this step again; step and a number goes to that step; r goes to the review.",
-    "u takes the last edit back. set PATH=VALUE writes any key: set deepspeed.gradient_clipping=1.0",
+    "u undoes the last edit. set PATH=VALUE writes any key: set deepspeed.gradient_clipping=1.0",
 )
 REVIEW = len(ASKED)
 """The position of the review among the steps, counted from 0."""
@@ -123,7 +123,7 @@ class Wizard:
             elif word == "l":
                 self._list(step, at)
             elif word == "u":
-                console.say("The last edit is taken back." if self.session.undo() else "There is nothing to take back.")
+                console.say("The last edit is undone." if self.session.undo() else "There is nothing to undo.")
             elif word == "set":
                 ask_setting(console, self.session, rest.strip())
                 self._look()

@@ -89,21 +89,21 @@ PLUGIN = _table(
         "str",
         f"{ZERO_SECTION}.offload_optimizer.nvme_path",
         f"{_PLUGIN}OFFLOAD_OPTIMIZER_NVME_PATH",
-        "The folder on NVMe for the optimizer states. accelerate launch does not hand it on: name it in a ds_config.json.",
+        "The folder on NVMe for the optimizer states. accelerate launch does not pass it on: set it in a ds_config.json.",
     ),
     _plugin_key(
         "offload_param_nvme_path",
         "str",
         f"{ZERO_SECTION}.offload_param.nvme_path",
         f"{_PLUGIN}OFFLOAD_PARAM_NVME_PATH",
-        "The folder on NVMe for the parameters. accelerate launch does not hand it on: name it in a ds_config.json.",
+        "The folder on NVMe for the parameters. accelerate launch does not pass it on: set it in a ds_config.json.",
     ),
     _plugin_key(
         _GAS,
         "int",
         _GAS,
         "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
-        "Micro-batches per optimizer step; it beats Accelerator(gradient_accumulation_steps=…).",
+        "Micro-batches per optimizer step; it overrides Accelerator(gradient_accumulation_steps=…).",
     ),
     _plugin_key(
         "gradient_clipping",
@@ -122,7 +122,7 @@ PLUGIN = _table(
     AccelerateKey(
         "zero3_init_flag",
         "bool",
-        "Split the model while it is built, at stage 3; false does not keep transformers from it.",
+        "Split the model while it is built, at stage 3; false does not prevent transformers from doing so.",
         variable=f"{_PLUGIN}ZERO3_INIT",
     ),
     AccelerateKey(
@@ -168,7 +168,7 @@ TOP = _table(
     AccelerateKey("megatron_lm_config", "section", "For Megatron-LM; without effect with DeepSpeed."),
     AccelerateKey("parallelism_config", "section", "Sequence parallelism: parallelism_config_sp_size, parallelism_config_sp_backend, …"),
     AccelerateKey("mpirun_config", "section", "For mpirun on CPUs."),
-    AccelerateKey("dynamo_config", "section", "torch.compile; not handed to the ranks of a DeepSpeed launch."),
+    AccelerateKey("dynamo_config", "section", "torch.compile; not passed to the ranks of a DeepSpeed launch."),
     *(AccelerateKey(name, "str", "For TPUs.") for name in ("tpu_name", "tpu_zone", "command_file")),
     *(AccelerateKey(name, "bool", "For TPUs.") for name in ("tpu_use_cluster", "tpu_use_sudo")),
     *(AccelerateKey(name, "list", "For TPUs.") for name in ("commands", "tpu_vm", "tpu_env")),

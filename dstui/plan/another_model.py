@@ -19,7 +19,7 @@ def name_problem(name: str, taken: Mapping[str, object]) -> str:
     """Return why a model cannot have this name; "" if it can."""
     if not MODEL_NAME.fullmatch(name):
         return "A model's name begins with a letter, and has letters, digits and _ only."
-    return f"{name} is there already: give it another name." if name.upper() in map(str.upper, taken) else ""
+    return f"{name} exists: give it another name." if name.upper() in map(str.upper, taken) else ""
 
 
 def add_model(plan: Plan, name: str, role: str, present: str) -> Plan:

@@ -148,7 +148,7 @@ def version_tuple(version: str) -> tuple[int, ...]:
     """Convert a version to numbers: `0.19.8+cu128` and `0.19.8rc1` give (0, 19, 8). Raises ValueError."""
     match = VERSION.match(version)
     if match is None:
-        raise ValueError(f"{version!r} is no version")
+        raise ValueError(f"{version!r} is not a version")
     return tuple(int(part or 0) for part in match.groups())
 
 

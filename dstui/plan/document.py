@@ -138,7 +138,7 @@ def compose(text: str) -> Node:
     except yaml.YAMLError as error:
         at = getattr(error, "position", None)
         raise DocumentError(
-            "a character that no text file should hold: remove it", text.count("\n", 0, at) + 1 if isinstance(at, int) else None
+            "a character that does not belong in a text file: remove it", text.count("\n", 0, at) + 1 if isinstance(at, int) else None
         ) from None
     if node is None:
         raise DocumentError("the file is empty")
@@ -169,7 +169,7 @@ def _excess(node: Node, depth: int, width: int, count: int) -> str:
     if count > MAX_VALUES:
         return TOO_MANY
     if isinstance(node, yaml.ScalarNode) and node.tag in NUMBERS and len(node.value) > MAX_DIGITS:
-        return f"a number of {len(node.value):,} digits: no setting has more than {MAX_DIGITS}"
+        return f"a number of {len(node.value):,} digits: the limit is {MAX_DIGITS}"
     return TOO_LONG if width > MAX_PATH else ""
 
 
@@ -222,7 +222,7 @@ class _Builder:
             if inner > MAX_PATH:
                 raise _at(key, path[:3], TOO_LONG)
             if key.value in built:
-                raise _at(key, (*path, key.value), f"the key {key.value!r} stands here a second time (first on line {lines[key.value]})")
+                raise _at(key, (*path, key.value), f"the key {key.value!r} is given a second time (first on line {lines[key.value]})")
             if key.value == "<<" and not key.style:
                 raise _at(key, (*path, "<<"), "merge keys (<<) are not part of YAML 1.2: write the keys out")
             lines[key.value] = key.start_mark.line + 1

@@ -39,17 +39,17 @@ def apply_patch(document: Document, operations: Iterable[Operation]) -> Document
             document = move_node(document, pointer(operation["from"]), path)
         elif kind in ("add", "replace"):
             if kind == "replace" and document.node(path) is None:
-                raise EditError(f"{'.'.join(map(str, path))} is not there to be replaced")
+                raise EditError(f"{'.'.join(map(str, path))} does not exist, so it cannot be replaced")
             document = put_value(document, path, operation["value"], insert=kind == "add")
         else:
-            raise EditError(f"{kind!r}: a patch here adds, replaces, removes or moves")
+            raise EditError(f"{kind!r}: a patch can only add, replace, remove or move")
     return document
 
 
 def put_value(document: Document, path: Path, value: Any, *, insert: bool = False) -> Document:
     """Return the document with the value at the path, creating missing parents. `insert` puts it before that list item."""
     if not path:
-        raise EditError("the whole Plan is not edited: name a key")
+        raise EditError("the whole Plan cannot be replaced: name a key")
     _refuse_alias(document, path)
     _refuse_halves((path, value))
     value = _as_read(document, path, value)
@@ -70,7 +70,7 @@ def put_value(document: Document, path: Path, value: Any, *, insert: bool = Fals
 def remove_node(document: Document, path: Path) -> Document:
     """Return the document without the node at the path."""
     if document.node(path) is None or not path:
-        raise EditError(f"{'.'.join(map(str, path))} is not there to be removed")
+        raise EditError(f"{'.'.join(map(str, path))} does not exist, so it cannot be removed")
     _refuse_alias(document, path)
     text = Splice(document).remove(path)
     return _compared(document, text, _without(document.data, path), path)
@@ -79,7 +79,7 @@ def remove_node(document: Document, path: Path) -> Document:
 def move_node(document: Document, path: Path, to: Path) -> Document:
     """Return the document with a node moved to another path. A renamed key keeps its place and its comments."""
     if document.node(path) is None or not path or not to:
-        raise EditError(f"{'.'.join(map(str, path))} is not there to be moved")
+        raise EditError(f"{'.'.join(map(str, path))} does not exist, so it cannot be moved")
     if path[:-1] != to[:-1] or document.node(to) is not None or not isinstance(document.node(path[:-1]), yaml.MappingNode):
         return put_value(remove_node(document, path), to, _get(document.data, path), insert=True)
     _refuse_alias(document, path)
@@ -122,9 +122,7 @@ def _compared(document: Document, text: str, expected: Any, path: Path) -> Docum
         same = False
     if not same:
         line = document.line_of(path)
-        raise EditError(
-            f"{'.'.join(map(str, path))} (line {line}) is written in a way that cannot be edited in place: edit the file by hand"
-        )
+        raise EditError(f"{'.'.join(map(str, path))} (line {line}) cannot be edited in place, as it is written: edit the file by hand")
     return edited
 
 
@@ -136,13 +134,13 @@ def _refuse_alias(document: Document, path: Path) -> None:
             return
         if _stands_earlier(parent, node, path[depth - 1]):
             line = node.start_mark.line + 1
-            raise EditError(f"{'.'.join(map(str, path[:depth]))} is an alias of what stands on line {line}: edit the file by hand")
+            raise EditError(f"{'.'.join(map(str, path[:depth]))} is an alias of line {line}: edit the file by hand")
 
 
 def _refuse_halves(value: Any) -> None:
     """Refuse text that UTF-8 cannot encode: a byte of another encoding in a file name, or a lone surrogate in JSON."""
     if isinstance(value, str) and HALVES.search(value):
-        raise EditError(f"{value[:60]!a} cannot stand in a Plan: a Plan is UTF-8 text, and this is none")
+        raise EditError(f"{value[:60]!a} cannot be in a Plan: it is not valid UTF-8")
     if isinstance(value, Mapping):
         value = [*value, *value.values()]
     if isinstance(value, (list, tuple)):

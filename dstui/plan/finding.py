@@ -15,12 +15,12 @@ Operation = Mapping[str, Any]
 RANK_OF_SEVERITY: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
 MOMENTS: dict[When, str] = {
-    "parse": "refused when it is read",
-    "initialize": "dies in deepspeed.initialize",
-    "launch": "dies at the launcher",
+    "parse": "rejected by the parser",
+    "initialize": "fails in deepspeed.initialize",
+    "launch": "fails at the launcher",
     "run": "dies later",
 }
-ENGINE_MADE_IN = {"accelerate": "dies in Accelerator() or prepare()", "trainer": "dies in TrainingArguments() or train()"}
+ENGINE_MADE_IN = {"accelerate": "fails in Accelerator() or prepare()", "trainer": "fails in TrainingArguments() or train()"}
 """Integration -> the calls that create its engine. Some of what these two refuse never reaches deepspeed.initialize."""
 
 

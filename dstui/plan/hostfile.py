@@ -64,7 +64,7 @@ def parse_hostfile(text: str) -> dict[str, int]:
             raise HostfileError(f"the host {host!r} stands here a second time: give it once, with all its slots", number)
         pool[host] = slots
     if not pool:
-        raise HostfileError("no host in it: one line per host, `worker-1 slots=8`")
+        raise HostfileError("no hosts in it: write one line per host, `worker-1 slots=8`")
     return pool
 
 
@@ -99,7 +99,7 @@ def select(
 ) -> dict[str, list[int]]:
     """Return host -> slots after the filters, as DeepSpeed computes them. Raises HostfileError."""
     if include and exclude:
-        raise HostfileError("include and exclude are both given: DeepSpeed takes one of them")
+        raise HostfileError("include and exclude are both given: DeepSpeed accepts only one of them")
     if (include or exclude) and (num_nodes or num_gpus):
         raise HostfileError("num_nodes and num_gpus cannot be combined with include or exclude: keep one way of choosing")
     _refuse_many(len(pool) * num_gpus if num_gpus else sum(pool.values()))
@@ -159,7 +159,7 @@ def _part(host: str, slots: int, chosen: set[int]) -> str:
     """Format one host of a filter."""
     if ":" in host or "@" in host:
         named = "give it a name (Host, HostName and User in ~/.ssh/config)"
-        raise HostfileError(f"{host[:60]!r} cannot stand in a filter, where '@' and ':' mean something else: {named}")
+        raise HostfileError(f"{host[:60]!r} cannot be in a filter, where '@' and ':' have a meaning: {named}")
     return host if len(chosen) == slots else f"{host}:{','.join(map(str, sorted(chosen)))}"
 
 
@@ -180,7 +180,7 @@ def _filter(text: str, slots: Mapping[str, list[int]], name: str) -> dict[str, s
         try:
             wanted = [int(s) for s in listed.split(",")] if colon else slots[host]
         except ValueError:
-            raise HostfileError(f"{name} has {part[:60]!r}: slots are numbers with commas ({host}:0,2), ranges are not known") from None
+            raise HostfileError(f"{name} has {part[:60]!r}: slots are numbers with commas ({host}:0,2), ranges are not supported") from None
         for slot in wanted:
             if not 0 <= slot < has:
                 raise HostfileError(f"{name} names slot {_short(slot)} of {host}, which has slots 0 to {has - 1}")

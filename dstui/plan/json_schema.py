@@ -62,8 +62,8 @@ def plan_schema(version: str | None = None, at: str = "") -> dict[str, Any]:
     models = {"type": ["object", "null"], "description": several, "additionalProperties": one}
     deepspeed = _deepspeed(known.keys(), f"DeepSpeed's own configuration, release {known.version}.")
     order = {
-        "version": {"const": 1, "description": "The version of the Plan's own form."},
-        "extends": {"type": ["string", "null"], "description": "A file with keys of a Plan, which hold where this one is silent."},
+        "version": {"const": 1, "description": "The version of the Plan format."},
+        "extends": {"type": ["string", "null"], "description": "A file with defaults for keys that this Plan does not set."},
         "name": {"type": ["string", "number", "null"], "description": "What the run is called."},
         "job": own["job"],
         "model": {**own["model"], "type": ["object", "null"]},
@@ -154,7 +154,7 @@ def _accelerate() -> dict[str, Any]:
     """Describe accelerate's keys. Unknown ones are errors at the top level and ignored in deepspeed_config."""
     properties = {name: _of_accelerate(key) for name, key in TOP.items()}
     properties[SECTION]["properties"] = {name: _of_accelerate(key) for name, key in PLUGIN.items()}
-    description = "What accelerate has keys for and DeepSpeed has not."
+    description = "Keys of accelerate that DeepSpeed does not have."
     return {"type": ["object", "null"], "description": description, "properties": properties, "additionalProperties": False}
 
 

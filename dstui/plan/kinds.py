@@ -39,7 +39,7 @@ def _is_number(value: Any) -> bool:
 def _form(fits: Callable[[Any], bool], wanted: str) -> Callable[[Any], Mistakes]:
     def mistakes(value: Any) -> Mistakes:
         if not fits(value):
-            yield (), f"{wanted} belongs here, not {describe_value(value)}"
+            yield (), f"expected {wanted}, not {describe_value(value)}"
 
     return mistakes
 
@@ -47,7 +47,7 @@ def _form(fits: Callable[[Any], bool], wanted: str) -> Callable[[Any], Mistakes]
 def text(value: Any) -> Mistakes:
     """Yield the mistakes in a path, a word or a line of text."""
     if not isinstance(value, str):
-        yield (), f"text belongs here, not {describe_value(value)}"
+        yield (), f"expected text, not {describe_value(value)}"
     elif "\0" in value:
         yield (), "a NUL (\\0) cannot be in it: no path, argument or variable can hold one"
     elif len(value) > MAX_TEXT:
@@ -56,7 +56,7 @@ def text(value: Any) -> Mistakes:
 
 def _words(value: Any) -> Mistakes:
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        yield (), f"a list of words ([--epochs, 1]) belongs here, not {describe_value(value)}"
+        yield (), f"expected a list of words ([--epochs, 1]), not {describe_value(value)}"
         return
     for index, word in enumerate(value):
         yield from (((index,), message) for _, message in text(word))
@@ -77,21 +77,21 @@ def _options(value: Any) -> Mistakes:
     yield from _words(value)
     for index, word in enumerate(value if isinstance(value, list) else ()):
         if isinstance(word, str) and not LONG_OPTION.fullmatch(word):
-            yield (index,), f"{describe_value(word)} is no option of sbatch: --name or --name=value, without spaces"
+            yield (index,), f"{describe_value(word)} is not an option of sbatch: --name or --name=value, without spaces"
 
 
 def _lines(value: Any) -> Mistakes:
     yield from _words(value)
     for index, line in enumerate(value if isinstance(value, list) else ()):
         if isinstance(line, str) and CONTROL.search(line):
-            yield (index,), "a line break or a control character cannot be in it: give each line as an item of its own"
+            yield (index,), "a line break or a control character cannot be in it: give each line as its own item"
 
 
 def _words_or_text(value: Any) -> Mistakes:
     if isinstance(value, str):
         yield from text(value)
     elif list(_words(value)):
-        yield (), f"a list of words or a word ([q_proj, v_proj]) belongs here, not {describe_value(value)}"
+        yield (), f"expected a list of words or a word ([q_proj, v_proj]), not {describe_value(value)}"
 
 
 def _host(value: Any) -> Mistakes:
@@ -103,12 +103,12 @@ def _host(value: Any) -> Mistakes:
 def _module(value: Any) -> Mistakes:
     yield from text(value)
     if isinstance(value, str) and not MODULE.fullmatch(value):
-        yield (), f"{describe_value(value)} is no name of a module, as in pkg.train"
+        yield (), f"{describe_value(value)} is not the name of a module, such as pkg.train"
 
 
 def _mapping_of_texts(value: Any, wanted: str) -> Mistakes:
     if not isinstance(value, dict) or not all(isinstance(inner, str) for inner in value.values()):
-        yield (), f"{wanted} belongs here, not {describe_value(value)}"
+        yield (), f"expected {wanted}, not {describe_value(value)}"
         return
     for name, inner in value.items():
         yield from (((name,), message) for _, message in text(inner))
@@ -121,7 +121,7 @@ def _env(value: Any) -> Mistakes:
             yield (name,), "a variable's name has letters, digits and _ only"
         if isinstance(inner, str) and (control := CONTROL.search(inner)):
             what = "a second line" if control[0] in "\r\n" else f"a control character (\\x{ord(control[0]):02x})"
-            yield (name,), f"{what} cannot be in it: .deepspeed_env has one line per variable, and launchers pass it on as it stands"
+            yield (name,), f"{what} cannot be in it: .deepspeed_env has one line per variable, and launchers pass it on unchanged"
 
 
 def _labels(value: Any) -> Mistakes:
@@ -135,14 +135,14 @@ def _secrets(value: Any) -> Mistakes:
         if not VARIABLE.fullmatch(name):
             yield (name,), "a variable's name has letters, digits and _ only"
         if isinstance(place, str) and not SECRET_KEY.fullmatch(place):
-            yield (name,), "the name of a Secret and its key (hf-secret/token) belong here, never the value itself"
+            yield (name,), "expected the name of a Secret and its key (hf-secret/token), never the value itself"
 
 
 def _slots(value: Any) -> Mistakes:
     if not isinstance(value, dict) or not value or not all(is_integer(slots) and slots >= 1 for slots in value.values()):
         yield (
             (),
-            f"a mapping host: slots with at least one host and one slot each ({{worker-1: 8}}) belongs here, not {describe_value(value)}",
+            f"expected a mapping host: slots with at least one host and one slot each ({{worker-1: 8}}), not {describe_value(value)}",
         )
         return
     for host, slots in value.items():
@@ -157,7 +157,7 @@ def _patterns(value: Any) -> Mistakes:
     if not isinstance(value, dict) or not value:
         return
     if len(value) > MOST_METRICS:
-        yield (), f"{len(value):,} patterns are more than {MOST_METRICS}, the most that can be tried on every line"
+        yield (), f"{len(value):,} patterns are more than {MOST_METRICS}, the limit"
         return
     from dstui.plan.patterns import metric_problem
 

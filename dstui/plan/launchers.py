@@ -91,7 +91,7 @@ ALL = (
         ctrl_c="ends every DeepSpeed job of yours on these hosts (pkill -f), in about 2 s",
         rank_fails="the command ends with the largest status of the hosts, once all of them have ended",
         traps=(
-            "a host that is lost is no event: the others wait for it for ever",
+            "a lost host is not noticed: the others wait for it for ever",
             "a killed pdsh, or a closed terminal, leaves silent ranks running",
             "a host without the job's folder starts the ranks in the home folder",
             "every variable that is passed on is visible in the process list of each host",
@@ -115,7 +115,7 @@ ALL = (
         traps=(
             MPI_SLOTS,
             "mpirun as root needs OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-            "its interface is eth0 unless --launcher_args says --mca btl_tcp_if_include NAME",
+            "its interface is eth0 unless --launcher_args has --mca btl_tcp_if_include NAME",
             "--master_port does not reach the ranks: MASTER_ADDR and MASTER_PORT must be in .deepspeed_env, else two jobs meet on 29500",
         ),
     ),
@@ -132,8 +132,8 @@ ALL = (
         single_slots=False,
         carries="all",
         ctrl_c="ends all ranks",
-        rank_fails="the command exits with 0 all the same: DeepSpeed's helper drops the rank's status",
-        traps=(MPI_SLOTS, "where hydra_pmi_proxy cannot start on a host, mpirun waits for ever without a word"),
+        rank_fails="the command still exits with 0: DeepSpeed's helper drops the rank's status",
+        traps=(MPI_SLOTS, "where hydra_pmi_proxy cannot start on a host, mpirun silently waits for ever"),
     ),
     Launcher(
         name="impi",
@@ -147,7 +147,7 @@ ALL = (
         single_slots=False,
         carries="all",
         ctrl_c="ends all ranks",
-        rank_fails="mpirun ends the others and exits with a status of its own",
+        rank_fails="mpirun ends the others and exits with its own status",
         traps=(MPI_SLOTS,),
     ),
     Launcher(
@@ -164,7 +164,7 @@ ALL = (
         mpi=True,
         carries="listed",
         ctrl_c="ends all ranks",
-        rank_fails="mpirun ends the others and exits with a status of its own",
+        rank_fails="mpirun ends the others and exits with its own status",
         traps=(MPI_SLOTS, "its hostfile is one fixed file in the temporary folder: two jobs overwrite each other's"),
     ),
     Launcher(
@@ -202,7 +202,7 @@ ALL = (
         traps=(
             "a torchrun that is killed with SIGKILL leaves its ranks running, and the other hosts notice nothing",
             "with --rdzv-backend c10d ranks meet at a host's name: every host must resolve it",
-            "the first host waits for the others without a word",
+            "the first host silently waits for the others",
         ),
     ),
     Launcher(
@@ -217,9 +217,9 @@ ALL = (
         ctrl_c=EACH_HOST,
         rank_fails="as with torchrun, which it starts: 1 on each host, naming its own ranks",
         traps=(
-            "the first host waits for the others without a word",
-            "with pdsh it appends its whole environment, secrets too, to ./.deepspeed_env, which then rules other launches",
-            "with openmpi, mpich or mvapich it cannot work: it gives options which these refuse",
+            "the first host silently waits for the others",
+            "with pdsh it appends its whole environment, secrets too, to ./.deepspeed_env, which then applies to other launches",
+            "with openmpi, mpich or mvapich it cannot work: it passes options that these refuse",
         ),
     ),
     Launcher(

@@ -86,7 +86,7 @@ def sections(document: Document, source: str, data: Any = None) -> dict[str, Any
         raise PlanError([_finding("", "a Plan is a mapping: `version: 1`, `job:`, `deepspeed:` …", 1, 1)], source)
     data = own if data is None else data
     if form.version(own.get("version", MISSING)) and not {"job", "deepspeed", "extends"} & own.keys():
-        form.wrong((), "neither job: nor deepspeed: is here: this is no Plan")
+        form.wrong((), "neither job: nor deepspeed: is given: this is not a Plan")
     return _checked(form, data, source)
 
 
@@ -97,7 +97,7 @@ def check_part(document: Document, root: Path, source: str) -> None:
         data = data.get(part) if isinstance(data, dict) else None
     form = Form(document, root)
     if data is not None and not isinstance(data, dict):
-        form.wrong((), f"keys of a Plan belong here, not {describe_value(data)}")
+        form.wrong((), f"expected keys of a Plan, not {describe_value(data)}")
     _checked(form, data if isinstance(data, dict) else {}, source)
 
 
@@ -166,7 +166,7 @@ class Form:
             return {}
         if isinstance(value, dict):
             return value
-        self.wrong(path, f"a mapping belongs here (key: value), not {describe_value(value)}")
+        self.wrong(path, f"expected a mapping (key: value), not {describe_value(value)}")
         return {}
 
     def section(self, path: Path, cls: type, data: Any) -> Any:
@@ -183,7 +183,7 @@ class Form:
             elif given[name] is not None:
                 values[name] = self.value(at, spec, given[name])
             elif spec.default is not None:
-                self.wrong(at, "null is not possible here: give a value, or remove the key for its default")
+                self.wrong(at, "null is not allowed here: give a value, or remove the key to use its default")
         return cls(**values)
 
     def models(self, data: Any) -> dict[str, NamedModel]:
@@ -208,12 +208,12 @@ class Form:
         if choices and value not in choices:
             close = difflib.get_close_matches(str(value), choices, 1)
             self.wrong(
-                path, f"{describe_value(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else "")
+                path, f"{describe_value(value)} is not one of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else "")
             )
         if minimum is not None and value < minimum:
-            self.wrong(path, f"{describe_value(value)} is less than {minimum:g}, the least that makes sense")
+            self.wrong(path, f"{describe_value(value)} is less than {minimum:g}, the minimum")
         if maximum is not None and value > maximum:
-            self.wrong(path, f"{describe_value(value)} is more than {maximum:g}, the most that makes sense")
+            self.wrong(path, f"{describe_value(value)} is more than {maximum:g}, the maximum")
         return tuple(value) if isinstance(value, list) else value
 
     def script(self, job: Job) -> None:
@@ -221,7 +221,7 @@ class Form:
             self.wrong(("job", "module"), "script and module are both given: keep one")
         other = "script" if job.script is not None else "module" if job.module is not None else "args" if job.args else ""
         if job.command and other:
-            self.wrong(("job", "command"), f"command and {other} are both given: a command says everything by itself, so keep one")
+            self.wrong(("job", "command"), f"command and {other} are both given: a command replaces the script, so keep one")
 
     def cluster(self, cluster: Cluster) -> None:
         if cluster.hosts is not None and cluster.hostfile is not None:

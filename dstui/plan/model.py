@@ -226,7 +226,7 @@ class Cluster:
     launcher_args: tuple[str, ...] = opt((), "Further options of the launcher, as typed.", kind="words")
     cpu_binding: str | None = opt(
         None,
-        "Bind ranks to cores: deepspeed is --bind_cores_to_rank, numactl a wrapper of dstui's own.",
+        "Bind ranks to cores: deepspeed is --bind_cores_to_rank, numactl is a wrapper of dstui.",
         kind="str",
         choices=("deepspeed", "numactl"),
     )
@@ -234,9 +234,9 @@ class Cluster:
     master_port: int | None = opt(None, "Port of rank 0; null takes a free one at launch.", kind="int", minimum=1, maximum=65535)
     env: Mapping[str, str] = opt({}, "Variables for every rank on every host (.deepspeed_env).", kind="env")
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
-    slurm: Slurm = opt(Slurm(), "What the rendered SLURM script asks for.", kind="section", of=Slurm)
+    slurm: Slurm = opt(Slurm(), "What the rendered SLURM script requests.", kind="section", of=Slurm)
 
-    kubernetes: Kubernetes = opt(Kubernetes(), "What the rendered manifest for Kubernetes says.", kind="section", of=Kubernetes)
+    kubernetes: Kubernetes = opt(Kubernetes(), "Settings of the rendered manifest for Kubernetes.", kind="section", of=Kubernetes)
 
     @property
     def submits(self) -> bool:

@@ -19,15 +19,15 @@ METRICS: Final = {
     "tokens/s": "tokens per second",
     "samples/s": "samples per second",
     "steps/s": "steps per second",
-    "eval_loss": "loss on data that is not trained on",
+    "eval_loss": "loss on data not used for training",
     "perplexity": "perplexity",
-    "accuracy": "share of right answers",
+    "accuracy": "share of correct answers",
     "f1": "F1 score",
     "epoch_loss": "mean loss of an epoch",
     "train_perplexity": "perplexity on the training data",
     "loss_scale": "factor of the loss in fp16",
     "overflows": "steps skipped because gradients overflowed",
-    "skipped": "steps that DeepSpeed says it skipped",
+    "skipped": "steps that DeepSpeed reports as skipped",
     "epoch": "epoch",
     "trainable_parameters": "parameters that are trained, as PEFT counts them",
     "tflops": "TFLOP/s",
@@ -97,7 +97,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False, in_bytes: bool =
     try:
         made: Expression = re2.compile(pattern.encode() if in_bytes else pattern, options)
     except UnicodeEncodeError:
-        raise ValueError("no regular expression: it holds bytes that are not UTF-8") from None
+        raise ValueError("not a regular expression: it has bytes that are not UTF-8") from None
     except re2.error as error:
         raise ValueError(_reason(error)) from None
     if made.programsize > LARGEST:  # type: ignore[attr-defined]
@@ -110,13 +110,13 @@ def _reason(error: Exception) -> str:
     reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
     if "too large" in reason or "repetition size" in reason:
         return f"{TOO_LARGE} (RE2: {reason})"
-    return f"no regular expression of RE2: {reason}"
+    return f"not a regular expression of RE2: {reason}"
 
 
 def metric_problem(name: str, pattern: str) -> str:
     """Return a sentence why this name and pattern cannot be a user's metric; "" if they can."""
     if name in TAKEN:
-        return "dstui finds this one by itself: give yours another name"
+        return "dstui already has a metric of this name: give yours another name"
     if not NAME.fullmatch(name):
         return "a metric's name is a letter, then letters, digits and _ . / - , 40 at most"
     try:

@@ -142,7 +142,7 @@ class Splice:
         count, name = len(parent.value), str(path[-1])
         index = count if name == "-" else int(name) if name.isdecimal() else count + 1
         if index > count:
-            raise EditError(f"{'.'.join(map(str, path[:-1]))} has {count} items: there is no place {name} in it")
+            raise EditError(f"{'.'.join(map(str, path[:-1]))} has {count} items, so there is no item {name}")
         if parent.flow_style or not parent.value:
             return self.into_flow(parent, index, self.value(value, path))
         line = f"{' ' * parent.start_mark.column}- {self.value(value, path)}"
@@ -174,7 +174,7 @@ class Splice:
         assert isinstance(parent, yaml.CollectionNode)
         if len(parent.value) == 1:
             if len(path) == 1:
-                raise EditError("the last key of the Plan is not removed")
+                raise EditError("the last key of the Plan cannot be removed")
             return self.overwrite(path[:-1], {} if isinstance(parent, yaml.MappingNode) else [])
         index = self.index(parent, path[-1])
         entry = parent.value[index]

@@ -27,7 +27,7 @@ PRECISIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 """The section that mixed_precision implies if the configuration has none. The first form is the usual one."""
 LAUNCHERS = {None: "standard", "ssh": "standard", "torchrun": "standard", "accelerate": "standard"}
 """The names of dstui's launchers in accelerate, where these differ."""
-SEVERAL = "several models: the script gives each its plugin, and every key of DeepSpeed here would be an error for all of them"
+SEVERAL = "several models: the script gives each its plugin, and any key of DeepSpeed here would be an error for all of them"
 
 
 def accelerate_yaml(plan: Plan, slots: Mapping[str, list[int]] | None = None, ds_config: str = "ds_config.json") -> str:
@@ -76,7 +76,7 @@ def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) ->
     remarks = [f"config-file mode, as accelerate's plugin has no key for {_listed(beyond)}"] if beyond else []
     if lost:
         words = " ".join(f"--{name} {str(value).lower()}" for name, value in lost.items())
-        remarks.append(f"beside a {FILE} accelerate takes these from the command line only: {words}")
+        remarks.append(f"with a {FILE} accelerate accepts these on the command line only: {words}")
     return remarks
 
 

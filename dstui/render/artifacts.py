@@ -104,7 +104,7 @@ def command_artifact(plan: Plan) -> Artifact:
     folder = FOLDER if any(FILES in word for word in words) else ""
     command = " ".join(map(quote_word, words))
     text = f"#!/bin/sh\n{refuse_unset((workdir, *words))}{folder}cd {quote_word(workdir)} && exec {command}\n"
-    return Artifact("launch.sh", text, "the command, which starts its ranks itself", executable=True, private=True)
+    return Artifact("launch.sh", text, "the command, which starts its own ranks", executable=True, private=True)
 
 
 def slurm_artifact(target: Target) -> Artifact:

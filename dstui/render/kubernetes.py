@@ -27,6 +27,8 @@ from dstui.render.spec import LaunchSpec
 CONFIG = "/etc/deepspeed"
 IMAGE = "REPLACE-WITH-YOUR-IMAGE"
 RANK_SCRIPT = "rank.sh"
+BEGAN = "BEGAN"
+"""In the first status.json: the pod writes the time instead."""
 HEAD = """\
 # kubectl apply -f job.yaml: needs CONTROLLER. The image holds Python, torch, DeepSpeed and the script at
 # WORKDIR, or a volume is mounted there. cluster.kubernetes in the Plan sets image, volumes, secrets and more.
@@ -39,6 +41,7 @@ record() {
   printf '{"rank": %s, "world_size": %s, "local_rank": %s, "host": "%s", "pid": %s, "tag": "%s", "started": %s, %s}\\n' \
     "$RANK" "$WORLD_SIZE" "$LOCAL_RANK" "$(hostname)" "$rank" "$DSTUI_TAG" "$started" "$1" >"$DSTUI_RUN/ranks/rank_$RANK.json"
 }
+: >>"$log"  # before tail opens it
 "$@" >>"$log" 2>&1 &
 rank=$!
 record '"ended": null, "exit_code": null'
@@ -66,7 +69,7 @@ def render_trainjob(plan: Plan, machine: Machine, pool: Mapping[str, int] | None
     name = identifier(plan, spec)
     name = name if name[0].isalpha() else f"job-{name}"  # a TrainJob's name is a DNS label, which begins with a letter
     if plan.run.restarts.max:
-        notes.append("left out: run.restarts: how often a TrainJob's pods start again is its runtime's to say (backoffLimit)")
+        notes.append("left out: run.restarts: the runtime of a TrainJob decides how often its pods start again (backoffLimit)")
     if plan.cluster.master_port:
         notes.append("left out: cluster.master_port: Kubeflow Trainer chooses the port")
     asked = plan.cluster.kubernetes
@@ -138,7 +141,8 @@ def _first_status(spec: LaunchSpec, name: str) -> str:
     pods = {host: f"pod {number}" for number, host in enumerate(spec.hosts)}
     ranks = {str(rank): {"host": pods[host], "state": "waiting"} for rank, host in spec.ranks.items()}
     hosts = {pod: {"state": "reached"} for pod in pods.values()}
-    return json.dumps({"version": 1, "state": "running", "tag": _tag(name), "attempt": 1, "ranks": ranks, "hosts": hosts}) + "\n"
+    head = {"version": 1, "state": "running", "tag": _tag(name), "attempt": 1, "started": BEGAN}
+    return json.dumps({**head, "ranks": ranks, "hosts": hosts}) + "\n"
 
 
 def _tag(name: str) -> str:
@@ -236,6 +240,7 @@ def _leave_folder(base: str, name: str) -> str:
     return (
         f"export DSTUI_RUN={run} DSTUI_TAG={quote_word(_tag(name))} && "
         f'mkdir -p "$DSTUI_RUN/logs" "$DSTUI_RUN/ranks" && cp {CONFIG}/*.json {CONFIG}/plan.yaml "$DSTUI_RUN" && '
+        f'sed "s/{BEGAN}/$(date -u +%FT%TZ)/" {CONFIG}/status.json >"$DSTUI_RUN/status.json" && '
     )
 
 

@@ -166,7 +166,7 @@ def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> s
     named = all(map(is_named, hosts))
     launcher = chosen or ("local" if far is None else "slurm" if machine.host.scheduler == "slurm" else "ssh" if named else "torchrun")
     if not named and launcher not in NAMELESS:
-        message = f"{launcher} must be told the hosts by name, and num_nodes gives only their number: name them in cluster.hosts"
+        message = f"{launcher} needs the names of the hosts, and num_nodes gives only their number: name them in cluster.hosts"
         raise RenderError("cluster.hosts", message)
     if launcher == "local" and far is not None:
         raise RenderError("cluster.launcher", f"local starts ranks on this machine only, but there is {far}")
@@ -183,7 +183,9 @@ def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -
     if launcher.equal_slots and len(set(counts.values())) > 1:
         reported = ", ".join(f"{host}: {count}" for host, count in list(counts.items())[:8])
         raise RenderError("cluster.hosts", f"{launcher.name} needs the same number of slots on every host, here {reported}")
-    if not launcher.single_slots:
+    if (
+        filters and not launcher.single_slots
+    ):  # without filters the environment chooses (CUDA_VISIBLE_DEVICES), and the launcher only counts
         for host, chosen in used.items():
             if list(chosen) != list(range(len(chosen))):
                 raise RenderError(

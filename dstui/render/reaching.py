@@ -61,7 +61,9 @@ def _of_the_shell(name: str, launcher: Launcher, gpu_here: bool) -> Reach:
     if launcher.carries != "listed":
         why = "this launcher passes on everything" if reaches else "each host has its own environment: put it into cluster.env"
     elif name.startswith("NCCL"):
-        why = "DeepSpeed passes on NCCL* where it finds a GPU" + ("" if reaches else ", and there is none here: put it into cluster.env")
+        why = "DeepSpeed passes on NCCL* where it finds a GPU" + (
+            "" if reaches else ", which this machine does not have: put it into cluster.env"
+        )
     else:
         listed = ", ".join(f"{prefix}*" for prefix in LISTED)
         why = f"DeepSpeed passes on {listed}" if reaches else "DeepSpeed does not pass it on: put it into cluster.env"
@@ -78,7 +80,7 @@ def env_file_lines(target: Target) -> list[tuple[Severity, str]]:
     files = " and ".join(found.paths)
     if files and (spec.only_here or not reads_env_files(BY_NAME[spec.launcher])):
         why = "for ranks on other hosts only" if spec.only_here else f"and here {spec.launcher} starts the ranks"
-        return [("info", f"{files} is not read: DeepSpeed's launcher reads it, {why}; what they need belongs into cluster.env")]
+        return [("info", f"{files} is not read: DeepSpeed's launcher reads it, {why}; put what they need into cluster.env")]
     reported: list[tuple[Severity, str]] = []
     if files:
         names = [name for name, value in found.variables.items() if spec.env.get(name) == value and name not in target.plan.cluster.env]
@@ -86,7 +88,7 @@ def env_file_lines(target: Target) -> list[tuple[Severity, str]]:
         kept = f"; {', '.join(others)} stays as the Plan or the launch itself sets it" if others else ""
         reported.append(("info", f"{files}: every rank gets {', '.join(names) or 'nothing'}, as by DeepSpeed's launcher{kept}"))
     if not spec.only_here:
-        reported += [("warning", f"{text}: passed over here; DeepSpeed's own launcher dies of it") for text in found.problems]
+        reported += [("warning", f"{text}: ignored here; DeepSpeed's own launcher fails on it") for text in found.problems]
     return reported
 
 

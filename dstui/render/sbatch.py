@@ -55,7 +55,7 @@ REQUEUE = """\
 # Before its time is up the ranks get a SIGTERM and the job is queued again, MAX times at most. scancel ends it for good.
 requeue() {
   trap '' USR1
-  echo "job $SLURM_JOB_ID: its time is nearly up, the ranks are told to end"
+  echo "job $SLURM_JOB_ID: its time is nearly up, the ranks get a SIGTERM"
   scancel --signal=TERM "$SLURM_JOB_ID.0" || true
   wait "$step" || true
   if [ "${SLURM_RESTART_COUNT:-0}" -ge MAX ]; then

@@ -39,7 +39,7 @@ class Setting:
     def refusal(self, value: Any) -> str:
         """Return why a value cannot be used, as a sentence; "" where it can."""
         wanted, fits = self._form(value)
-        return "" if fits else f"{wanted} belongs here, not {describe_value(value)}"
+        return "" if fits else f"expected {wanted}, not {describe_value(value)}"
 
     def _form(self, value: Any) -> tuple[str, bool]:
         if self.choices:
@@ -164,7 +164,7 @@ def _unknown(document: Document, data: Mapping[str, Any]) -> Iterator[Finding]:
             hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(TOP)}"
             yield _finding(document, (key,), f"unknown key; {hint}")
     if not isinstance(data.get("keys"), (dict, type(None))):
-        yield _finding(document, ("keys",), f"a mapping belongs here (launch: f9), not {describe_value(data['keys'])}")
+        yield _finding(document, ("keys",), f"expected a mapping (launch: f9), not {describe_value(data['keys'])}")
 
 
 def _refused(document: Document, data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -188,7 +188,7 @@ def _keys(document: Document, given: Any) -> tuple[dict[str, tuple[str, ...]], l
             keys[name] = tuple(listed)
         else:
             wrong.append(
-                _finding(document, ("keys", name), f"a key or a list of keys belongs here (L, ctrl+l, f6), not {describe_value(value)}")
+                _finding(document, ("keys", name), f"expected a key or a list of keys (L, ctrl+l, f6), not {describe_value(value)}")
             )
     return keys, wrong
 

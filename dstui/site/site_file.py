@@ -80,7 +80,7 @@ def read_site(text: str, source: str, folder: str) -> Site:
         raise PlanError(form.found(), source)
     form.unknown((), data, KEYS)
     if isinstance(data.get("version"), bool) or data.get("version") != 1:
-        form.wrong(("version",), "`version: 1` belongs here: this dstui reads version 1")
+        form.wrong(("version",), "expected `version: 1`: this dstui reads version 1")
     locks = (*_locks(form, data.get("locked"), source), *_launchers(form, data.get("launchers"), source))
     templates = _text(form, data, "templates")
     site = Site(
@@ -122,7 +122,7 @@ def _text(form: Form, data: Mapping[str, Any], key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or len(value) > LONGEST:
-        form.wrong((key,), f"a text of at most {LONGEST:,} characters belongs here, not {describe_value(value)}")
+        form.wrong((key,), f"expected a text of at most {LONGEST:,} characters, not {describe_value(value)}")
         return ""
     return value.strip()
 
@@ -131,7 +131,7 @@ def _texts(form: Form, data: Mapping[str, Any], key: str) -> dict[str, str]:
     given = form.mapping((key,), data.get(key))
     for name, value in given.items():
         if not isinstance(value, str) or len(value) > LONGEST:
-            form.wrong((key, name), f"a text of at most {LONGEST:,} characters belongs here, not {describe_value(value)}")
+            form.wrong((key, name), f"expected a text of at most {LONGEST:,} characters, not {describe_value(value)}")
     return {name: value.strip() for name, value in given.items() if isinstance(value, str)}
 
 
@@ -140,7 +140,7 @@ def _bundle(form: Form, given: Any) -> tuple[str, ...]:
     form.unknown(("bundle",), wishes, ("include",))
     paths = wishes.get("include", [])
     if not isinstance(paths, list) or len(paths) > MOST_FILES or not all(isinstance(path, str) and path.startswith("/") for path in paths):
-        form.wrong(("bundle", "include"), f"a list of at most {MOST_FILES} absolute paths belongs here, not {describe_value(paths)}")
+        form.wrong(("bundle", "include"), f"expected a list of at most {MOST_FILES} absolute paths, not {describe_value(paths)}")
         return ()
     return tuple(paths)
 
@@ -150,7 +150,7 @@ def _launchers(form: Form, names: Any, source: str) -> tuple[Lock, ...]:
         return ()
     line = form.document.line_of(("launchers",))
     if not isinstance(names, list) or not names or not all(name in LAUNCHERS for name in names):
-        form.wrong(("launchers",), f"a list of launchers belongs here, each one of {', '.join(LAUNCHERS)}")
+        form.wrong(("launchers",), f"expected a list of launchers, each one of {', '.join(LAUNCHERS)}")
         return ()
     return (Lock("cluster.launcher", source, line, choices=tuple(names), reason="the launchers that this site allows"),)
 
@@ -170,11 +170,11 @@ def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
     bounds = {name: value.get(name) for name in ("min", "max")}
     for name, bound in bounds.items():
         if bound is not None and not (is_integer(bound) or isinstance(bound, float)):
-            form.wrong((*at, name), f"a number belongs here, not {describe_value(bound)}")
+            form.wrong((*at, name), f"expected a number, not {describe_value(bound)}")
             bounds[name] = None
     choices = value.get("choices")
     if choices is not None and (not isinstance(choices, list) or not choices):
-        form.wrong((*at, "choices"), f"a list of values belongs here, not {describe_value(choices)}")
+        form.wrong((*at, "choices"), f"expected a list of values, not {describe_value(choices)}")
         choices = None
     says = [name for name in ("value", "min", "max", "choices") if name in value]
     if not says or ("value" in says and len(says) > 1) or ("choices" in says and len(says) > 1):

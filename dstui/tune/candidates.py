@@ -217,7 +217,7 @@ def _surely_fits(problem: Problem, made: Candidate, was: Setup, own: Result) -> 
 def _around(problem: Problem, best: Result, results: Sequence[Result]) -> Iterator[Setup]:
     """Yield the setups that differ from the best in stage, micro-batch or offload, then those that differ in two of them.
 
-    A change of two is left out if each of the two alone was clearly slower.
+    A change of two is left out if each of the two alone was clearly slower, or was dropped as such.
     """
     centre = problem.setup(best.patch)
     room = capacity_of(problem.plan, problem.machine, problem.pool)
@@ -226,7 +226,8 @@ def _around(problem: Problem, best: Result, results: Sequence[Result]) -> Iterat
     offloads = [choice for choice in CHOICES if choice.stage == here.stage and choice != here]
     ways = [choice.of(centre) for choice in (*stages, *offloads) if choice.possible(centre, room)]
     batches = [setup for factor in (2.0, 0.5) if (setup := _scaled(problem.plan, centre, factor))]
-    slow = {problem.setup(one.patch) for one in results if one.rate and best.rate and one.rate < (1 - CLEARLY) * best.rate}
+    least = (1 - CLEARLY) * (best.rate or 0.0)
+    slow = {problem.setup(one.patch) for one in results if one.rate and (one.rate < least or one.state == "slower")}
     yield from (*batches, *ways)
     for way, batch in product(ways, batches):
         if not {way, batch} <= slow:

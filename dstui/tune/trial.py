@@ -26,8 +26,10 @@ from dstui.tune.record import Result
 POLL = 0.05
 LOGS_EVERY = 0.5
 """Seconds between two looks into the logs if no engine reports its steps."""
-JUDGED_AFTER = 2
-"""Measured steps after which a candidate that is slower than the best is dropped."""
+JUDGED_AFTER, JUDGED_FOR = 2, 0.5
+"""Measured steps, and their seconds, after which a candidate that is slower than the best is dropped."""
+MEASURED_FOR = 1.0
+"""Seconds that the measured steps last at least: starting a job costs many times that, and rates of a few milliseconds are noise."""
 CLOSE = 0.05
 """Rates that differ by less are measured for longer."""
 SETTLED = 20.0
@@ -132,9 +134,11 @@ def _wait(folder: JobFolder, watch: Watch, goal: Goal, began: float, asked: Call
     while True:
         watch.look()
         seconds = watch.seconds
-        if len(seconds) >= goal.steps - 1 and not (len(seconds) < 2 * goal.steps - 2 and _is_close(goal, seconds)):
-            return "measured"
-        if len(seconds) >= JUDGED_AFTER and goal.samples / median(seconds) < goal.least:
+        lasted = sum(seconds)
+        if lasted >= MEASURED_FOR and len(seconds) >= goal.steps - 1:
+            if len(seconds) >= 2 * goal.steps - 2 or not _is_close(goal, seconds):
+                return "measured"
+        elif lasted >= JUDGED_FOR and len(seconds) >= JUDGED_AFTER and goal.samples / median(seconds) < goal.least:
             return "slower"
         if asked() is not None:
             return "stopped"

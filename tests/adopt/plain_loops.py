@@ -195,7 +195,7 @@ for step in range(4):
 )
 CHOICE = FLAT.replace(
     "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)\n",
-    """groups = [{"params": [p for _, p in model.named_parameters()], "weight_decay": 0.1}]
+    """groups = [{"params": [p for _, p in model.named_parameters()], "weight_decay": 0.01}]
 if len(groups) > 1:
     optimizer = torch.optim.SGD(groups, lr=1e-2)
 else:
@@ -227,7 +227,7 @@ LOOPS = {
             "    if (step + 1) % accumulate == 0:\n        scheduler.step()\n",
         ),
         GONE,
-        ("16: the script accumulates", "gradient_accumulation_steps must be accumulate (2)", "the scheduler stays"),
+        ("16: the script accumulates", "gradient_accumulation_steps must be accumulate (2)", "the script keeps its scheduler"),
     ),
     "class": Loop(
         CLASS,
@@ -243,14 +243,14 @@ LOOPS = {
         SCALED,
         ("    model.backward(loss)\n    model.step()\n", "DistributedSampler(dataset, shuffle=True)"),
         ("scaler.step", "scaler.update", "unscale_", "clip_grad", "zero_grad"),
-        ("DeepSpeed clips", "zero_allow_untested_optimizer", "autocast stays"),
+        ("DeepSpeed clips", "zero_allow_untested_optimizer", "autocast is kept"),
     ),
     "saved": Loop(SAVED, (INITIALIZED, 'torch.save(model.state_dict(), "model.pt")\n'), GONE, ("every rank saves here",)),
     "norm": Loop(
         NORM, ("        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        model.step()\n",), GONE, ("get_global_grad_norm",)
     ),
     "joined": Loop(
-        JOINED, (INITIALIZED, "    model.backward(loss)\n"), ("DDP(model)", "init_process_group"), ("a sampler of the script's own",)
+        JOINED, (INITIALIZED, "    model.backward(loss)\n"), ("DDP(model)", "init_process_group"), ("the script's own sampler",)
     ),
     "only guard": Loop(ONLY_GUARD, ("    model.step()  #",), (*GONE, "if (step")),
     "tabs": Loop(FUNCTIONS.replace("    ", "\t"), (f"\t{INITIALIZED}", "\t\tnet.backward(loss)\n\t\tnet.step()\n"), (*GONE, "opt.step()")),
@@ -274,9 +274,14 @@ LOOPS = {
     ),
     "choice": Loop(
         CHOICE,
-        (f"disable=True)\n{INITIALIZED}", "        model.backward(loss)\n        model.step()\n"),
+        (
+            'DataLoader(dataset, **{**options, "shuffle": False, "sampler": torch.utils.data.DistributedSampler(dataset, '
+            'shuffle=options.get("shuffle", False))})',
+            f"disable=True)\n{INITIALIZED}",
+            "        model.backward(loss)\n        model.step()\n",
+        ),
         GONE,
-        ("the loader's options are in **options", "DeepSpeed knows no SGD", "DeepSpeed keeps the optimizer's state"),
+        ("set_epoch", "DeepSpeed knows no SGD", "DeepSpeed keeps the optimizer's state"),
     ),
     "values": Loop(VALUES, (INITIALIZED,), (*GONE, "clip_grad_value_"), ("16: DeepSpeed clips the norm of all gradients",)),
     "by hand": Loop(BY_HAND, ("model.backward(loss); model.step()",), GONE, ("no DataLoader",)),

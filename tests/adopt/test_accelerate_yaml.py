@@ -266,7 +266,7 @@ SAID = {
     "fp16: true": "old name",
     "zzz: 1": "has no such key",
     "deepspeed_config: {zero_stage: 2, zzz: 1}": "ignores it",
-    "deepspeed_config: {zero_stage: two}": "is no value for it",
+    "deepspeed_config: {zero_stage: two}": "is not a valid value",
     "num_machines: 2": "cluster.hosts",
     "deepspeed_config: {deepspeed_config_file: ds.json, zero_stage: 2}": "accelerate refuses",
 }
@@ -293,7 +293,7 @@ def test_a_ds_config_that_is_named_is_read_with_the_spelling_of_its_numbers() ->
 
 def test_one_that_is_not_there_is_said_and_its_name_is_kept() -> None:
     found = plan_of_accelerate(PUBLISHED["a file of its own"], "a.yaml")
-    assert any("conf/ds.json is not here" in note for note in found.notes)
+    assert any("conf/ds.json does not exist here" in note for note in found.notes)
     assert "conf/ds.json" in again(load(found.text))
 
 

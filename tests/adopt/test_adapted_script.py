@@ -7,7 +7,7 @@ import difflib
 import pytest
 
 from dstui.adopt.adapted_script import adapted
-from dstui.adopt.loop_parts import NoPlace
+from dstui.adopt.loop_syntax import NoPlace
 from dstui.adopt.script import inspect_script
 from tests.adopt.plain_loops import FLAT, HEAD, LOOPS, MICRO_BATCHES
 
@@ -42,7 +42,7 @@ TWO = HEAD + "a = torch.optim.Adam(m.parameters())\nb = torch.optim.Adam(n.param
         (TWO, 9, "2 optimizers"),
         (FLAT.replace("optimizer.step()", "optimizer.step(closure)"), 16, "closure"),
         (FLAT.replace("loss.backward()", "work(loss)"), 0, "another file"),
-        (FLAT.replace("model.parameters()", "things"), 9, "which one model"),
+        (FLAT.replace("model.parameters()", "things"), 9, "the model of this optimizer"),
         (FLAT.replace("loss.backward()", "loss.backward(retain_graph=True); loss.pow(2).backward()"), 15, "second backward"),
         (MICRO_BATCHES.replace("in range(micro_batches)", "in parts"), 17, "how many times"),
     ],
@@ -69,6 +69,7 @@ def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None
                 "gradient_clipping": 0,
             },
         ),
+        ("choice", {"train_micro_batch_size_per_gpu": 4, "zero_allow_untested_optimizer": True, "gradient_clipping": 0}),
         ("values", {"train_micro_batch_size_per_gpu": 4}),
     ],
 )

@@ -150,10 +150,10 @@ def test_an_option_that_only_accelerate_has_makes_it_the_launcher() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("deepspeed train.py --deepspeed nowhere.json", "nowhere.json is not here"),
+        ("deepspeed train.py --deepspeed nowhere.json", "nowhere.json does not exist here"),
         ("deepspeed train.py $UNKNOWN", "${UNKNOWN} is open"),
-        ("srun -N 2 deepspeed train.py", "srun stands before the launch"),
-        ("accelerate launch --config_file nowhere.yaml a.py", "nowhere.yaml is not here"),
+        ("srun -N 2 deepspeed train.py", "srun precedes the launch"),
+        ("accelerate launch --config_file nowhere.yaml a.py", "nowhere.yaml does not exist here"),
         ("if nvidia-smi; then Z=3; fi; deepspeed a.py", ""),
         ("deepspeed --node_rank 1 a.py", "each gets its own"),
     ],

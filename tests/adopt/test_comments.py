@@ -58,7 +58,7 @@ def test_comments_and_the_spelling_of_numbers_come_over(tmp_path: Path) -> None:
 def test_a_comment_without_a_place_is_named_by_its_line(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"a": [\n{"b": 1, // inside a list\n"c": 2}]}\n')
     ran = dstui("import", str(tmp_path / "ds.json"))
-    assert "inside a list" in ran.stdout or "the comments on lines 2, which have no place" in ran.stderr
+    assert "inside a list" in ran.stdout or "the comments on lines 2, which a Plan cannot keep" in ran.stderr
 
 
 @pytest.mark.parametrize("comment", ["", "// as DeepSpeed takes it"])

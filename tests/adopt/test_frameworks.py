@@ -56,7 +56,7 @@ def test_a_command_line_with_variables_before_it_is_no_env_file() -> None:
 
 @pytest.mark.parametrize("other", ["script: a.py", "module: a.b", "args: [x]"])
 def test_a_command_stands_alone(other: str) -> None:
-    with pytest.raises(PlanError, match="a command says everything by itself"):
+    with pytest.raises(PlanError, match="a command replaces the script"):
         load(f"version: 1\njob: {{command: [swift, sft], {other}}}\n", "plan.yaml", ".")
 
 
@@ -137,4 +137,4 @@ def test_the_placeholder_in_a_command_is_the_path_of_the_rendered_configuration(
 def test_what_does_not_go_with_a_command_is_said(folder: Path) -> None:
     (folder / "plan.yaml").write_text("version: 1\njob: {command: [swift, sft]}\n")
     done = command.dstui("--headless", "plan.yaml", "--detach", cwd=folder)
-    assert done.returncode == 2 and "do not go with job.command" in done.stderr
+    assert done.returncode == 2 and "cannot be combined with job.command" in done.stderr

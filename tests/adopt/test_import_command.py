@@ -80,7 +80,7 @@ def test_what_is_pasted_and_no_text_is_a_sentence(folder: Path, given: bytes) ->
 def test_a_line_of_a_deepspeed_env_that_is_no_variable_is_told(folder: Path) -> None:
     (folder / ".deepspeed_env").write_text("# ours\nNCCL_IB_DISABLE=1\n\nFOO BAR\n")
     done = dstui("import", ".deepspeed_env", folder=folder)
-    assert (done.returncode, done.stdout) == (2, "") and ".deepspeed_env:4: 'FOO BAR' is no variable" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "") and ".deepspeed_env:4: 'FOO BAR' is not a variable" in done.stderr
 
 
 def test_an_imported_configuration_is_rendered_again_though_no_script_is_named(folder: Path) -> None:
@@ -144,6 +144,16 @@ def test_headless_runs_an_accelerate_yaml_as_it_is_and_says_what_it_changed(fold
     assert "commas at the ends of lines" in done.stderr
     assert "ACCELERATE_MIXED_PRECISION=bf16" in done.stdout and "train.py --x 1" in done.stdout
     assert "--no_local_rank" in done.stdout
+
+
+@pytest.mark.parametrize(("launcher", "given"), [("deepspeed", True), ("torchrun", False), ("accelerate launch", False)])
+def test_only_deepspeeds_launcher_is_asked_not_to_give_the_local_rank(folder: Path, launcher: str, given: bool) -> None:
+    (folder / "strict.py").write_text(
+        "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argument('--deepspeed')\np.parse_args()\n"
+    )
+    (folder / "ds.json").write_text("{}")
+    made = load(dstui("import", "--", *launcher.split(), "strict.py", "--deepspeed", "ds.json", folder=folder).stdout)
+    assert ("--no_local_rank" in made.cluster.launcher_args) is given
 
 
 def test_a_script_is_imported_as_the_first_recipe_for_this_machine(folder: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_integration_and_its_argument_are_found(text: str) -> None:
 
 def test_the_reason_names_the_line() -> None:
     assert inspect_script("import torch\n\nfrom accelerate import Accelerator\n").why.startswith("line 3: ")
-    assert inspect_script("import torch\nprint 'x'\n").why.startswith("line 2: it is no Python")
+    assert inspect_script("import torch\nprint 'x'\n").why.startswith("line 2: it is not Python")
 
 
 ACCELERATE = "from accelerate import Accelerator\nfrom accelerate.utils import DummyOptim\nimport torch\n"

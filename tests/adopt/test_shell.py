@@ -37,6 +37,10 @@ SAME_AS_BASH = {
     "scripts that the text writes and runs": "X_H=here; export X_E=1; cat > in.sh <<'E'\n#!/bin/bash\ncd sub; X_Z=$2 torchrun t.py $1 $# \"$3\" $(basename $0)\nE\nmkdir sub; bash in.sh a b; chmod +x in.sh; X_H=y ./in.sh 'c d' e f; deepspeed t.py \"$X_H\" $(pwd)",
     "functions with fewer arguments than they read": 'go() { deepspeed t.py $1 "$2" ${3:-three}; shift; torchrun t.py $1; }; go a; set -- p q; shift; deepspeed t.py $1 "$2"',
     "what a test guards": 'X=1; [ "$X" = 2 ] && X=3; [ -n "$X" ] && Y=y || Y=n; deepspeed t.py $X $Y',
+    "the folder of the script": 'D=$( cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd ); set -- deepspeed "$D/t.py" --a; exec "$@" --b',
+    "groups of a pattern": "M=llama-7b-x; [[ $M =~ ^([a-z]+)-([0-9]+)b ]] && deepspeed t.py ${BASH_REMATCH[2]} ${BASH_REMATCH[1]}; R='([0-9]+)'; [[ $M =~ $R ]] && torchrun t.py ${BASH_REMATCH[0]}",
+    "files that the text writes and reads": "printf '{\"a\": AA, \"b\": BB}' > t.json; sed 's/AA/8/' t.json | sed 's/BB/2/' > c.json; echo 7 > n; deepspeed t.py $(cat n) \"$(cat c.json)\" $(head -n 1 n)",
+    "redirections that look like placeholders": "echo 3 > a.txt; sort <a.txt > b.txt; N=$(cat <a.txt); deepspeed t.py $N",
     "lines one after another": "printf 'a\\nb\\n' | while read l; do deepspeed t.py $l; done; mapfile -t L < <(seq 2); torchrun t.py ${L[1]}; case a in a) X=1;;& *) Y=2;; esac; deepspeed t.py $X $Y",
 }
 
@@ -76,6 +80,67 @@ def test_what_a_branch_decides_while_the_script_runs_is_no_guess() -> None:
     assert not undecided_in(read("if grep -q x f; then D=1; fi; deepspeed t.py").launches[0], shell)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X=$(if grep -q a f; then echo A; else echo B; fi)",
+        "X=$(case $(uname) in Linux) echo a;; *) echo b;; esac)",
+        "X=$(f() { while true; do p=$(shuf -n 1); if grep -q $p x; then echo $p; break; fi; done; }; f)",
+        "for p in 1 2; do if nc -z h $p; then X=$p; break; fi; done",
+        "while true; do if nc -z h 1; then break; fi; X=3; done",
+        "f() { if grep -q a f; then X=2; return; fi; X=1; }; f",
+    ],
+)
+def test_what_a_branch_prints_or_leaves_early_is_no_guess(text: str) -> None:
+    words = read(f"{text}\ndeepspeed t.py $X").launches[0].words
+    assert len(words) == 2 and to_plan_text(words[1]).startswith("${")
+
+
+def test_a_loop_that_waits_for_a_free_port_ends() -> None:
+    for wait in ("if ! lsof -i :$P; then break; fi", 'ss -l | grep -q ":$P " || break', "nc -z h $P || { echo free; break; }"):
+        shell = read(f"while :; do\n  P=$((29500 + 1))\n  {wait}\ndone\ndeepspeed --master_port $P t.py")
+        assert shell.launches[0].words == ("--master_port", "29501", "t.py")
+
+
+def test_a_script_that_ends_without_a_variable_is_read_as_started_with_it() -> None:
+    shell = read('if [ -z "$ROOT" ]; then echo "set ROOT"; exit 1; fi\n[ -z "$Y" ] && Y=4\ndeepspeed t.py $ROOT $Y')
+    assert [to_plan_text(word) for word in shell.launches[0].words] == ["t.py", "${ROOT}", "4"]
+    assert "line 1 ends the script without what it asks for: read as set" in shell.notes
+    assert not any("$ROOT" in note for note in shell.notes)
+
+
+def test_the_launch_that_a_submitter_gets_is_looked_through_to() -> None:
+    for text in (
+        "uv run python submit.py --gpus 8 -- torchrun t.py --a",
+        r"python submit.py -- source env.sh \&\& torchrun t.py --a \&\& echo",
+    ):
+        assert [(one.launcher, one.words) for one in read(text).launches] == [("torchrun", ("t.py", "--a"))]
+    assert read("python t.py --x -- --y").launches[0].words == ("t.py", "--x", "--", "--y")
+
+
+def test_a_time_in_a_launch_is_said_to_be_the_one_of_the_reading() -> None:
+    assert any("$(date)" in note for note in read("N=run-$(date +%s); deepspeed t.py $N").notes)
+    assert not read("echo $(date); deepspeed t.py").notes
+
+
+def test_options_that_stand_behind_the_end_of_a_launch_are_said() -> None:
+    shell = read("accelerate launch t.py\n  --a=1\n  --b 2")
+    assert shell.launches[0].words == ("t.py",) and any("line 2 (--a …)" in note for note in shell.notes)
+
+
+def test_of_a_pasted_terminal_only_the_lines_with_a_prompt_are_commands() -> None:
+    shell = read("$ X=1 torchrun \\\n   t.py  # hangs\nW0516 (run.py:766]\n[rank0]: <x> (y\n")
+    assert [(one.launcher, one.words) for one in shell.launches] == [("torchrun", ("t.py",))]
+
+
+def test_placeholders_in_any_script_are_holes() -> None:
+    shell = read("deepspeed t.py --a <データ> --b=<学習 2> --c <0 or 1>")
+    assert [to_plan_text(word) for word in shell.launches[0].words] == [
+        *("t.py", "--a", "${PLACEHOLDER}"),
+        *("--b=${_2}", "--c", "${_0_OR_1}"),
+    ]
+
+
 def test_a_script_that_chooses_by_its_arguments_has_all_of_its_launches() -> None:
     text = 'case $1 in sft) deepspeed sft.py;; dpo) deepspeed dpo.py;; *) echo "usage"; exit 1;; esac'
     assert [one.words for one in read(text).launches] == [("sft.py",), ("dpo.py",)]
@@ -102,10 +167,10 @@ def test_a_value_that_a_comment_proposes_is_told_with_its_hole() -> None:
 @pytest.mark.parametrize(
     ("text", "unseen"),
     [
-        ("bash gone.sh 8", "line 1 runs gone.sh, which is not here"),
-        ("srun -N 2 ./gone.sh", "line 1 runs ./gone.sh, which is not here"),
-        ("docker run --gpus all x/y:1 deepspeed t.py", "line 1: what docker starts is not seen from here"),
-        ("ssh host 'cd x && torchrun t.py'", "line 1: what ssh starts is not seen from here"),
+        ("bash gone.sh 8", "line 1 runs gone.sh, which does not exist here"),
+        ("srun -N 2 ./gone.sh", "line 1 runs ./gone.sh, which does not exist here"),
+        ("docker run --gpus all x/y:1 deepspeed t.py", "line 1: what docker starts cannot be followed"),
+        ("ssh host 'cd x && torchrun t.py'", "line 1: what ssh starts cannot be followed"),
     ],
 )
 def test_a_launch_that_cannot_be_seen_is_named(text: str, unseen: str) -> None:

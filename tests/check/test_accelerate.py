@@ -120,7 +120,7 @@ def test_the_file_is_read_as_accelerate_reads_it_with_lines() -> None:
 def test_two_keys_on_one_line_are_said_to_be_so() -> None:
     with pytest.raises(ConfigError, match="two keys on one line"):
         read_accelerate("distributed_type: DEEPSPEED\nfsdp_config: {}machine_rank: 0\n")
-    for text, words in (("", "empty"), ("- a\n", "no mapping"), ("a: [1\n", "not YAML")):
+    for text, words in (("", "empty"), ("- a\n", "not a mapping"), ("a: [1\n", "not YAML")):
         with pytest.raises(ConfigError, match=words):
             read_accelerate(text)
 

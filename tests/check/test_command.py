@@ -94,7 +94,7 @@ def test_where_the_run_would_die_follows_from_who_reads_the_file(
 ) -> None:
     plan = PLAN.replace("AdamW", "NoSuch").replace("job:\n", f"job:\n  integration: {reader}\n")
     assert main(["check", write(tmp_path, "plan.yaml", plan)]) == 1
-    assert f"error DS079 {tmp_path}/plan.yaml:9, dies in {place}" in capsys.readouterr().out
+    assert f"error DS079 {tmp_path}/plan.yaml:9, fails in {place}" in capsys.readouterr().out
 
 
 def test_the_world_size_and_the_release_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +107,7 @@ def test_the_world_size_and_the_release_are_looked_at(tmp_path: Path, capsys: py
 
 BAD: list[tuple[str, bytes, str]] = [
     ("cut", b'{"a": 1,', "not JSON"),
-    ("list", b"[1, 2]", "a list where an object"),
+    ("list", b"[1, 2]", "a list instead of an object"),
     ("binary", b"\x00\x01\x02{", "binary"),
     ("latin", b'{"a": "\xe4"}', "UTF-8"),
     ("deep", b'{"a":' * 500 + b"1" + b"}" * 500, "nested deeper"),
@@ -216,7 +216,7 @@ def test_the_reference_can_call_initialize_for_a_few_ranks(tmp_path: Path, capsy
     code, found = report(capsys, file, "--oracle", "init", "--world-size", "2")
     assert (code, found["files"][0]["oracle"]["ok"]) == (0, True)
     _, found = report(capsys, file, "--oracle", "init", "--world-size", "64")
-    assert any("more than are started here" in d["message"] for d in found["files"][0]["diagnostics"])
+    assert any("more than this check starts" in d["message"] for d in found["files"][0]["diagnostics"])
 
 
 def test_a_recorded_machine_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +230,7 @@ def test_the_release_that_judges_is_said(tmp_path: Path, capsys: pytest.CaptureF
     file = write(tmp_path, "ds.json", GOOD)
     assert report(capsys, file, "--deepspeed-version", "0.17.4")[1]["deepspeed"] == "0.16.9"
     main(["check", file, "--deepspeed-version", "0.17.4"])
-    assert "DeepSpeed 0.17.4 is judged by what is known of 0.16.9" in capsys.readouterr().out
+    assert "DeepSpeed 0.17.4 is checked as 0.16.9" in capsys.readouterr().out
 
 
 def test_arguments_that_make_no_sense_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,9 +254,9 @@ def test_a_hundred_files_cost_little_more_than_the_start(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        ("# two\nh1 slots=2\nh2 slots=two\n", "error PL040 PLAN:3, dies at the launcher|hosts: line 3: 'h2 slots=two' is not"),
-        ("h1 slots=2\nh1 slots=2\n", "error PL040 PLAN:3, dies at the launcher|hosts: line 2: the host 'h1' stands here a second time"),
-        ("h2 slots=2\n", "error PL006 PLAN:3, dies at the launcher|include names the host 'h1', which is not among h2"),
+        ("# two\nh1 slots=2\nh2 slots=two\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 3: 'h2 slots=two' is not"),
+        ("h1 slots=2\nh1 slots=2\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 2: the host 'h1' stands here a second time"),
+        ("h2 slots=2\n", "error PL006 PLAN:3, fails at the launcher|include names the host 'h1', which is not among h2"),
         (None, "warning PL040 PLAN:3|hosts: no such file"),
     ],
 )

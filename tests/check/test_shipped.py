@@ -1,4 +1,4 @@
-"""The Plans that come with dstui: each can be named from anywhere, is explained, has its forecast, and DeepSpeed's own parser takes it."""
+"""The shipped Plans: each can be named from anywhere, is explained, has its forecast, and DeepSpeed's own parser takes it."""
 
 from __future__ import annotations
 

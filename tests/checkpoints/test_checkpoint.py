@@ -72,7 +72,8 @@ def test_one_that_is_not_whole_is_said_to_be_so_and_nothing_is_made_of_it(
 
 
 @pytest.mark.parametrize(
-    ("latest", "said"), [("global_step9", "names global_step9, which is not there"), ("../../etc", "global_step3"), (None, "global_step3")]
+    ("latest", "said"),
+    [("global_step9", "names global_step9, which does not exist"), ("../../etc", "global_step3"), (None, "global_step3")],
 )
 def test_a_latest_that_leads_nowhere_is_told_or_done_without(
     latest: str | None, said: str, checkpoint: Made, capsys: pytest.CaptureFixture[str]

@@ -70,7 +70,7 @@ def test_runs_since_a_moment_are_told_in_a_line_each(place: Path) -> None:
     assert found["repeated"] == "worker-3 was first in 4 of the last 5 failures here."
     assert found["runs"][0]["diagnosis"]["cause"] == "USER-PY"
     assert dstui("diagnose", "--since", "1s", cwd=place)[0] == 1
-    assert "that is no time" in dstui("diagnose", "--since", "soon", cwd=place)[2]
+    assert "not a time" in dstui("diagnose", "--since", "soon", cwd=place)[2]
     assert "leave out the paths" in dstui("diagnose", "--since", "1h", "x.log", cwd=place)[2]
 
 

@@ -95,7 +95,7 @@ def test_hostfile(tmp_path: Path) -> None:
 
 def test_reach() -> None:
     assert one("reach", case()).verdict == "ok"
-    assert one("reach", case(failure=Failure("login", "it wants a password", "ssh-copy-id h1"))).fix == "ssh-copy-id h1"
+    assert one("reach", case(failure=Failure("login", "it asks for a password", "ssh-copy-id h1"))).fix == "ssh-copy-id h1"
 
 
 def test_python() -> None:
@@ -174,7 +174,7 @@ def test_deepspeed() -> None:
     assert "libcudart" in one("deepspeed", broken).observed
     bare = machine(software={"torch": None, "deepspeed": None})
     light = one("deepspeed", case(bare))
-    assert light.verdict == "warn" and "a light installation" in light.observed and "job.python" in (light.fix or "")
+    assert light.verdict == "warn" and "neither torch nor deepspeed" in light.observed and "job.python" in (light.fix or "")
     assert one("deepspeed", case(bare, plan=plan())).verdict == "fail", "with a Plan, its ranks need both"
 
 
@@ -337,7 +337,7 @@ def test_leftovers() -> None:
     assert one("leftovers", case(ready={"leftovers": []})).verdict == "ok"
     left = [{"pid": 71 + number, "age": 7200.0, "what": "deepspeed.launcher.launch"} for number in range(4)]
     assert "pid 71 (deepspeed.launcher.launch, 120 min)" in one("leftovers", case(ready={"leftovers": left})).observed
-    for m, held in ((machine(gpu()), "they hold GPUs and ports"), (machine(), "they hold cores, memory and ports")):
+    for m, held in ((machine(gpu()), "GPUs and ports"), (machine(), "they use cores, memory and ports")):
         assert held in str(one("leftovers", case(m, ready={"leftovers": left})).fix)
 
 
@@ -523,13 +523,13 @@ def test_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     work.mkdir()
     (work / ".deepspeed_env").write_text("FOO=1\n# a comment\n")
     own = load(HEAD.replace("job: {", f"job: {{workdir: {work}, ") + hosts)
-    assert f"{work}/.deepspeed_env rules every plain `deepspeed` launch from that folder, and line 2 of it kills them" in str(
+    assert f"{work}/.deepspeed_env applies to every plain `deepspeed` launch from that folder, and its line 2 makes them fail" in str(
         list(CHECKS["environment"].evaluate(replace(far, plan=own)))[1].observed
     )
 
 
 def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() -> None:
-    lost = case(failure=Failure("login", "it wants a password", "ssh-copy-id h1"), here=False)
+    lost = case(failure=Failure("login", "it asks for a password", "ssh-copy-id h1"), here=False)
     results = examine([lost])
     assert [result.id for result in results if result.verdict == "fail"] == ["reach"]
     once = {check.id for check in ORDER if check.once}

@@ -41,7 +41,7 @@ def test_the_odd_one_out_is_first_whichever_it_is() -> None:
     text = "\n".join(_lines(fleet))
     assert "✗ h4  reach: h4 refuses the connection\n      → start sshd there\n" in text
     assert "memory 32 GB; most have 64 GB" in text and "alike: h2, h5, h6" in text
-    assert text.endswith("6 hosts: 1 failed, 2 to look at, 3 alike")
+    assert text.endswith("6 hosts: 1 failed, 2 with differences, 3 alike")
 
 
 def test_what_is_wrong_with_every_host_makes_none_of_them_odd() -> None:

@@ -190,7 +190,7 @@ def test_an_interpreter_without_deepspeed_is_1_and_nothing_is_written(job: Path)
         ("job.script=nowhere.py", "there is no file", 1),
         ("job.workdir=nowhere", "there is no folder", 1),
         ("deepspeed.zero_optimization.stage=7", "stage", 2),
-        ("cluster.cpu_ranks=none", "a whole number belongs here", 2),
+        ("cluster.cpu_ranks=none", "expected a whole number", 2),
     ],
 )
 def test_what_cannot_start_is_said_before_anything_is_written(job: Path, override: str, sentence: str, code: int) -> None:

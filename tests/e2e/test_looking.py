@@ -126,7 +126,7 @@ def test_a_command_says_who_judged_and_how_to_have_the_other_and_remembers_the_y
         return told["oracle"]["python"], [d["message"] for d in told["diagnostics"] if d["path"] == "job.python"]
 
     python, said = reference()
-    assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python judged, not ./evil.sh" in said[0]
+    assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python was used, not ./evil.sh" in said[0]
     assert harmed(cloned) == []
     assert reference("--trust-python") == (str(cloned / "evil.sh"), [])
     assert harmed(cloned) == ["evil.sh"], "it was asked, and still imports nothing of the folder"

@@ -274,9 +274,9 @@ def test_without_utf8_everything_is_there_in_ascii(start: Start, locale: str) ->
 def test_without_a_file_it_asks_what_to_start_from(start: Start, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("version: 1\nname: mine\njob: {script: t.py}\ndeepspeed: {train_micro_batch_size_per_gpu: 3}\n")
     terminal = start("--no-oracle")
-    terminal.wait("Start from what?", "mine.yaml", "quickstart")
+    terminal.wait("What do you want to start from?", "mine.yaml", "quickstart")
     terminal.press("1")
-    terminal.wait_gone("Start from what?")
+    terminal.wait_gone("What do you want to start from?")
     terminal.press("6")
     terminal.wait('"train_micro_batch_size_per_gpu": 3')
     terminal.press("q")

@@ -201,9 +201,9 @@ def test_a_machine_without_memory_figures_gives_a_forecast_without_a_verdict() -
 def test_hosts_at_which_nobody_has_looked_are_said_to_be_so() -> None:
     far = plan().set("cluster.hosts", {"h1": 8, "h2": 8, "h3": 8})
     here = replace(EIGHT_H100, recorded=False, source="this machine")
-    assert "nobody has looked at h1, h2 and 1 more: they are taken to be like this machine" in forecast(far, facts(), here).unknown
+    assert "not probed: h1, h2 and 1 more: they are assumed to be like this machine" in forecast(far, facts(), here).unknown
     login = forecast(far, facts(), replace(NO_GPU, recorded=False, source="this machine"))
-    assert any("nobody has looked at h1" in sentence and "--gpu-memory" in sentence for sentence in login.unknown)
+    assert any("not probed: h1" in sentence and "--gpu-memory" in sentence for sentence in login.unknown)
     assert login.gpu.bytes and (login.gpu.capacity, login.host.capacity, login.verdict) == (None, None, "unknown")
     assert not any("looked at" in sentence for sentence in forecast(far, facts(), replace(EIGHT_H100, recorded=True)).unknown)
 
@@ -244,12 +244,12 @@ def test_what_is_not_reckoned_with_is_said_and_nothing_else() -> None:
     given = plan(stage=3)
     for section, values in sections.items():
         given = given.set(f"deepspeed.{section}", values)
-    said = [sentence for sentence in forecast(given, facts(), EIGHT_H100).unknown if "not reckoned with" in sentence]
+    said = [sentence for sentence in forecast(given, facts(), EIGHT_H100).unknown if "not considered" in sentence]
     assert [sentence.split()[0].rpartition(".")[2] for sentence in said] == [
         "partition_activations", "mics_shard_size", "pipeline", "compile"
     ]  # fmt: skip
     off = plan(stage=3, deepspeed__activation_checkpointing={"cpu_checkpointing": False}, deepspeed__compile={"deepcompile": False})
-    assert not any("not reckoned with" in sentence for sentence in forecast(off, facts(), EIGHT_H100).unknown)
+    assert not any("not considered" in sentence for sentence in forecast(off, facts(), EIGHT_H100).unknown)
     assert all(lookup(path) for path in NOT_RECKONED)
 
 

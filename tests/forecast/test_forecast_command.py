@@ -46,8 +46,18 @@ def test_the_text_says_whether_it_fits_by_part_and_moment_and_what_is_not_known(
         "Not known",
         "model.activation_checkpointing is not given",
         "candidates with the same samples in a step",
+        "the second against the first: as fast, but less simple; it needs 10.4 GB less",
+        "not searched: tensor and pipeline parallelism",
     ):
         assert expected in done.stdout, done.stdout
+
+
+def test_a_named_machine_without_ram_is_told_and_a_decimal_size_is_translated(tmp_path: Path) -> None:
+    without, with_ram = (
+        dstui("forecast", written(tmp_path), "--gpu", "4xA100-80", *more, home=tmp_path).stdout for more in ((), ("--ram", "23GB"))
+    )
+    assert "--ram SIZE would compare it" in without and "2^30" not in without
+    assert "would compare" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
 
 
 def test_the_status_is_1_where_it_does_not_fit_and_the_json_has_the_way_out(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_script_that_builds_its_configuration_of_arguments_gets_a_verdict(tmp_
 
 def test_a_stage_that_is_open_is_what_is_missing(tmp_path: Path) -> None:
     found = forecast_of(tmp_path, "deepspeed main.py --model_name_or_path gpt2 --zero_stage $Z\n")
-    assert found["problem"] == "--zero_stage ${Z} says no ZeRO stage yet: write its number"
+    assert found["problem"] == "--zero_stage ${Z} sets no ZeRO stage yet: write its number"
 
 
 def test_a_frameworks_command_tells_its_model_too(tmp_path: Path) -> None:

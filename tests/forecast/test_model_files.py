@@ -73,15 +73,15 @@ def test_each_of_several_models_is_read_by_its_name() -> None:
     [
         ("config.json", b"{", "no JSON"),
         ("config.json", b"[" * 100_000, "no JSON"),
-        ("config.json", b"[]", "a config.json is an object"),
+        ("config.json", b"[]", "not an object"),
         ("config.json", b"\x00", "binary"),
         ("config.json", b'{"model_type": "llama", "hidden_size": 1e400}', "hidden_size"),
-        ("model.safetensors", b"", "is no safetensors file"),
-        ("model.safetensors", b"\xff" * 100, "is no safetensors file"),
-        ("model.safetensors", (10).to_bytes(8, "little") + b"not json..", "its header is no JSON"),
+        ("model.safetensors", b"", "is not a safetensors file"),
+        ("model.safetensors", b"\xff" * 100, "is not a safetensors file"),
+        ("model.safetensors", (10).to_bytes(8, "little") + b"not json..", "its header is not JSON"),
         ("model.safetensors", header({"a": ("U8", [10, 10])}), "packed numbers (U8)"),
         ("model.safetensors", header({"a": ("F32", [-1])}), "has no shape"),
-        ("model.safetensors.index.json", b'{"weight_map": {"a": "../../etc/passwd"}}', "names files that are not beside it"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": "../../etc/passwd"}}', "names files that do not exist beside it"),
         ("model.safetensors.index.json", b'{"weight_map": {"a": "gone.safetensors"}}', "is missing"),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_file_that_tells_nothing_is_a_sentence(tmp_path: Path, name: str, cont
         (None, None, "the Plan names no model"),
         ("no/such-model", None, "hf download no/such-model config.json, or give model.params"),
         ("../somewhere", None, "there is no ../somewhere"),
-        (None, 1e30, "no model has so many"),
+        (None, 1e30, "more than any model has"),
     ],
 )
 def test_a_model_that_is_not_there_is_a_sentence(

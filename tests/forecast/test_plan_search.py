@@ -55,14 +55,14 @@ def test_over_a_slow_network_zero_plus_plus_is_first_and_its_patch_is_a_valid_pl
 
 def test_rows_differ_in_what_people_choose_by() -> None:
     rows = searched(Problem("meta-llama/Llama-2-13b-hf", TWO_NODES, 8, 2048, 2))[0].rows
-    assert {name for row in rows for name in row.best_at} == {"fastest", "most head-room", "simplest"}
+    assert {name for row in rows for name in row.best_at} == {"fastest", "most headroom", "simplest"}
     ways = [(r.setup.stage, r.setup.optimizer_offload, r.setup.param_offload, r.setup.checkpointing) for r in rows]
     assert len(set(ways)) >= len(ways) - 1
     assert all(row.host_bytes and row.tight in ("gpu", "host", "nvme") for row in rows)
 
 
 def test_the_least_hardware_that_would_do_is_said() -> None:
-    assert searched(Problem("meta-llama/Llama-3.2-1B", TWO_NODES, 8, 2048, 2))[0].cheapest.startswith("one of these GPUs would do")
+    assert searched(Problem("meta-llama/Llama-3.2-1B", TWO_NODES, 8, 2048, 2))[0].cheapest.startswith("one of these GPUs")
 
 
 def test_a_long_sequence_may_be_split_over_ranks() -> None:

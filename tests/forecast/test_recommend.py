@@ -54,12 +54,12 @@ BEST = [
     ("8 x H200", "70B", (3, "cpu", "none", False), "138 GB of states on each of 141: the optimizer goes to RAM"),
 ]  # fmt: skip
 NOTHING = [
-    ("1 x 24 GB", "7B", ("6 of these GPUs", "GiB of RAM", "LoRA (r: 16) with ZeRO-2")),
-    ("1 x 24 GB", "13B", ("12 of these GPUs", "GiB of RAM", "LoRA (r: 16) over weights in 4 bits")),
-    ("1 x 24 GB", "70B", ("128 of these GPUs", "GiB of RAM")),
-    ("2 x 24 GB, PCIe", "13B", ("12 of these GPUs", "GiB of RAM", "LoRA (r: 16) with ZeRO-3")),
-    ("2 x 24 GB, PCIe", "70B", ("96 of these GPUs", "GiB of RAM")),
-    ("4 x A100 in pairs", "70B", ("16 of these GPUs", "GiB of RAM", "LoRA (r: 16) with ZeRO-3")),
+    ("1 x 24 GB", "7B", ("6 of these GPUs", "GB of RAM", "LoRA (r: 16) with ZeRO-2")),
+    ("1 x 24 GB", "13B", ("12 of these GPUs", "GB of RAM", "LoRA (r: 16) over weights in 4 bits")),
+    ("1 x 24 GB", "70B", ("128 of these GPUs", "GB of RAM")),
+    ("2 x 24 GB, PCIe", "13B", ("12 of these GPUs", "GB of RAM", "LoRA (r: 16) with ZeRO-3")),
+    ("2 x 24 GB, PCIe", "70B", ("96 of these GPUs", "GB of RAM")),
+    ("4 x A100 in pairs", "70B", ("16 of these GPUs", "GB of RAM", "LoRA (r: 16) with ZeRO-3")),
 ]
 
 
@@ -188,4 +188,4 @@ def test_where_only_loading_needs_too_much_ram_the_way_out_is_to_load_less() -> 
     given = plan(model, stage=2)
     assert "deepspeed.zero.Init" in recommend(given, facts(model), small).ways[0]
     (finding,) = [f for f in findings_of(given, facts(model), small) if f.code == "FC002"]
-    assert "every rank loads the model whole" in finding.why
+    assert "every rank loads the whole model" in finding.why

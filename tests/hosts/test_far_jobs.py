@@ -124,6 +124,18 @@ def test_a_host_that_is_gone_for_good_ends_the_job(far: Far) -> None:
     assert far.run("stop", str(far.folder.path)).returncode == 0 and far.left("h2") == []
 
 
+@pytest.mark.deadline
+def test_where_ranks_of_other_hosts_are_is_shown_and_noted_when_they_fall_silent(far: Far) -> None:
+    far.start("all:hang", run="silence: 2")
+    far.ready()
+    shown = far.run("stacks", str(far.folder.path))
+    assert shown.returncode == 0 and "ranks 0-1: in <lambda> (behave.py:" in shown.stdout, shown.stdout + shown.stderr
+    wait_for(lambda: far.events("stacks"), otherwise=far.words)
+    assert "behave.py:" in "".join(far.events("stacks")[0]["lines"])
+    assert far.status["state"] == "running"
+    assert far.run("stop", str(far.folder.path)).returncode == 0
+
+
 def test_a_supervisor_that_is_killed_is_replaced_and_nothing_is_lost(far: Far) -> None:
     far.start("all:count 800 0.01")
     far.ready()

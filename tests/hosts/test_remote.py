@@ -111,9 +111,9 @@ def test_many_hosts_take_the_time_of_the_slowest(farm: Farm, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("h1 slots=2\nh1 slots=2\n", "line 2: the host 'h1' stands here a second time"),
+        ("h1 slots=2\nh1 slots=2\n", "line 2: the host 'h1' is given a second time"),
         ("h1 slots=two\n", "line 1: 'h1 slots=two' is not"),
-        ("# nobody\n", "no host in it"),
+        ("# nobody\n", "no hosts in it"),
     ],
 )
 def test_a_hostfile_that_deepspeed_would_refuse_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:

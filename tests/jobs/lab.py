@@ -62,7 +62,7 @@ def ready(folder: JobFolder) -> None:
 
 
 def read(path: Path) -> bytes:
-    """A file's bytes; nothing where it is not there yet."""
+    """A file's bytes; nothing where it does not exist yet."""
     return path.read_bytes() if path.exists() else b""
 
 

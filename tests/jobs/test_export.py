@@ -90,7 +90,7 @@ def test_the_command_prints_the_table(tmp_path: Path) -> None:
     code, out, _ = dstui("logs", "job", "--metrics", "json", cwd=tmp_path)
     assert code == 0 and len(json.loads(out)["metrics"]) >= 7
     code, _, err = dstui("logs", "job", "--metrics", "csv", "--follow", cwd=tmp_path)
-    assert code == 2 and "--rank alone" in err
+    assert code == 2 and "combined with --rank" in err
     made(tmp_path / "mute", logs={0: "hello\n"})
     code, out, err = dstui("logs", "mute", "--metrics", "csv", cwd=tmp_path)
     assert (code, out) == (0, "step,rank,name,value,attempt,source\n") and "no numbers" in err

@@ -64,7 +64,7 @@ def test_an_empty_filter_shows_everything() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("(", "no regular expression"),
+        ("(", "not a regular expression"),
         ('"open', "quote"),
         ("level:loud", "level:warn or level:error"),
         ("since:yesterday", "since:10m"),

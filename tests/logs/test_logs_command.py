@@ -75,9 +75,9 @@ def test_times_are_local_and_left_out_where_they_are_not_known(job: MadeJob) -> 
     [
         (("--host", "worker-9"), "worker-0, worker-1"),
         (("--attempt", 3), "its last is 2"),
-        (("--since", "yesterday"), "that is no time"),
+        (("--since", "yesterday"), "not a time"),
         (("--grep", "("), "--grep ("),
-        (("--metrics", "csv", "--time"), "--rank alone"),
+        (("--metrics", "csv", "--time"), "combined with --rank"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(job: MadeJob, options: tuple[object, ...], said: str) -> None:

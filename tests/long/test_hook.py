@@ -13,11 +13,19 @@ from statistics import fmean
 
 import pytest
 
-from dstui.jobs.engine.lines import EngineMade, EngineStep, read_all
+from dstui.jobs.control.start import start
+from dstui.jobs.control.stop import stop
+from dstui.jobs.engine.lines import EngineMade, EngineStep, EvaluationDone, LoneOptimizer, read_all
+from dstui.jobs.engine.now import read_now
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.supervisor.launch_command import HOOK, SHIM
+from dstui.machine.snapshot import Machine
+from dstui.plan import load
 from dstui.plan.catalogue import RELEASES
+from dstui.render.target import Target
+from dstui.tui.app import DstuiApp
 from tests.releases import installed
+from tests.tui.conftest import screen
 
 HERE = Path(__file__).parent
 PLAN = """\
@@ -179,27 +187,90 @@ def test_seldom_ways_to_train_are_observed_and_end_well(tmp_path: Path, kind: st
         assert {step.model for step in told(folder, 0)} == {1, 2}
 
 
+SENTENCES = {
+    # what the script does: what the screen says
+    "plain": "never called deepspeed.initialize, but optimizers step",
+    "other": "another configuration than the Plan's was read",
+    "batch": "your script overrode train_micro_batch_size_per_gpu 2 with 8",
+}
+UNPLANNED = """\
+version: 1
+name: unplanned
+job: {{script: unplanned.py, args: ["{kind}", "{{ds_config}}"], workdir: "{path}"}}
+cluster: {{hosts: {{localhost: 2}}, env: {{OMP_NUM_THREADS: 1, DS_ACCELERATOR: cpu}}}}
+deepspeed:
+  train_micro_batch_size_per_gpu: 2
+  gradient_clipping: 1.0
+  optimizer: {{type: AdamW, params: {{lr: 1e-2, torch_adam: true}}}}
+  zero_optimization: {{stage: 2, reduce_bucket_size: 1e6}}
+"""
+
+
+@pytest.mark.parametrize("kind", SENTENCES)
+async def test_what_is_not_as_planned_is_on_the_screen_soon(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "unplanned.py").write_text((HERE / "hooked/unplanned.py").read_text())
+    plan = load(UNPLANNED.format(kind=kind, path=tmp_path), "plan.yaml", str(tmp_path))
+    launched = time.time()
+    folder = start(Target(plan, Machine.unprobed()), run_dir=tmp_path / "job")
+    app = DstuiApp(plan, None, Machine.unprobed(), folder, reference=False)
+    try:
+        async with app.run_test(size=(160, 50)) as pilot:
+            while SENTENCES[kind] not in " ".join(screen(pilot).split()):
+                assert time.time() - launched < 60, screen(pilot)
+                await pilot.pause(0.05)
+            said = time.time()
+    finally:
+        stop(folder)
+    known = min(report.t for report in read_all(folder.engine(0)) if isinstance(report, (LoneOptimizer, EngineMade)))
+    what = "optimizer's first step" if kind == "plain" else "call of deepspeed.initialize"
+    print(f"{kind}: on the screen {said - launched:.1f} s after the launch, {said - known:.1f} s after the {what}")
+    assert said - known < 10
+
+
+def alone(folder: Path, script: str, *words: str, hook: bool = True) -> tuple[int, str]:
+    """A script as the only rank under the shim: exit status and log."""
+    for part in ("logs", "ranks"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    env = {**os.environ, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533"}
+    hooks = [f"hook:engine:{HOOK.parent}"] if hook else []
+    command = [sys.executable, SHIM, folder, "tag", *hooks, HERE / "hooked" / script, *words]
+    done = subprocess.run(command, env={**env, "DS_ACCELERATOR": "cpu"}, check=False)
+    return done.returncode, (folder / "logs/rank_0.log").read_text()
+
+
+def test_an_engine_that_rests_between_reported_steps_is_told_right(tmp_path: Path) -> None:
+    code, log = alone(tmp_path / "hooked", "quick.py")
+    plain = alone(tmp_path / "plain", "quick.py", hook=False)
+    mine = [line.split()[1:] for line in log.splitlines() if line.startswith("mine ")]
+    assert (code, plain[0]) == (1, 1) and "\nclasses 2" in log and len(mine) == 2000, log[-3000:]
+    assert mine == [line.split()[1:] for line in plain[1].splitlines() if line.startswith("mine ")]
+    losses = {int(step): float(loss) for step, loss in mine}
+    reports = list(read_all(tmp_path / "hooked/engine/rank_0.jsonl"))
+    steps = [report for report in reports if isinstance(report, EngineStep)]
+    assert [step.loss for step in steps] == [losses[step.step] for step in steps] and {step.micro_steps for step in steps} == {2}
+    assert 200 < len(steps) < 500 and steps[-1].step > 1000
+    assert [report.forwards for report in reports if isinstance(report, EvaluationDone)] == [3]
+    now = read_now(tmp_path / "hooked/engine/rank_0.json")
+    assert now and (now.phase, now.step, now.raised) == ("forward", 2000, "RuntimeError")
+
+
 def test_a_folder_that_goes_while_a_rank_trains_and_a_kill_lose_lines_and_nothing_else(tmp_path: Path) -> None:
     code, folder, said = odd(tmp_path, "gone", str(tmp_path / "run0/engine"))
     assert code == 0, said[-3000:]
     assert len(printed(folder, 1)) == 5 and not folder.engine(0).exists()
     code, folder, said = odd(tmp_path, "kill")
-    assert code == 137 and [step.step for step in told(folder, 1)] == [1, 2, 3], said[-3000:]
+    steps = [step.step for step in told(folder, 1)]
+    assert code == 137 and steps in ([1, 2], [1, 2, 3]), said[-3000:]  # it may be killed before its thread has written the last one
 
 
 def test_a_full_disk_silences_the_hook_and_not_the_training(tmp_path: Path) -> None:
     disk = tmp_path / "run0" / "engine"
     disk.mkdir(parents=True)
-    for part in ("logs", "ranks"):
-        (disk.parent / part).mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(disk)], check=False).returncode:
         pytest.skip("nothing can be mounted here")
     try:
-        env = {**os.environ, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533"}
-        words = [sys.executable, SHIM, disk.parent, "tag", f"hook:engine:{HOOK.parent}", HERE / "hooked/odd.py", "kind=plain"]
-        done = subprocess.run(words, env={**env, "DS_ACCELERATOR": "cpu"}, check=False)
-        log = (disk.parent / "logs/rank_0.log").read_text()
-        assert done.returncode == 0 and log.count("mine ") == 5, log
+        code, log = alone(disk.parent, "odd.py", "kind=plain")
+        assert code == 0 and log.count("mine ") == 5, log
         assert "dstui" not in log and "No space" not in log
         assert (disk / "rank_0.jsonl").stat().st_size <= 16 << 10
     finally:

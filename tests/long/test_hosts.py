@@ -126,7 +126,7 @@ def test_a_host_outside_of_the_allocation_is_told_and_nothing_starts(far: Far, l
     far.within, far.environment = ["salloc", "--quiet", "--nodelist=h1"], cluster.variables
     far.start("all:hang", cluster=LAUNCHERS[launcher])
     code, out, err = far.wait()
-    assert code == 1 and "h2: SLURM has nothing of it for this job" in err and "h1: " not in err, out + err
+    assert code == 1 and "h2: SLURM has no resources on it for this job" in err and "h1: " not in err, out + err
     far.nothing_left()
 
 

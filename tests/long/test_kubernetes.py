@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ import yaml
 
 from dstui.plan import load
 from dstui.render.artifacts import kubernetes_artifact
-from dstui.render.kubernetes import CONFIG
+from dstui.render.kubernetes import CONFIG, STARTS_RANK
 from dstui.render.target import Target
 from tests.command import dstui
 from tests.machines import NO_GPU
+from tests.waiting import wait_for
 
 RELEASES = {"2.0.0": "2.0", "2.0.1": "2.0", "2.1.0": "2.1", "2.2.0": "2.2", "2.3.0": "2.2"}
 ASKED = (
@@ -40,6 +42,8 @@ CLUSTERS = (
     "num_gpus: 8, launcher: sbatch",
     'num_nodes: 2, num_gpus: 4, env: {A: "it\'s $x"}',
 )
+NOBODY = 65534
+BECOME = f"import os, sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); os.execvp('sh', ['sh', '-c', sys.argv[1]])"
 ROUND = """\
 import json, sys
 from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob as TrainJob
@@ -80,22 +84,31 @@ def test_the_models_of_each_release_know_all_of_a_trainjob(release: str, tmp_pat
         assert answer.returncode or json.loads(answer.stdout) != trainjobs(other), f"{release} takes what is for {other}"
 
 
-def test_a_pod_leaves_a_job_folder_that_is_shown_and_diagnosed(tmp_path: Path) -> None:
-    """The command of the manifest with the real torchrun, in a folder in the place of the volume and one in that of the ConfigMap."""
-    (tmp_path / "train.py").write_text("import os\nprint('step 1 loss 2.0')\nassert os.environ['RANK'] == '0', 'bad shard'\n")
-    volume, config = tmp_path / "volume", tmp_path / "config"
+def pod(place: Path, script: str) -> str:
+    """The command of a pod with two ranks of a script; `place` holds folders in the place of the volume and of the ConfigMap."""
+    (place / "train.py").write_text(script)
+    (place / "config").mkdir()
     text = "version: 1\nname: sft\njob: {script: train.py}\ncluster: {cpu_ranks: 2, env: {DS_ACCELERATOR: cpu}, kubernetes: {job_folder: /v/runs}}\n"
-    plan = load(text + "deepspeed: {train_micro_batch_size_per_gpu: 1}\n", base=str(tmp_path))
+    plan = load(text + "deepspeed: {train_micro_batch_size_per_gpu: 1}\n", base=str(place))
     configmap, job = yaml.safe_load_all(kubernetes_artifact(Target(plan, NO_GPU)).text)
-    config.mkdir()
     for name, content in configmap["data"].items():
-        (config / name).write_text(content)
-    command = job["spec"]["trainer"]["command"][2].replace(CONFIG, str(config)).replace("/v/runs", str(volume))
+        (place / "config" / name).write_text(content)
+    command: str = job["spec"]["trainer"]["command"][2]
+    return command.replace(CONFIG, str(place / "config")).replace("/v/runs", str(place / "volume"))
+
+
+def of_pod() -> dict[str, str]:
+    """The variables that the controller gives a pod."""
     told = {"PET_NODE_RANK": "0", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": "29533"}
-    env = {**os.environ, **told, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "DS_ACCELERATOR": "cpu"}
-    ran = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, check=False)
+    return {**os.environ, **told, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "DS_ACCELERATOR": "cpu"}
+
+
+def test_a_pod_leaves_a_job_folder_that_is_shown_and_diagnosed(tmp_path: Path) -> None:
+    """The command of the manifest with the real torchrun."""
+    command = pod(tmp_path, "import os\nprint('step 1 loss 2.0')\nassert os.environ['RANK'] == '0', 'bad shard'\n")
+    ran = subprocess.run(["sh", "-c", command], env=of_pod(), capture_output=True, text=True, check=False)
     assert ran.returncode == 1 and "[rank1]: AssertionError: bad shard" in ran.stdout, ran.stdout + ran.stderr
-    folder = volume / "sft"
+    folder = tmp_path / "volume/sft"
     assert "bad shard" in (folder / "logs/rank_1.log").read_text() and "bad shard" not in (folder / "logs/rank_0.log").read_text()
     records = [json.loads((folder / f"ranks/rank_{rank}.json").read_text()) for rank in (0, 1)]
     assert (records[1]["exit_code"], records[1]["rank"], records[1]["world_size"], records[1]["tag"]) == (1, 1, 2, "k8s-sft")
@@ -103,3 +116,52 @@ def test_a_pod_leaves_a_job_folder_that_is_shown_and_diagnosed(tmp_path: Path) -
     assert (found["cause"], found["first_failing_rank"]) == ("USER-PY", 1)
     assert "bad shard" in dstui("logs", str(folder), "--rank", "1").stdout
     assert "bad shard" in dstui("diagnose", str(folder)).stdout
+
+
+def test_ranks_in_a_pod_are_looked_at_and_claimed_neither_dead_nor_alive() -> None:
+    """By another user, in namespaces of its own for processes and the host's name, as a pod is."""
+    words = ["unshare", "--pid", "--fork", "--uts", "--mount-proc", "--kill-child"]
+    if subprocess.run([*words, "hostname", "sft-node-0-0"], capture_output=True, check=False).returncode:
+        pytest.skip("needs to be allowed to make namespaces")
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        command = pod(place, "import time\nfor n in range(1, 600):\n    print('step', n, 'loss', 2 / n, flush=True)\n    time.sleep(1)\n")
+        (place / "volume").mkdir()
+        os.chown(place / "volume", NOBODY, NOBODY)
+        inside = ["sh", "-c", 'hostname sft-node-0-0; exec "$@"', "-", sys.executable, "-c", BECOME, command]
+        with subprocess.Popen(
+            [*words, *inside], env={**of_pod(), "HOME": name}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as ran:
+            try:
+                folder = place / "volume/sft"
+                wait_for(lambda: (log := folder / "logs/rank_1.log").exists() and "step 2" in log.read_text(), 60)
+                looked_at(folder)
+            finally:
+                ran.kill()
+        looked_at(folder)  # the pod is gone, and could not record an end
+
+
+def looked_at(folder: Path) -> None:
+    """What dstui says of a job in pods that has recorded no end: what it sees, and no more."""
+    listed = dstui("runs", "--in", str(folder.parent)).stdout
+    assert "running" in listed and "kubectl get pods" in listed and "another user's (nobody)" in listed, listed
+    assert "Nothing has failed so far; its ranks have recorded no end" in dstui("diagnose", str(folder)).stdout
+    assert "step 2" in dstui("logs", str(folder), "--rank", "1").stdout
+    refused = dstui("stop", str(folder))
+    assert refused.returncode and "it is only looked at, and nothing was done" in refused.stderr
+    words = [sys.executable, "-m", "dstui", "attach", "--plain", str(folder)]
+    with pytest.raises(subprocess.TimeoutExpired) as attached:
+        subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=4)
+    shown = (attached.value.stdout or b"").decode()
+    assert "kubectl get pods" in shown and " running, " in shown and " running, 0.0 s" not in shown, shown
+
+
+def test_no_line_is_lost_of_ranks_that_end_at_once(tmp_path: Path) -> None:
+    for name in ("logs", "ranks"):
+        (tmp_path / name).mkdir()
+    told = {**os.environ, "WORLD_SIZE": "200", "DSTUI_RUN": str(tmp_path), "DSTUI_TAG": "k8s-x"}
+    words = ["sh", "-c", STARTS_RANK, "rank.sh", "echo", "hello"]
+    each = [{**told, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(200)]
+    running = [subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for env in each]
+    assert [one.communicate()[0] for one in running] == [f"[rank{rank}]: hello\n" for rank in range(200)]

@@ -27,6 +27,7 @@ from dstui.forecast.setup import LOSS_BYTES, OLD_LOSS_BYTES, Setup
 from dstui.plan.model import Lora, Model
 
 GIB = 1 << 30
+NO_RATES = Rates()
 ROWS = list(csv.DictReader((Path(__file__).parent / "published_memory.csv").open()))
 QWEN = {
     "1.8B": (2048, 24, 16, 5504, 151936),
@@ -57,13 +58,14 @@ def facts_of(name: str) -> ModelFacts:
     return facts_of_config({**config, "num_attention_heads": heads, "num_key_value_heads": keys})
 
 
-def of_row(row: dict[str, str]) -> Forecast:
+ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on queries and values": ("q_proj", "v_proj")}
+"""The layers with LoRA, as the note of a row names them; else all linear layers."""
+
+
+def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     """The forecast of a row."""
-    lora = (
-        Lora(r=int(row["lora_r"]), target_modules=("q_proj", "k_proj", "v_proj", "o_proj") if "attention" in row["note"] else "all-linear")
-        if row["lora_r"]
-        else None
-    )
+    targets = next((modules for words, modules in ADAPTED.items() if words in row["note"]), ("all-linear",))
+    lora = Lora(r=int(row["lora_r"]), target_modules=targets) if row["lora_r"] else None
     model = Model(lora=lora, quantization=row["quantization"] or None)
     stage = int(row["stage"])
     setup = Setup(
@@ -85,10 +87,11 @@ def of_row(row: dict[str, str]) -> Forecast:
         reduce_bucket=int(row["reduce_bucket"] or 500_000_000),
         overlap=stage == 3,
         loss_bytes=OLD_LOSS_BYTES if row["transformers"] else LOSS_BYTES,
+        split_experts=bool(row["transformers"]),
         built_partitioned=row["built_partitioned"] == "yes",
     )
     room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB))
-    return assembled([Modelled(facts=facts_of(row["model"]), model=model, setup=setup)], room, Rates(), ())
+    return assembled([Modelled(facts=facts_of(row["model"]), model=model, setup=setup)], room, rates, ())
 
 
 def estimated(row: dict[str, str]) -> float | None:

@@ -130,7 +130,7 @@ def test_a_script_and_its_configuration_train_from_the_screen(case: str, tmp_pat
         (tmp_path / name).write_text(text)
     terminal = dstui(tmp_path)
     try:
-        terminal.wait("Start from what?", "s train.py with", "CPU")
+        terminal.wait("What do you want to start from?", "s train.py with", "CPU")
         terminal.press("s")
         trains(terminal)
         assert "LoRA" not in case or "sharded True" in terminal.text
@@ -156,7 +156,7 @@ def test_a_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(text)
     terminal = dstui(tmp_path)
     try:
-        terminal.wait("Start from what?", "r 2 ranks on the CPU")
+        terminal.wait("What do you want to start from?", "r 2 ranks on the CPU")
         terminal.press("r")
         terminal.wait("1 · Machine", "8 Review")
         terminal.press("8")

@@ -156,8 +156,8 @@ def test_a_tune_that_was_ended_leaves_nothing_running_and_goes_on(number: signal
     assert [one["state"] for one in before["results"]] == ["measured", "stopped" if number == signal.SIGINT else "running"]
     again = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     found = json.loads(again.stdout)
-    assert again.returncode == 0 and "going on with" in again.stderr and found["ended"] == "done"
+    assert again.returncode == 0 and "resuming" in again.stderr and found["ended"] == "done"
     assert found["candidates"][0]["seconds"] == before["results"][0]["seconds"] and found["candidates"][1]["job"] == "trial-3"
     assert len(list(tmp_path.glob("dstui_runs/*/tune.json"))) == 1
     third = subprocess.run([*command, "--budget", "1s"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert "going on with" not in third.stderr, "what is finished is not gone on with"
+    assert "resuming" not in third.stderr, "what is finished is not gone on with"

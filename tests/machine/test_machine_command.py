@@ -89,7 +89,7 @@ def test_a_machine_whose_driver_does_not_start_says_why(four_a100: None, tmp_pat
 
 
 def test_serial_numbers_are_in_the_snapshot_only_where_they_are_asked_for(four_a100: None) -> None:
-    assert json.loads(dstui("--json").stdout)["gpus"][1]["serial"] == {"unknown": "left out unless asked for"}
+    assert json.loads(dstui("--json").stdout)["gpus"][1]["serial"] == {"unknown": "left out by default"}
     assert json.loads(dstui("--json", "--full").stdout)["gpus"][1]["serial"] == "1650900000001"
 
 

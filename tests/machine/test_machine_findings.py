@@ -301,9 +301,9 @@ def test_nccl_ib_disable_costs_the_adapters_of_a_cluster() -> None:
     ("value", "level", "words"),
     [
         ("eth", "info", "nothing here"),
-        ("ib0", "error", "no interface here is called so (eth0, eth1)"),
+        ("ib0", "error", "no interface here has this name (eth0, eth1)"),
         ("=eth1", "error", "eth1 is down"),
-        ("=eth10", "error", "no interface here is called so"),
+        ("=eth10", "error", "no interface here has this name"),
         ("docker0", "warning", "docker0 is slower than eth0"),
         ("^docker", "info", "nothing here"),
     ],

@@ -134,8 +134,8 @@ def test_names_and_speeds_of_nvlink_s_are_taken_along(paste) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("hello\n", "no matrix in it: paste what `nvidia-smi topo -m` prints"),
-        ("nvidia-smi topo -p2p r\n\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "not by what: paste `nvidia-smi topo -m` before it"),
+        ("hello\n", "no matrix in it: paste the output of `nvidia-smi topo -m`"),
+        ("nvidia-smi topo -p2p r\n\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "but not how: paste `nvidia-smi topo -m` before it"),
         ("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "or the line with its command (-p2p n is NVLink)"),
         ("\tGPU0\tGPU1\nGPU0\t X \tNV4\n", "line 1) names 2 GPUs, but GPU 1 has no row"),
         ("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\n", "line 3: the row of GPU1 has 1 readable cells of 2"),

@@ -50,7 +50,7 @@ def test_a_snapshot_of_a_newer_version_is_read_as_far_as_it_is_understood(look: 
     data["island_details"][0]["kind"] = "torus"
     machine = read_machine(saved(tmp_path, data))
     assert machine.gpus[0].name == "NVIDIA GeForce RTX 3090"
-    assert machine.gpus[0].temperature == Unknown("the snapshot holds something else here")
+    assert machine.gpus[0].temperature == Unknown("the snapshot has something else here")
     assert machine.gpus[0].power == Unknown("not in this snapshot")
     assert machine.islands[0].gpus == (0, 1)
 
@@ -64,7 +64,7 @@ def test_a_snapshot_with_links_alone_gets_its_islands(tmp_path: Path) -> None:
     ("data", "words"),
     [
         ('{"gpus": [', "neither a snapshot nor a matrix: Expecting value: line 1"),
-        ({"train_batch_size": 8}, "no snapshot of a machine: it has no list `gpus`"),
+        ({"train_batch_size": 8}, "not a snapshot of a machine: it has no list `gpus`"),
         ({"gpus": [{"name": "H100"}]}, "gpus[0] has no `index`"),
         ({"gpus": [], "host": {"infiniband": [{"device": "mlx5_0", "port": 1}, {"device": "mlx5_1"}]}}, "host.infiniband[1] has no `port`"),
         ({"gpus": [{"index": 0}, {"index": 1}], "links": [["X", "NV4"]]}, "links is not a matrix of 2 x 2"),
@@ -84,7 +84,7 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_machine_nobody_looked_at_says_so_and_survives_the_round_trip() -> None:
     machine = Machine.unprobed()
-    assert summarise(machine) == "machine not looked at yet"
+    assert summarise(machine) == "machine not checked yet"
     assert machine.accelerator == "cpu"
     assert Machine.from_json(machine.to_json()) == machine
     assert not machine.host.memory and str(machine.host.memory) == "unknown"

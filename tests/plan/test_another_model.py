@@ -66,9 +66,6 @@ def test_a_model_that_only_computes_is_not_told_of_clipping() -> None:
 
 def test_a_name_that_cannot_be_one_is_told() -> None:
     assert (
-        name_problem("", {})
-        and name_problem("2nd", {})
-        and name_problem("a b", {})
-        and "already" in name_problem("Teacher", {"teacher": 1})
+        name_problem("", {}) and name_problem("2nd", {}) and name_problem("a b", {}) and "exists" in name_problem("Teacher", {"teacher": 1})
     )
     assert name_problem("critic_2", {"teacher": 1}) == ""

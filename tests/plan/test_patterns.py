@@ -34,8 +34,8 @@ def test_a_pattern_is_text_as_it_stands() -> None:
 
 def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
     assert errors(PLAN + "    x: (\n    loss: 'cost (.)'\n") == [
-        "plan.yaml:7:8: run.metrics.x: no regular expression of RE2: missing ): (",
-        "plan.yaml:8:11: run.metrics.loss: dstui finds this one by itself: give yours another name",
+        "plan.yaml:7:8: run.metrics.x: not a regular expression of RE2: missing ): (",
+        "plan.yaml:8:11: run.metrics.loss: dstui already has a metric of this name: give yours another name",
     ]
     assert "a mapping NAME: 'regular expression'" in errors("version: 1\njob: {script: t.py}\nrun: {metrics: [a]}\n")[0]
     assert "a mapping NAME: 'regular expression'" in errors("version: 1\njob: {script: t.py}\nrun: {metrics: {a: [b]}}\n")[0]
@@ -55,9 +55,9 @@ def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
         (r"([0-9])\Z", r"$ or \z"),
         ("((?:a{100}){100})", "repeats too much"),
         ("((?:.?){900})", "repeats too much"),
-        ("[", "no regular expression of RE2: missing ]"),
+        ("[", "not a regular expression of RE2: missing ]"),
         ("(\ud800)", "not UTF-8"),
-        ("(" * 400 + ")" * 401, "no regular expression"),
+        ("(" * 400 + ")" * 401, "not a regular expression"),
         ("(" + "a" * 1000 + ")", "more than 1000 characters"),
     ],
 )

@@ -70,9 +70,9 @@ def test_a_model_that_is_gone_is_focused_on_no_more() -> None:
     ("models", "where", "message"),
     [
         ("{a: {rol: train}}", "models.a.rol", "unknown key; did you mean 'role'?"),
-        ("{a: {role: judge}}", "models.a.role", "'judge' is none of train, inference"),
-        ("{a: {model: {params: many}}}", "models.a.model.params", "a number belongs here"),
-        ("{a: {deepspeed: 3}}", "models.a.deepspeed", "a mapping (key: value) belongs here"),
+        ("{a: {role: judge}}", "models.a.role", "'judge' is not one of train, inference"),
+        ("{a: {model: {params: many}}}", "models.a.model.params", "expected a number"),
+        ("{a: {deepspeed: 3}}", "models.a.deepspeed", "expected a mapping (key: value)"),
         ("{a: 3}", "models.a", "a mapping belongs here"),
         ("[a, b]", "models", "a mapping belongs here"),
         ("{'../a': {}}", "models.../a", "a model's name begins with a letter"),

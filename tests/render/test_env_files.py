@@ -63,7 +63,7 @@ def test_every_face_says_what_becomes_of_the_files(job: Path, words: list[str]) 
     assert f"{both} is not read" in said("torchrun", "{h1: 1, h2: 1}")
     assert f"{both} is not read: DeepSpeed's launcher reads it, for ranks on other hosts only" in said("local", "{localhost: 1}")
     (job / ".deepspeed_env").write_text("# a comment\nA=1\n")
-    assert f"{job}/.deepspeed_env: line 1 is not NAME=value: passed over here" in said("ssh", "{h1: 1, h2: 1}")
+    assert f"{job}/.deepspeed_env: line 1 is not NAME=value: ignored here" in said("ssh", "{h1: 1, h2: 1}")
 
 
 DEEPSPEED = """\

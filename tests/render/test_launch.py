@@ -199,6 +199,12 @@ def test_the_plans_own_visible_devices_count_as_the_launcher_takes_them() -> Non
     assert Target(mine, other).world_size == 3
 
 
+@pytest.mark.parametrize("launcher", ["accelerate", "torchrun", "openmpi"])
+def test_visible_devices_may_choose_gpus_that_the_launcher_itself_cannot(launcher: str) -> None:
+    spec = launch_spec(plan(f"{{launcher: {launcher}, env: {{CUDA_VISIBLE_DEVICES: '0,2'}}}}"), machines.machine(*gpus(4)))
+    assert (len(spec.ranks), spec.environment()["CUDA_VISIBLE_DEVICES"]) == (2, "0,2")
+
+
 @given(
     st.text(st.characters(exclude_characters="\0", codec="utf-8") | st.sampled_from("\x1b\x07\n\t'\"$`\\%\x9b\u202e\udcff"), max_size=30)
 )

@@ -37,7 +37,7 @@ def test_a_terminal_that_takes_them_gets_braille_and_another_gets_ascii(here: Pa
 
 
 def test_metrics_that_are_not_there_and_runs_that_are_not(here: Path) -> None:
-    assert dstui("plot", "run-falls", "--metric", "lss", cwd=here)[::2] == (1, "dstui: no run tells lss; they tell loss, tokens/s\n")
+    assert dstui("plot", "run-falls", "--metric", "lss", cwd=here)[::2] == (1, "dstui: no run has lss; they have loss, tokens/s\n")
     assert dstui("plot", "nobody", cwd=here)[0] == 1
     made(here / "dstui_runs" / "mute", plan(), {0: "hello\n"})
     assert dstui("plot", "mute", cwd=here)[0] == 1

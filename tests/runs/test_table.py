@@ -107,7 +107,7 @@ def test_a_condition_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_key_that_no_run_has_is_told(here: Path) -> None:
-    assert "no run says los" in dstui("runs", "--where", "los<2", cwd=here)[2]
+    assert "no run has los" in dstui("runs", "--where", "los<2", cwd=here)[2]
 
 
 def test_what_a_run_does_not_say_stands_last_in_both_directions(here: Path) -> None:

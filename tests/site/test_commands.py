@@ -102,12 +102,15 @@ def test_templates_are_listed_and_written_never_over_a_file(here: Path) -> None:
     assert "Begin here." in listed and "ask: #hpc" in listed
     assert "fine-tuning, as we do it" in listed and "trains for real in half a minute" in listed
     made = dstui("new", "sft", "--set", "name=mine")
-    assert made.returncode == 0 and "to fill  job.args.0: ${DATA}" in made.stdout and "job.script: train.py is not there yet" in made.stdout
+    assert (
+        made.returncode == 0 and "to fill  job.args.0: ${DATA}" in made.stdout and "job.script: train.py does not exist yet" in made.stdout
+    )
     text = (here / "plan.yaml").read_text()
     assert text.startswith(TEMPLATE.partition("job")[0]) and "partition" not in text and load(text).name == "mine"
     again = dstui("new", "sft")
-    assert again.returncode == 2 and "is there already" in again.stderr and (here / "plan.yaml").read_text() == text
+    assert again.returncode == 2 and "exists" in again.stderr and (here / "plan.yaml").read_text() == text
     assert dstui("new", "zzz").returncode == 2
+    assert "to mend  deepspeed.bf16.enabled: auto, but this site allows only true" in dstui("new", "zero1", "-o", "other.yaml").stdout
     assert "sft.yaml" in dstui("explain", "sft", "job.script").stdout, "a template is opened by its name, as a shipped Plan"
 
 
@@ -169,7 +172,8 @@ def test_findings_are_annotations_of_a_workflow(here: Path) -> None:
     lines = ran.stdout.splitlines()
     assert all(line.startswith(("::error file=", "::warning file=", "::notice file=")) for line in lines)
     assert any(
-        line.startswith("::error file=a%2Cb.yaml,line=5,title=dstui PL080::false, but this site allows only true%0Awhy: ") for line in lines
+        line.startswith("::error file=a%2Cb.yaml,line=5,title=dstui PL080::false, but this site allows only true; ask #hpc%0Awhy: ")
+        for line in lines
     )
     assert any(line.startswith("::error file=missing.yaml,line=1,title=dstui::") for line in lines)
     assert dstui("check", "a,b.yaml", "--format", "github", env={**os.environ, "DSTUI_SITE": ""}).returncode in (0, 1)

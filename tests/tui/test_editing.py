@@ -171,7 +171,7 @@ async def test_one_key_applies_the_fix_of_the_first_finding(open_app: Open) -> N
 
 
 async def test_a_note_of_the_import_is_a_finding_until_one_key_settles_it(open_app: Open) -> None:
-    head = "# made by dstui from run.sh\n# nsys stands before the launch, and is left out\n"
+    head = "# made by dstui from run.sh\n# nsys precedes the launch, and is left out\n"
     async with open_app(f"{head}{PLAN}", size=(120, 40)) as pilot:
         await until(pilot, lambda: "nsys stands before" in text_of(pilot, "#checks"))
         while any(finding.code == "PL072" for finding in store(pilot).state.findings):

@@ -42,7 +42,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
             monkeypatch.setattr(Probe, "start", lambda _service, _state: None)
         app = DstuiApp(None, None, machine(gpus) if looked_at else None, reference=False)
         async with app.run_test(size=size, notifications=True) as pilot:
-            await until(pilot, lambda: "Start from what?" in screen(pilot))
+            await until(pilot, lambda: "What do you want to start from?" in screen(pilot))
             yield pilot
 
     return begun
@@ -181,7 +181,7 @@ async def test_recipes_say_what_the_model_of_the_script_needs_here_and_those_tha
     small = SCRIPT + 'model = AutoModelForCausalLM.from_pretrained("HuggingFaceTB/SmolLM2-135M")\n'
     async with begin({"train.py": small}, gpus=2) as pilot:
         lines = [line for line in text_of(pilot, "#answers").splitlines() if "ZeRO-" in line]
-        assert re.search(r"▲ \d+G RAM \d+G +\d+% +\S+k tok/s", lines[0]), "the GPUs have room, and RAM decides: both, and the speed"
+        assert re.search(r" \d+G ▲ RAM \d+G +\d+% +\S+k tok/s", lines[0]), "the GPUs have room, and RAM decides: both, and the speed"
         assert [line[25:] for line in lines] == sorted((line[25:] for line in lines), key=lambda line: "✖" in line)
         await pilot.press("r")
         assert value(pilot, "model.source") == "HuggingFaceTB/SmolLM2-135M"
@@ -250,11 +250,11 @@ async def test_a_script_that_was_named_is_the_one_to_start_from(tmp_path: Path, 
 async def test_a_plan_of_dstuis_is_chosen_by_what_it_is_for_and_whether_it_fits(begin: Begin) -> None:
     async with begin({"finetune.py": SCRIPT}, gpus=8) as pilot:
         await pilot.press("p")
-        await until(pilot, lambda: "Plans that come with dstui" in screen(pilot))
+        await until(pilot, lambda: "Shipped Plans" in screen(pilot))
         await until(pilot, lambda: re.search(r"zero2 +Qwen2.5-3B . [\d.]+", text_of(pilot, "#answers")))
         assert "the optimizer in host RAM: one or two GPUs" in text_of(pilot, "#answers")
         await pilot.press("escape")
-        await until(pilot, lambda: "Start from what?" in screen(pilot))
+        await until(pilot, lambda: "What do you want to start from?" in screen(pilot))
         await pilot.press("p", "down", "down", "enter")
         await until(pilot, lambda: store(pilot).state.plan.name == "zero2")
         assert value(pilot, "job.script") == "finetune.py"

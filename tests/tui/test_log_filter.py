@@ -62,7 +62,7 @@ async def test_what_is_no_filter_is_told_and_changes_nothing(open_app: Open, job
         await show_job(pilot, job.folder)
         view = job_view(pilot)
         await pilot.press("ampersand", *"eval", "space", *"(")
-        await until(pilot, lambda: "✖ (: no regular expression" in screen(pilot))
+        await until(pilot, lambda: "✖ (: not a regular expression" in screen(pilot))
         assert view.job_log.filter.query.text in ("", "eval")
         await pilot.press("escape")
         await until(pilot, lambda: "✖ (:" not in screen(pilot))

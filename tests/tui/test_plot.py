@@ -234,7 +234,7 @@ async def test_numbers_of_ones_own_are_typed_in_the_form_and_a_bad_pattern_is_re
         await pilot.press("enter", *"reward: r[=: ]+([0-9]+), kl: kl (\\S+)", "enter")
         await until(pilot, lambda: value(pilot, "run.metrics") == {"reward": "r[=: ]+([0-9]+)", "kl": "kl (\\S+)"})
         await pilot.press("enter", "end", "backspace")  # the last group has no end now
-        await until(pilot, lambda: "no regular expression" in screen(pilot))
+        await until(pilot, lambda: "not a regular expression" in screen(pilot))
         assert value(pilot, "run.metrics.kl") != "kl (\\S+"
 
 

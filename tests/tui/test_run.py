@@ -123,7 +123,7 @@ async def test_a_search_is_an_expression_that_is_marked_while_it_is_typed_and_ta
     async with open_app() as pilot:
         await show_job(pilot, job)
         await pilot.press("0", "slash", *"step (7")
-        await until(pilot, lambda: "✖ no regular expression" in screen(pilot))
+        await until(pilot, lambda: "✖ not a regular expression" in screen(pilot))
         await pilot.press(*"|39)0")
         await until(pilot, lambda: "/step (7|39)0: 2" in screen(pilot))
         assert job_view(pilot).log_view.follow

@@ -92,7 +92,7 @@ async def test_a_key_makes_several_models_of_one_and_one_undo_takes_it_back(open
         await pilot.press("enter")
         await until(pilot, lambda: "The other one is called" in screen(pilot))
         await pilot.press("ctrl+u", *"student", "enter")
-        await until(pilot, lambda: "student is there already" in screen(pilot))
+        await until(pilot, lambda: "student exists" in screen(pilot))
         await pilot.press("ctrl+u", *"judge", "enter")
         await until(pilot, lambda: "What is done with judge?" in screen(pilot))
         await pilot.press("i")

@@ -81,8 +81,8 @@ def test_a_script_that_never_ends_and_shows_no_step_is_stopped_with_a_sentence(t
     [
         ((), "import torch\ntorch.save({}, 'model.pt')\n", "line 2: save writes to 'model.pt'"),
         ((), "out = 'ckpt'\nengine.save_checkpoint(out)\n", "line 2: save_checkpoint writes to 'ckpt'"),
-        (("--budget", "0"), "", "is no time from a second to a week"),
-        (("--steps", "1"), "", "is no whole number from 3"),
+        (("--budget", "0"), "", "is not a time between a second and a week"),
+        (("--steps", "1"), "", "is not a whole number from 3"),
         (("--set", "deepspeed={}"), "", "deepspeed"),
         (("-o", "plan.yaml"), "", "plan.yaml"),
     ],

@@ -67,7 +67,7 @@ def assign(reader: Reader, node: Node, state: ShellState) -> None:
         value = expander.words([element["Value"] for element in node["Array"].get("Elems", ()) if element.get("Value")])
     unknowns.assigned = ""
     if value == hole("unset", name):  # X=$X: the caller may or may not set it
-        unknowns.note(f"line {line_of(node)}: ${name} is taken from the environment: read as not set")
+        unknowns.note(f"line {line_of(node)}: ${name} comes from the environment: read as unset")
         value = ""
     if node.get("Append") and old is not None:
         value = old + value if isinstance(old, str) and isinstance(value, str) else [*_items(old), *_items(value)]

@@ -98,7 +98,10 @@ class Conditions:
             return (left == right) == (operator != "!=")
         if operator == "=~":
             with suppress(re.error):
-                return re.search(right, left) is not None
+                found = re.search(right, left)
+                if found:
+                    self.expander.state.variables["BASH_REMATCH"] = [found[0], *(group or "" for group in found.groups())]
+                return found is not None
         if operator in ("<", ">"):
             return left < right if operator == "<" else left > right
         raise Undecidable

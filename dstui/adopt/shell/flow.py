@@ -41,12 +41,15 @@ class Reader(Protocol):
 
 def follow_list(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `a && b`, `a || b`. An unknown command is assumed to succeed, an unknown test is not."""
+    before = reader.unknowns.mark()
     status = reader.statement(node["X"], state, streams)
     if state.ended:
         return status
-    if status is None and _is_test(node["X"]):
-        return alternatives(reader, [lambda one: reader.statement(node["Y"], one, streams), _nothing], state, line_of(node))
+    if status is None and (_is_test(node["X"]) or (node["Op"] == "||" and _breaks(node["Y"]))):
+        return alternatives(reader, [lambda one: reader.statement(node["Y"], one, streams), _nothing], state, node, streams)
     goes_on = status is not False if node["Op"] == "&&" else status is False
+    if goes_on and _requires(reader, before, [node["Y"]], state, line_of(node)):
+        return None
     return reader.statement(node["Y"], state, streams) if goes_on else status
 
 
@@ -54,6 +57,7 @@ def follow_if(reader: Reader, node: Node, state: ShellState, streams: Streams) -
     """Follow `if`, `elif` and `else`."""
     if not node.get("Cond"):
         return reader.run(node.get("Then", ()), state, streams)
+    before = reader.unknowns.mark()
     decision = reader.decided(lambda: reader.run(node["Cond"], state, _captured(streams)))
 
     def otherwise(one: ShellState) -> bool | None:
@@ -61,8 +65,28 @@ def follow_if(reader: Reader, node: Node, state: ShellState, streams: Streams) -
         return follow_if(reader, other, one, streams) if other else True
 
     if decision is None:
-        return alternatives(reader, [lambda one: reader.run(node.get("Then", ()), one, streams), otherwise], state, line_of(node))
+        return alternatives(reader, [lambda one: reader.run(node.get("Then", ()), one, streams), otherwise], state, node, streams)
+    if decision and _requires(reader, before, node.get("Then", ()), state, line_of(node)):
+        decision = False
     return reader.run(node.get("Then", ()), state, streams) if decision else otherwise(state)
+
+
+def _requires(reader: Reader, before: tuple[int, int], statements: Sequence[Node], state: ShellState, line: int) -> bool:
+    """Return whether a branch for unset variables ends a script that is read as started with what it requires.
+
+    `before`: the mark of the unknowns before the condition.
+    """
+    unknowns = reader.unknowns
+    if not unknowns.arguments_are_open or unknowns.mark()[0] == before[0]:
+        return False
+    trial = state.copy()
+    with suppress(Undecidable):
+        reader.run(statements, trial, Streams(output=[]))
+    if trial.ended != "exit":
+        return False
+    del unknowns.assumptions[before[1] :]
+    unknowns.note(f"line {line} ends the script without what it asks for: read as set")
+    return True
 
 
 def follow_case(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
@@ -72,7 +96,7 @@ def follow_case(reader: Reader, node: Node, state: ShellState, streams: Streams)
         word = reader.unknowns.as_tested(expander.text(node["Word"]), line_of(node))
     except Undecidable:
         ways = [_way_of(reader, item, streams) for item in node.get("Items", ())]
-        return alternatives(reader, [*ways, _nothing], state, line_of(node))
+        return alternatives(reader, [*ways, _nothing], state, node, streams)
     status, falls = True, False
     for item in node.get("Items", ()):
         if falls or any(fnmatch.fnmatchcase(word, expander.pattern(pattern)) for pattern in item.get("Patterns", ())):
@@ -95,7 +119,11 @@ def follow_while(reader: Reader, node: Node, state: ShellState, streams: Streams
         if decision is None:
             return _perhaps(reader, node, state, streams)
         if decision is bool(node.get("Until")) or not _turn(reader, node, state, streams):
+            left_perhaps(reader, state, "break", line_of(node))
             return True
+        if state.left:  # a wait for something: whether another turn follows is known only at run time
+            left_perhaps(reader, state, "break", line_of(node))
+            return None
 
 
 def _asks_read(node: Node) -> bool:
@@ -126,6 +154,7 @@ def follow_for(reader: Reader, node: Node, state: ShellState, streams: Streams) 
         state.variables[loop["Name"]["Value"]] = word
         if not _turn(reader, node, state, streams):
             break
+    left_perhaps(reader, state, "break", line_of(node))
     return True
 
 
@@ -137,10 +166,13 @@ def _counting(reader: Reader, node: Node, state: ShellState, streams: Streams) -
         while not loop.get("Cond") or expander.number(loop["Cond"]):
             if not _turn(reader, node, state, streams):
                 break
+            if not loop.get("Cond") and state.left:
+                break
             if loop.get("Post"):
                 expander.number(loop["Post"])
     except Undecidable:
         return _perhaps(reader, node, state, streams)
+    left_perhaps(reader, state, "break", line_of(node))
     return True
 
 
@@ -156,18 +188,27 @@ def _turn(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bo
 
 def _perhaps(reader: Reader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow a loop with an unknown number of turns: once, and not at all."""
-    return alternatives(reader, [lambda one: _turn(reader, node, one, streams), _nothing], state, line_of(node))
+    return alternatives(reader, [lambda one: _turn(reader, node, one, streams), _nothing], state, node, streams)
 
 
-def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, line: int) -> bool | None:
-    """Follow each way from the same state. A variable with different results becomes undecided. The success is unknown."""
+def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, node: Node, streams: Streams) -> bool | None:
+    """Follow each way from the same state. A variable with different results becomes undecided. The success is unknown.
+
+    Raises Undecidable if the output is used and the ways print different texts.
+    """
+    line = line_of(node)
     outer, reader.condition = reader.condition, reader.condition or line
-    ends = []
+    before = list(streams.output or ())
+    ends, printed = [], []
     for way in ways:
-        one = state.copy()
+        one, text = state.copy(), hole("undecided", "OUTPUT")
         with suppress(Undecidable):
             way(one)
+            text = "".join(streams.output or ())
         ends.append(one)
+        printed.append(text)
+        if streams.output is not None:
+            streams.output[:] = before
     reader.condition = outer
     going = [one for one in ends if not one.ended] or ends
     for name in dict.fromkeys(name for one in going for name in one.variables):
@@ -182,7 +223,23 @@ def alternatives(reader: Reader, ways: Sequence[Way], state: ShellState, line: i
         state.functions |= one.functions
     state.folder, state.positional, state.shifted = going[0].folder, going[0].positional, going[0].shifted
     state.ended = going[0].ended if all(one.ended for one in ends) else ""
+    for one in () if state.ended else ends:
+        state.left = {**one.left, **({one.ended: one.variables} if one.ended else {}), **state.left}
+    if streams.output is not None:
+        if any(text != printed[0] for text in printed):
+            raise Undecidable
+        streams.output[:] = [printed[0]]
     return None
+
+
+def left_perhaps(reader: Reader, state: ShellState, how: str, line: int) -> None:
+    """End a loop ("break") or a function ("return") that a branch may have left earlier: variables that differ there become undecided."""
+    earlier = state.left.pop(how, state.variables)
+    state.left.pop("continue", None)
+    for name in dict.fromkeys((*earlier, *state.variables)):
+        if earlier.get(name) != state.variables.get(name):
+            reader.undecided.setdefault(name, line)
+            state.variables[name] = hole("undecided", name)
 
 
 def _nothing(_state: ShellState) -> None:
@@ -192,6 +249,15 @@ def _nothing(_state: ShellState) -> None:
 def _captured(streams: Streams) -> Streams:
     """Return streams that drop the output of a condition. A program in it decides by its status, known only at run time."""
     return Streams(streams.given, None)
+
+
+def _breaks(statement: Node) -> bool:
+    """Return whether a statement leaves a loop: `break`, `{ …; break; }`."""
+    command = statement.get("Cmd") or {}
+    if command.get("Type") == "Block" and command.get("Stmts"):
+        return _breaks(command["Stmts"][-1])
+    parts = ((command.get("Args") or [{}])[0].get("Parts")) or [{}]
+    return bool(parts[0].get("Value") == "break")
 
 
 def _is_test(statement: Node) -> bool:

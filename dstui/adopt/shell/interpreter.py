@@ -26,7 +26,6 @@ from dstui.adopt.shell.shell_state import (
     Streams,
     Undecidable,
     hole,
-    holes_in,
     to_display_text,
 )
 from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
@@ -151,7 +150,7 @@ class ShellReader:
         """Follow a command by its words."""
         words, line = list(command.words), command.line
         while words and (first := UNSET.fullmatch(words[0])):
-            self.unknowns.note(f"line {line}: ${first[1]} stands before a command and nothing sets it: read as empty")
+            self.unknowns.note(f"line {line}: ${first[1]} precedes a command and is never set: read as empty")
             words = words[1:]
         if not words:
             return None
@@ -171,6 +170,8 @@ class ShellReader:
     def _other(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
         """Follow a command that starts no training: a builtin, a function, or a program with known output."""
         name, *rest = command.words
+        if name.startswith("--") and self.launches:
+            self.unknowns.cut_off(self.launches[-1].line, command.line, name)
         if body := state.functions.get(name):
             return self._function(body, rest, state, streams)
         if name in ("source", "."):
@@ -188,8 +189,17 @@ class ShellReader:
         if name in ("test", "["):
             return self.decided(lambda: self.conditions(state).words(rest if name == "test" else rest[:-1]))
         if starts_elsewhere(command.words):
-            self.unknowns.unseen.append(f"line {command.line}: what {name} starts is not seen from here; give the command that runs there")
-        printed = programs.printed(name, rest, state, streams.given, self.around)
+            self.unknowns.unseen.append(f"line {command.line}: what {name} starts cannot be followed; give the command that runs there")
+        return self._program(name, rest, state, streams)
+
+    def _program(self, name: str, rest: list[str], state: ShellState, streams: Streams) -> bool | None:
+        """Follow a program: its output is added to the used output. Raises Undecidable if that is unknown."""
+        given = streams.given
+        if given is None and name in programs.READ_FILES and rest and (text := self._text_of(state, rest[-1])) is not None:
+            given, rest = text, rest[:-1]
+        printed = programs.printed(name, rest, state, given, self.around)
+        if name == "date" and printed:
+            self.unknowns.moments.add(printed.strip())
         if name == "printf" and rest[:1] == ["-v"] and len(rest) > 2:
             text = programs.printed(name, rest[2:], state, None, self.around)
             state.variables[rest[1]] = hole("computed", rest[1]) if text is None else text
@@ -224,7 +234,7 @@ class ShellReader:
     def _deeper(self, line: int) -> Iterator[None]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ShellLimit(f"more than {MAX_DEPTH} functions, evals or shells inside each other", line)
+            raise ShellLimit(f"more than {MAX_DEPTH} nested functions, evals or shells", line)
         yield
         self._depth -= 1
 
@@ -251,23 +261,30 @@ class ShellReader:
             status = self.statement(body, state, streams)
         state.positional, state.arguments_given = outer
         state.ended = "" if state.ended == "return" else state.ended
+        flow.left_perhaps(self, state, "return", line_of(body))
         return status
 
     def _source(self, words: list[str], state: ShellState, streams: Streams, line: int) -> bool | None:
         path = words[0] if words else ""
-        text = None if holes_in(path) else self.around.text_of(path_in(state, path))
+        text = self._text_of(state, path)
         if text is None:
-            self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and is not here: variables that it sets stay open")
+            self.unknowns.note(f"line {line}: {to_display_text(path)} is sourced and does not exist here: variables that it sets stay open")
             return None
         return self.again(text, state, streams, line)
+
+    def _text_of(self, state: ShellState, name: str) -> str | None:
+        """Return the text of a file that the text has written, or that is here."""
+        path = path_in(state, name)
+        if path in self.files:
+            return self.files[path]
+        return None if OPEN in path or path.startswith(("/proc/", "/sys/", "/dev/")) else self.around.text_of(path)
 
     def _script(self, found: Recognised, env: Mapping[str, str], state: ShellState, streams: Streams, line: int) -> bool | None:
         """Follow a shell script that is here, or that the text has written, in a shell of its own."""
         name, *words = found.words
-        path = path_in(state, name)
-        text = self.files.get(path) if path in self.files else None if OPEN in path else self.around.text_of(path)
+        text = self._text_of(state, name)
         if text is None:
-            self.unknowns.unseen.append(f"line {line} runs {to_display_text(name)}, which is not here")
+            self.unknowns.unseen.append(f"line {line} runs {to_display_text(name)}, which does not exist here")
             return None
         self.unknowns.note(f"line {line} runs {to_display_text(name)}, which is read as well")
         exported = {one: value for one in state.exported if (value := state.variables.get(one)) is not None}
@@ -289,6 +306,8 @@ class ShellReader:
             elif operator == "<" and [part["Type"] for part in word.get("Parts", ())] == ["ProcSubst"]:
                 with suppress(Undecidable):
                     given = self._output_of(word["Parts"][0], state)
+            elif operator == "<":
+                given = self._text_of(state, expander.text(word))
             elif operator in (">", ">|") and (redirection.get("N") or {}).get("Value", "1") == "1":
                 path = expander.text(word)
                 target = "" if path == "/dev/null" else path_in(state, path)

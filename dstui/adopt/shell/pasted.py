@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from dstui.adopt.shell.shell_state import hole
@@ -10,7 +11,7 @@ FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
 NUMBERED = re.compile(r"^[ \t]*(\d{1,5})(?:[ \t]*[|:│])?(?:[ \t]+|$)(.*)$")
-PLACEHOLDER = re.compile(r"(?<![<\w&])<([A-Za-z][\w .:/|,-]{0,60}?)>(?=[\s/.\-_:,;\"')]|$)")
+PLACEHOLDER = re.compile(r"(?<![<\w&])<((?=[^>]*[^\W\d])[\w.][\w .:/|,-]{0,60}?)(?<!\s)>(?=[\s/.\-_:,;\"')]|$)")
 WHOLE_WORD = re.compile(r"<((?i:your|path)[\w .-]*|[\w .-]*(?i:path|dir|folder|file|name))>")
 """A word that is a placeholder, also in quotes. `<image>` and `<|im_end|>` are tokens of models instead."""
 QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
@@ -24,6 +25,15 @@ def cleaned(text: str) -> str:
     if PROMPT.search(text):
         text = CONTINUED.sub("", PROMPT.sub("", text))
     return re.sub(r"\\[ \t]*\Z", "", text.rstrip()) + "\n"
+
+
+def prompted(text: str) -> str:
+    """Return a pasted terminal without the output between its commands: lines with a prompt, and those that continue them."""
+    kept: list[str] = []
+    for line in text.split("\n"):
+        goes_on = bool(kept) and (kept[-1].rstrip().endswith("\\") or (bool(kept[-1]) and CONTINUED.match(line) is not None))
+        kept.append(line if goes_on or PROMPT.match(line) else "")
+    return "\n".join(kept)
 
 
 def _without_numbers(text: str) -> str:
@@ -57,6 +67,10 @@ def word_with_hole(word: str, sources: dict[str, str]) -> str:
 
 
 def _hole_for(match: re.Match[str], sources: dict[str, str]) -> str:
-    name = re.sub(r"\W+", "_", match[1]).strip("_").upper()
-    sources[name] = match[0]
-    return hole("unset", name)
+    base = re.sub(r"[^A-Za-z0-9_]+", "_", match[1]).strip("_").upper() or "PLACEHOLDER"
+    base = f"_{base}" if base[0].isdigit() else base
+    for number in itertools.count(1):
+        name = base if number == 1 else f"{base}_{number}"
+        if sources.setdefault(name, match[0]) == match[0] or base != "PLACEHOLDER":
+            return hole("unset", name)
+    raise AssertionError

@@ -27,6 +27,8 @@ Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | 
 MAX_NUMBERS = 10_000
 MAX_PRINTED = 100_000
 FOUND_ON_PATH = re.compile(r"python[\d.]*|deepspeed|torchrun|accelerate|bash|sh")
+READ_FILES = ("cat", "sed", "awk", "cut", "head", "tail", "grep", "sort", "uniq", "wc")
+"""Programs that read the file after their options in place of standard input."""
 CONVERSION = re.compile(r"%%|%[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg]")
 """A conversion in a format of printf."""
 
@@ -50,7 +52,7 @@ def _cd(reader: FolderReader, words: list[str], state: ShellState, _given: str |
     if not folder:
         return True
     if reader.is_folder(state, folder) is False:
-        reader.unknowns.note(f"cd {to_display_text(folder)}: there is no such folder here, and it is read as the current one")
+        reader.unknowns.note(f"cd {to_display_text(folder)}: no such folder here; the current folder is used instead")
         return None
     state.previous = state.folder
     state.folder = folder if folder.startswith(OPEN) else posixpath.normpath(posixpath.join(state.folder, folder))
@@ -241,10 +243,12 @@ def _pwd(_words: list[str], state: ShellState, _given: str | None, _around: Shel
 
 
 def _dirname(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+    words = words[words[:1] == ["--"] :]
     return (posixpath.dirname(words[0].rstrip("/")) or ".") + "\n" if len(words) == 1 else None
 
 
 def _basename(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+    words = words[words[:1] == ["--"] :]
     if not 1 <= len(words) <= 2 or words[0].startswith("-"):
         return None
     return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) == 2 else "") + "\n"

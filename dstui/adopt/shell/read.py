@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dstui.adopt.shell.interpreter import ShellReader
-from dstui.adopt.shell.pasted import cleaned, with_holes, word_with_hole
+from dstui.adopt.shell.pasted import cleaned, prompted, with_holes, word_with_hole
 from dstui.adopt.shell.recognise import UNLIKELY, rank
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, holes_in
 
@@ -47,8 +47,16 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
     """Read a text. Raises Unparsed and ShellLimit."""
     if OPEN in text or CLOSE in text:
         raise Unparsed("it has characters of Unicode's private use area")
-    text, sources = with_holes(cleaned(text))
-    tree, text, notes = _tree(text, parse)
+    pasted = text
+    text, sources = with_holes(cleaned(pasted))
+    try:
+        tree, text, notes = _tree(text, parse)
+    except Unparsed:
+        text, sources = with_holes(cleaned(prompted(pasted)))
+        if not text.strip():
+            raise
+        tree, text, notes = _tree(text, parse)
+        notes = ["lines without a prompt are no shell text, and are read as output", *notes]
     reader = _followed(tree, text, around, arguments_are_open=False)
     if not reader.launches:
         reader = _followed(tree, text, around, arguments_are_open=True)
@@ -58,11 +66,18 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
     unknowns = reader.unknowns
     return ShellText(
         tuple(_distinct(launches)),
-        (*notes, *unknowns.assumptions),
+        (*notes, *unknowns.assumptions, *_about_moments(launches, unknowns.moments)),
         {**sources, **{name: _with_comment(name, source, text) for name, source in unknowns.sources.items()}},
         tuple(dict.fromkeys(unknowns.unseen)),
         reader.undecided,
     )
+
+
+def _about_moments(launches: Sequence[Launch], moments: Collection[str]) -> Iterator[str]:
+    """Yield a note if a launch contains the output of `date`."""
+    texts = [text for launch in launches for text in (*launch.words, *launch.env.values(), launch.folder)]
+    if moment := next((one for one in sorted(moments) if one and any(one in text for text in texts)), ""):
+        yield f"$(date) is the time of each launch; the Plan has that of this reading ({moment})"
 
 
 def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
@@ -108,7 +123,7 @@ def _tree(text: str, parse: Parse) -> tuple[Node, str, list[str]]:
             open_end = "reached EOF" in problem.message or "without" in problem.message or "must be" in problem.message
             if open_end or not 1 <= problem.line <= len(lines) or len(notes) == MAX_REPAIRS or not lines[problem.line - 1].strip():
                 raise
-            notes.append(f"line {problem.line} is no shell text ({problem.message}) and is left out")
+            notes.append(f"line {problem.line} is not shell text ({problem.message}) and is left out")
             lines[problem.line - 1] = ""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dstui.adopt.shell import programs
 from dstui.adopt.shell.shell_state import hole
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -89,6 +90,8 @@ def recognise(words: Sequence[str]) -> Recognised | None:
         if not rest:
             return None
         if found := _launcher(rest):
+            if found[0] == "python" and (submitted := _submitted(rest)):
+                return replace(submitted, env=env | dict(submitted.env), wrappers=(*wrappers, *submitted.wrappers))
             return Recognised(found[0], tuple(found[1]), env, tuple(wrappers))
         first = _name(rest[0])
         if first in TRANSPARENT or first in WRAPPERS:
@@ -97,7 +100,7 @@ def recognise(words: Sequence[str]) -> Recognised | None:
                 return None
             wrappers += [first] if first in WRAPPERS else []
             rest = rest[start:]
-        elif "--" in rest[1:]:
+        elif "--" in rest[1:] and first not in programs.BUILTINS and first not in programs.PRINTING:
             rest = rest[rest.index("--", 1) + 1 :]
         else:
             return None
@@ -128,6 +131,17 @@ def _start_after(words: Sequence[str]) -> int | None:
         set_by_env = _name(words[0]) == "env" and ASSIGNMENT.fullmatch(words[at])
         if set_by_env or _launcher(words[at:]) or name in TRANSPARENT or name in WRAPPERS:
             return at
+    return None
+
+
+def _submitted(words: Sequence[str]) -> Recognised | None:
+    """Return the launch that a submitter gets behind `--`: `python submit.py … -- source env.sh '&&' torchrun …`."""
+    rest = list(words[words.index("--") + 1 :]) if "--" in words else []
+    while rest:
+        end = next((at for at, word in enumerate(rest) if word in ("&&", ";")), len(rest))
+        if found := recognise(rest[:end]):
+            return found
+        rest = rest[end + 1 :]
     return None
 
 

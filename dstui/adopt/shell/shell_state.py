@@ -95,6 +95,8 @@ class ShellState:
     """Folders of `pushd`."""
     ended: str = ""
     """exit, return, break or continue: the following statements are not reached."""
+    left: dict[str, dict[str, Value]] = field(default_factory=dict)
+    """How a branch that only a run decides may have ended the loop, the function or the script -> the variables there."""
 
     def copy(self) -> ShellState:
         """Return an independent copy."""
@@ -110,6 +112,7 @@ class ShellState:
             self.previous,
             list(self.stack),
             self.ended,
+            dict(self.left),
         )
 
     @property

@@ -26,6 +26,10 @@ class Unknowns:
         """Hole -> what it stands for in the text, with its line."""
         self.unseen: list[str] = []
         """Commands that may start a launch which dstui cannot see, as sentences."""
+        self.tested = 0
+        """How many unset variables conditions have asked for."""
+        self.moments = set[str]()
+        """What `date` printed: the time of this reading, in place of the launch's."""
         self.assigned = ""
         """The variable that is being assigned: it gives a name to the output of an unknown program."""
 
@@ -34,15 +38,26 @@ class Unknowns:
         for kind, name in holes_in(text):
             if kind != "unset" or (self.arguments_are_open and name.startswith("ARG_")):
                 raise Undecidable
+            self.tested += 1
             what = f"${name.removeprefix('ARG_')}" if name.startswith("ARG_") else f"${name}"
-            self.note(f"line {line} asks for {what}: read as not set" if line else f"a condition asks for {what}: read as not set")
+            self.note(f"line {line} tests {what}: read as unset" if line else f"a condition tests {what}: read as unset")
             text = text.replace(hole("unset", name), "")
         return text
+
+    def mark(self) -> tuple[int, int]:
+        """Return how many unset variables conditions have asked for, and the number of notes."""
+        return self.tested, len(self.assumptions)
 
     def note(self, sentence: str) -> None:
         """Record a sentence about an assumption, once."""
         if sentence not in self.assumptions:
             self.assumptions.append(sentence)
+
+    def cut_off(self, launch: int, line: int, option: str) -> None:
+        """Record that options stand on a line of their own after a launch, for the first such line."""
+        start = f"the launch in line {launch} ends before line "
+        if not any(one.startswith(start) for one in self.assumptions):
+            self.note(f"{start}{line} ({option.partition('=')[0]} …): the line before has no \\ at its end")
 
     def unset(self, name: str, folder: str) -> str:
         """Return the hole of an unset variable, or the value that the shell itself gives it."""
@@ -51,7 +66,7 @@ class Unknowns:
         if name in ("0", "BASH_SOURCE"):
             return self.around.script or "bash"
         if name == "RANDOM":
-            self.note("$RANDOM is another number at each launch; the Plan has one of them")
+            self.note("$RANDOM differs at each launch; the Plan has one number")
             return RANDOM_NUMBER
         if name in OWN:
             return OWN[name]

@@ -74,7 +74,7 @@ def beside_a_file(c: Context) -> Problems:
             message = f"{name} cannot be combined with deepspeed_config_file: write it into that file"
             yield c.problem(f"{DS}.{name}", message, why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}"))
     if c.flat.get("mixed_precision") is not None:
-        why = "accelerate refuses it even as 'no'; --mixed_precision on the command line is taken"
+        why = "accelerate refuses it even as 'no'; --mixed_precision on the command line is accepted"
         message = "mixed_precision cannot be combined with deepspeed_config_file: write bf16 or fp16 into that file"
         yield c.problem("mixed_precision", message, why=why, fix=c.drop("mixed_precision", "remove mixed_precision"))
 

@@ -41,7 +41,7 @@ def value(c: Context) -> Problems:
         fix = _instead(c, path, key, given)
         message = f"{key.name} is {describe_value(given)}: it must be {describe_expected(key)}"
         fatal = when is not None and uses_deepspeed(c)
-        why = says.format(value=given) if fatal else "accelerate takes it as it stands, and nothing good comes of it"
+        why = says.format(value=given) if fatal else "accelerate does not check it, and uses it as it is"
         yield c.problem(path, message, why=why, severity="error" if fatal else "warning", when=when or "launch", fix=fix)
 
 

@@ -108,7 +108,7 @@ def clipping_is_a_word(c: Context) -> Problems:
     """gradient_clipping is a string: the first step fails."""
     value = c.written("gradient_clipping")
     if isinstance(value, str):
-        message = 'plain DeepSpeed does not fill "auto"' if value == AUTO else f"gradient_clipping is the word {value!r}"
+        message = 'plain DeepSpeed does not fill "auto"' if value == AUTO else f"gradient_clipping is the string {value!r}"
         new = 1.0 if c.value("zero_optimization.compute_grad_norm") in (None, True) else 0
         yield c.problem("gradient_clipping", message, fix=c.put("gradient_clipping", new, f"write {new}"))
 

@@ -161,7 +161,7 @@ def no_batch_size(c: Context) -> Problems:
         elsewhere = c.plan is not None and (c.plan.job.command or any(named_files(c.plan)))
         if not other and not elsewhere:
             message = "the section deepspeed is empty, and nothing passes it to the script, which trains without it"
-            fix = suggest_batch(c, ("begin with train_micro_batch_size_per_gpu (and hand {ds_config} to the script)", {MICRO: 1}))
+            fix = suggest_batch(c, ("begin with train_micro_batch_size_per_gpu (and pass {ds_config} to the script)", {MICRO: 1}))
             yield c.problem("", message, why="a script with its own configuration needs no section here", fix=fix, severity="warning")
         return
     if batch_verdict(c).fails == "missing":
@@ -237,7 +237,7 @@ def not_a_number(c: Context) -> Problems:
         new = int(value) if digits else 1
         remove, write = (f"remove {path}", {path: None}), (f"write {new}", {path: new})
         fix = suggest_batch(c, *((remove, write) if value == AUTO and path != MICRO else (write, remove)))
-        what = 'plain DeepSpeed does not fill "auto"' if value == AUTO else f"{path} is {value!r}: a positive whole number"
+        what = 'plain DeepSpeed does not fill "auto"' if value == AUTO else f"{path} is {value!r}: it must be a positive whole number"
         yield c.problem(path, what, fix=fix)
 
 
@@ -248,7 +248,9 @@ def fraction(c: Context) -> Problems:
         if isinstance(value, float) and math.isfinite(value) and value > 0 and value % 1:
             new = max(1, int(value))
             fix = suggest_batch(c, (f"write {new}", {path: new}), (f"write {new}, remove train_batch_size", {path: new, TRAIN: None}))
-            yield c.problem(path, f"{path} is {value:g}: whole samples only", why="DeepSpeed computes with the fraction", fix=fix)
+            yield c.problem(
+                path, f"{path} is {value:g}: it must be a whole number of samples", why="DeepSpeed computes with the fraction", fix=fix
+            )
 
 
 @rule("DS010", "error", when="parse", says="division by zero", source=f"{CONFIG}:469", since="0.19.8")

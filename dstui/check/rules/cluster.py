@@ -61,7 +61,7 @@ def lost_failures(c: Context) -> Problems:
     launcher = launcher_of(c)
     if launcher is not None and launcher.name in ("openmpi", "mpich"):
         why = "dstui watches the ranks, ends the job and reports the rank's exit status; the plain command does not"
-        message = f"{launcher.name}, where a rank dies: {launcher.rank_fails}"
+        message = f"{launcher.name} when a rank dies: {launcher.rank_fails}"
         yield about_the_plan("cluster.launcher", message, why, replace("cluster.launcher", "ssh", "let dstui start each host over ssh"))
 
 
@@ -70,11 +70,9 @@ def mpi_starts_only(c: Context) -> Problems:
     """MPI starts the ranks; the backend stays NCCL."""
     launcher = launcher_of(c)
     if launcher is not None and not launcher.filters:
-        needs = "; the interpreter needs mpi4py, by which they learn their numbers" if launcher.mpi else ""
-        message = f"{launcher.name} only starts the ranks: they still talk over NCCL (gloo or ccl on CPUs){needs}"
-        yield about_the_plan(
-            "cluster.launcher", message, "another backend is the script's choice: deepspeed.init_distributed(dist_backend=…)"
-        )
+        needs = "; the interpreter needs mpi4py, which gives them their rank" if launcher.mpi else ""
+        message = f"{launcher.name} only starts the ranks: they still communicate over NCCL (gloo or ccl on CPUs){needs}"
+        yield about_the_plan("cluster.launcher", message, "the script chooses another backend: deepspeed.init_distributed(dist_backend=…)")
 
 
 @rule("PL044", "warning", source=f"{RUNNER}:OpenMPIRunner.get_cmd")
@@ -127,7 +125,7 @@ def secrets_in_the_plan(c: Context) -> Problems:
         if value and SECRET.search(name):
             shown = launcher is not None and launcher.backend
             where = (
-                "in the command line on every host, for all its users to see, and in the log" if shown else "in the Plan and its job folder"
+                "in the command line on every host, visible to all its users, and in the log" if shown else "in the Plan and its job folder"
             )
             fix = Fix("log in on the hosts instead (huggingface-cli login, wandb login), or read it from a file that only you can read")
             yield about_the_plan(f"cluster.env.{name}", f"{name} would stand {where}", fix=fix)

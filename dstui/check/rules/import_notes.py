@@ -22,7 +22,7 @@ SAID_ELSEWHERE = re.compile(r"\$\{\w+\} is open: |  ")
 
 @rule("PL072", "info", source="design: import")
 def note_of_the_import(c: Context) -> Problems:
-    """A note that the import has left at the head of the Plan, until it is settled."""
+    """A note of the import at the top of the Plan, until it is removed."""
     if c.plan is None or MADE not in c.plan.text:
         return
     lines = c.plan.text.splitlines(keepends=True)
@@ -31,8 +31,8 @@ def note_of_the_import(c: Context) -> Problems:
         path = named[0] if named else ""
         if SAID_ELSEWHERE.match(note) or (path and TO_BE_WRITTEN.search(note) and c.plan.get(path) is not None):
             continue
-        fix = Fix("settled: remove this note", drops=lines[number])
-        yield replace(about_the_plan(path, note, "the import could not say it in the Plan itself", fix), line=number + 1)
+        fix = Fix("remove this note once it is dealt with", drops=lines[number])
+        yield replace(about_the_plan(path, note, "the Plan has no key for it", fix), line=number + 1)
 
 
 def _notes(lines: list[str]) -> Iterator[tuple[int, str]]:

@@ -174,7 +174,7 @@ def nodes_without_hosts(c: Context) -> Problems:
         yield about_the_plan("cluster.num_nodes", f"num_nodes needs {needs}hosts or a hostfile", fix=fix)
         return
     message = (
-        f"{cluster.num_nodes} hosts, of which none is named: enough for sbatch, k8s, srun and torchrun, but dstui cannot start ranks there"
+        f"{cluster.num_nodes} hosts, none of them named: enough for sbatch, k8s, srun and torchrun, but dstui cannot start ranks there"
     )
     why = "to start the ranks from here, name the hosts in cluster.hosts"
     yield about_the_plan("cluster.num_nodes", message, why, severity="info")

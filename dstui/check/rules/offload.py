@@ -28,13 +28,13 @@ def nvme_becomes_cpu(c: Context) -> Problems:
     """offload_optimizer to NVMe below stage 3: it goes to CPU memory instead."""
     path = f"{OPTIMIZER}.device"
     if c.stage in (1, 2) and c.offload("optimizer") == "nvme":
-        why = "DeepSpeed keeps the states in CPU memory at stages 1 and 2, and never looks at nvme_path"
+        why = "DeepSpeed keeps the states in CPU memory at stages 1 and 2, and ignores nvme_path"
         yield c.problem(path, f"at stage {c.stage} nvme means cpu", why=why, fix=c.put(path, "cpu", "write cpu (or use stage 3)"))
 
 
 @rule("DS096", "error", when="run", says="CPUAdam param is on cuda:0 and must be 'cpu'", source="ops/adam/cpu_adam.py:148")
 def offload_without_zero(c: Context) -> Problems:
-    """offload_optimizer at stage 0: the CPU's optimizer meets parameters on the GPU."""
+    """offload_optimizer at stage 0: the optimizer for the CPU gets parameters that are on the GPU."""
     if c.stage == 0 and c.offload("optimizer") != "none":
         path = OPTIMIZER if c.has(OPTIMIZER) else f"{ZERO_SECTION}.cpu_offload"
         fix = c.put(f"{ZERO_SECTION}.stage", 2, "use stage 2")
@@ -221,7 +221,7 @@ def no_threads(c: Context) -> Problems:
 
 @rule("DS151", "error", when="initialize", says="incompatible constructor arguments", source="nvme/perf_generate_param.py:41-50")
 def aio_in_words(c: Context) -> Problems:
-    """Words where asynchronous I/O needs true, false or a number, as ds_nvme_tune prints them."""
+    """Strings where asynchronous I/O needs true, false or a number, as ds_nvme_tune prints them."""
     for name, value in c.section("aio").items():
         key = c.key(f"aio.{name}")
         if key is None or not isinstance(value, str):
@@ -229,7 +229,7 @@ def aio_in_words(c: Context) -> Problems:
         words = {"true": True, "false": False}
         new = words.get(value.lower(), int(value) if value.isdecimal() else key.default)
         severity = None if uses_aio(c) else "warning"
-        message = f"{name} is the word {value!r}"
+        message = f"{name} is the string {value!r}"
         yield c.problem(key.path, message, severity=severity, fix=c.put(key.path, new, f"write {str(new).lower()}"))
 
 

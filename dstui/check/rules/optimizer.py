@@ -118,7 +118,7 @@ def two_optimizers(c: Context) -> Problems:
     """The script and the configuration both build an optimizer: the script's is used."""
     if script_builds(c) and c.optimizer and c.integration == "deepspeed":
         why = "DeepSpeed uses the script's; the type and learning rate here have no effect"
-        yield c.problem("optimizer", "the script's optimizer wins over this one", why=why, fix=c.drop("optimizer", "remove it here"))
+        yield c.problem("optimizer", "the script's optimizer replaces this one", why=why, fix=c.drop("optimizer", "remove it here"))
 
 
 @rule("DS079", "error", when="initialize", says="is not a supported DeepSpeed Optimizer", source=f"{ENGINE}:2018")
@@ -243,7 +243,7 @@ def adam_is_adamw(c: Context) -> Problems:
         and not script_builds(c)
     ):
         why = "DeepSpeed decouples the weight decay for Adam too"
-        fix = c.put(f"{PARAMS}.adam_w_mode", True, "say so: adam_w_mode true (false couples it)")
+        fix = c.put(f"{PARAMS}.adam_w_mode", True, "set adam_w_mode true explicitly (false couples it)")
         yield c.problem(TYPE, "Adam decays weights as AdamW does here", why=why, fix=fix)
 
 
@@ -259,7 +259,9 @@ def torch_adam_with_offload(c: Context) -> Problems:
 def lamb_and_loss_scale(c: Context) -> Problems:
     """Lamb with a fixed loss scale."""
     if c.optimizer == "lamb" and c.value("fp16.loss_scale") and c.has("fp16.loss_scale"):
-        yield c.problem("fp16.loss_scale", "Lamb needs a loss scale that adapts", fix=c.put("fp16.loss_scale", 0, "write 0: adapt it"))
+        yield c.problem(
+            "fp16.loss_scale", "Lamb needs dynamic loss scaling", fix=c.put("fp16.loss_scale", 0, "write 0 for dynamic loss scaling")
+        )
 
 
 @rule(
@@ -317,7 +319,7 @@ def number_in_quotes(c: Context) -> Problems:
             fix = c.put(path, number, f"write {value} without quotes") if number is not None else c.drop(path, f"remove {name}")
             own = built_as(c) in ("adam",)
             says = "" if own else "not supported between instances of"
-            yield c.problem(path, f"{name} is the word {value!r}", says=says, when=None if own else "initialize", fix=fix)
+            yield c.problem(path, f"{name} is the string {value!r}", says=says, when=None if own else "initialize", fix=fix)
 
 
 def _number(text: str) -> Any:

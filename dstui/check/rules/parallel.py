@@ -244,7 +244,7 @@ def parallelism_on_the_command_line(c: Context) -> Problems:
             rest.append(name + equals + value)
     path = "cluster.launcher_args"
     section = [write(c, f"accelerate.{PARALLELISM}", keys)] if keys else []
-    fix = Fix(f"say it in accelerate.{PARALLELISM}, which becomes the YAML's section", (write(c, path, rest), *section))
+    fix = Fix(f"set it in accelerate.{PARALLELISM}, which becomes the YAML's section", (write(c, path, rest), *section))
     yield about_the_plan(path, "accelerate refuses --use_parallelism_config on its command line beside DeepSpeed", why, fix)
 
 

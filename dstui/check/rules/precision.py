@@ -102,7 +102,9 @@ def loss_scale(c: Context) -> Problems:
     number = None if isinstance(value, bool) else _number(value)
     if number is None or not math.isfinite(number) or number < 0:
         yield c.problem(
-            path, "loss_scale must be a number of 0 or more; 0 adapts it while training", fix=c.put(path, 0, "write 0: adapt it")
+            path,
+            "loss_scale must be a number of 0 or more; 0 is dynamic loss scaling",
+            fix=c.put(path, 0, "write 0 for dynamic loss scaling"),
         )
 
 
@@ -138,7 +140,12 @@ def dynamic_loss_scale_that_cannot_work(c: Context) -> Problems:
         return
     for name, least, default, why in (
         ("initial_scale_power", 0, 16, "the loss is made smaller than it is, and small gradients become 0 in fp16"),
-        ("hysteresis", 1, 2, "it counts down to 1 before the scale is lowered, and never comes there: after an overflow no step is taken"),
+        (
+            "hysteresis",
+            1,
+            2,
+            "the scale is lowered once it has counted down to 1, which never happens: steps are skipped for ever after an overflow",
+        ),
     ):
         path = f"fp16.{name}"
         number = c.number(path)
@@ -213,7 +220,7 @@ def master_weights_without_offload(c: Context) -> Problems:
 
 @rule("DS061", "error", when="initialize", says="are mutually exclusive.", source="runtime/base_optimizer.py:499", since="0.19.8")
 def both_master_weights(c: Context) -> Problems:
-    """Master weights in fp16 and in bf16, both."""
+    """Master weights in both fp16 and bf16."""
     section = bf16_section(c)
     fp16, bf16 = "fp16.fp16_master_weights_and_grads", f"{section}.bf16_master_weights_and_grads"
     if c.on(fp16) and c.on(bf16) and c.stage > 0:

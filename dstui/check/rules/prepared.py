@@ -84,11 +84,11 @@ def dummy_without_optimizer(c: Context) -> Problems:
     readers=READERS,
 )
 def dummy_beside_a_scheduler(c: Context) -> Problems:
-    """The script gives accelerate a DummyOptim with a scheduler of its own."""
+    """The script gives accelerate a DummyOptim with its own scheduler."""
     facts, line = _prepared(c), dummy_optimizer(c)
     if facts is not None and line and facts.scheduler == "script" and c.optimizer and "scheduler" not in c.raw:
         why = f"accelerate: {ONLY_DUMMIES}"
-        message = f"the script gives prepare() a DummyOptim ({line}) and a scheduler of its own ({facts.scheduler_why})"
+        message = f"the script gives prepare() a DummyOptim ({line}) and its own scheduler ({facts.scheduler_why})"
         fix = Fix("in the script: DummyScheduler(optimizer, lr_scheduler_callable=…), a function that makes the scheduler of an optimizer")
         yield c.problem("optimizer", message, why=why, fix=fix)
 

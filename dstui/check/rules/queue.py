@@ -56,10 +56,10 @@ def time_over_the_limit(c: Context) -> Problems:
     asked, found = seconds_of(time), _partition(c)
     limit = found.seconds if found is not None else None
     if asked is None and time.upper() not in UNLIMITED:
-        yield about_the_plan(path, f"{time[:40]!r} is no time of SLURM's: {TIMES}")
+        yield about_the_plan(path, f"{time[:40]!r} is not a SLURM time: {TIMES}")
     elif limit is not None and found is not None and (asked is None or asked > limit):
         most = format_time(limit)
-        why = "SLURM would refuse the job, or let it wait for ever"
+        why = "SLURM would refuse the job, or leave it pending"
         fix = replace(path, most, f"set {path} to {most}")
         yield about_the_plan(path, f"the partition {found.name} allows {most} at most", why, fix)
 
@@ -75,14 +75,14 @@ def more_than_the_partition_has(c: Context) -> Problems:
     on_cpus = cluster.env.get("DS_ACCELERATOR") == "cpu"
     if found.nodes is not None and nodes > found.nodes:
         path = "cluster.num_nodes" if cluster.num_nodes else "cluster.hosts"
-        yield about_the_plan(path, f"{nodes} nodes are asked for, and the partition {found.name} gives a job {found.nodes} at most")
+        yield about_the_plan(path, f"{nodes} nodes are requested, and the partition {found.name} gives a job {found.nodes} at most")
     if found.gpus is not None and not on_cpus and not re.match(r"gpu", cluster.slurm.gres or "") and each > found.gpus:
         path = "cluster.num_gpus" if cluster.num_gpus else "cluster.hosts"
-        message = f"{each} GPUs of each node are asked for, and no node of the partition {found.name} has more than {found.gpus}"
+        message = f"{each} GPUs of each node are requested, and no node of the partition {found.name} has more than {found.gpus}"
         yield about_the_plan(path, message, "" if found.gpus else "ranks on CPUs: cluster.env.DS_ACCELERATOR: cpu")
     cpus = cluster.slurm.cpus_per_task
     if cpus is not None and found.cpus is not None and cpus > found.cpus:
-        message = f"{cpus} CPUs of each node are asked for, and no node of the partition {found.name} has more than {found.cpus}"
+        message = f"{cpus} CPUs of each node are requested, and no node of the partition {found.name} has more than {found.cpus}"
         yield about_the_plan(f"{SLURM}cpus_per_task", message)
 
 
@@ -106,13 +106,13 @@ def account_that_may_not(c: Context) -> Problems:
 
 @rule("PL056", "warning", source="docs/howto/kubernetes.md")
 def job_folder_in_the_pod(c: Context) -> Problems:
-    """The job folder of a Kubernetes job lies on none of its volumes."""
+    """The job folder of a Kubernetes job is on none of its volumes."""
     asked = c.plan.cluster.kubernetes if c.plan is not None else None
     if asked is None or not asked.job_folder:
         return
     if not any(PurePosixPath(asked.job_folder).is_relative_to(mount) for mount in asked.volumes):
         fix = Fix("put a volume there: cluster.kubernetes.volumes: {/data: CLAIM}, and job_folder: /data/runs")
-        message = f"{asked.job_folder} lies on none of cluster.kubernetes.volumes: the logs go with the pods"
+        message = f"{asked.job_folder} is on none of cluster.kubernetes.volumes: the logs go with the pods"
         yield about_the_plan("cluster.kubernetes.job_folder", message, fix=fix)
 
 

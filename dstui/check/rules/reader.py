@@ -33,7 +33,7 @@ def zero_is_missing(c: Context) -> Problems:
     if "zero_optimization" not in c.raw and not c.unread:
         message, name = "accelerate needs a zero_optimization section", _plugin(c).get(FILE)
         if not c.raw and isinstance(name, str) and name != "none":
-            message = f"{name} was not here to be read: the section deepspeed is to be filled from it"
+            message = f"{name} could not be read here: fill the section deepspeed from it"
         yield c.problem("zero_optimization", message, fix=c.put("zero_optimization", {"stage": 0}, "add stage 0"))
 
 
@@ -48,7 +48,7 @@ def zero_is_a_switch(c: Context) -> Problems:
 
 @rule("DS322", "info", source=PLUGIN, readers=("accelerate",))
 def accumulation_is_missing(c: Context) -> Problems:
-    """Without gradient_accumulation_steps accelerate uses 1, whatever Accelerator(...) says."""
+    """Without gradient_accumulation_steps accelerate uses 1, whatever is passed to Accelerator(...)."""
     if "gradient_accumulation_steps" not in c.raw and c.raw:
         path = "gradient_accumulation_steps"
         message = "gradient_accumulation_steps is left out: accelerate takes 1, and ignores Accelerator(gradient_accumulation_steps=…)"
@@ -97,15 +97,17 @@ def another_mixed_precision(c: Context) -> Problems:
 @rule("DS329", "warning", source="accelerate/state.py (AcceleratorState)", readers=("accelerate",))
 def precision_left_open(c: Context) -> Problems:
     """The number format is "auto" and undefined: accelerate uses 32 bits."""
-    if c.plan is None or c.plan.accelerate.get("mixed_precision") is not None or (c.facts is not None and c.facts.says_precision):
+    if c.plan is None or c.plan.accelerate.get("mixed_precision") is not None:
         return
+    if c.facts is not None and (c.facts.says_precision or c.facts.integration == "trainer"):
+        return  # TrainingArguments set the precision, also when accelerate's launcher starts the script
     if any(c.raw.get(name, {}).get("enabled") is True for name in TYPES if isinstance(c.raw.get(name), Mapping)):
         return
     for name in TYPES:
         section = c.raw.get(name)
         if isinstance(section, Mapping) and section.get("enabled") == AUTO:
-            message = f'{name}.enabled is "auto", and nothing says what it becomes'
-            why = "accelerate takes 32 bit unless accelerate.mixed_precision or Accelerator(mixed_precision=…) says more"
+            message = f'{name}.enabled is "auto", and nothing defines its value'
+            why = "accelerate takes 32 bit unless accelerate.mixed_precision or Accelerator(mixed_precision=…) sets it"
             fix = Fix(f"set accelerate.mixed_precision to {name}", (write(c, "accelerate.mixed_precision", name),))
             yield c.problem(f"{name}.enabled", message, why=why, fix=fix)
             return

@@ -21,7 +21,7 @@ def removed_feature(c: Context) -> Problems:
     for path, says in c.release.removed.items():
         if c.has(path):
             known = spans(path)
-            last = f" (DeepSpeed {known[-1]} still knew it)" if known else ""
+            last = f" (DeepSpeed {known[-1]} was the last release with it)" if known else ""
             instead = f"; {INSTEAD[path]}" if path in INSTEAD else ""
             yield c.problem(path, f"{path} has been removed{last}", says=says, fix=c.drop(path, f"remove {path}{instead}"))
 

@@ -59,7 +59,7 @@ def without_params(c: Context) -> Problems:
     name, params = kind(c), c.written(PARAMS)
     if name and not isinstance(params, Mapping):
         new = {key: 1000 for key, fact in c.release.schedulers.get(name, {}).items() if "required" in fact and "steps" in key}
-        yield c.problem(PARAMS, f"{name} needs a section params, also where it is empty", fix=c.put(PARAMS, new, "add params"))
+        yield c.problem(PARAMS, f"{name} needs a section params, even an empty one", fix=c.put(PARAMS, new, "add params"))
 
 
 @rule("DS165", "error", when="initialize", says="missing 1 required positional argument", source=f"{SCHEDULES}:483,814,865")
@@ -206,7 +206,7 @@ def number_in_quotes(c: Context) -> Problems:
             except ValueError:
                 new = known[name].get("default", 1)
             new = int(new) if isinstance(new, float) and new == int(new) and "steps" in name else new
-            yield c.problem(path, f"{name} is the word {value!r}", fix=c.put(path, new, f"write {new}"))
+            yield c.problem(path, f"{name} is the string {value!r}", fix=c.put(path, new, f"write {new}"))
 
 
 @rule("DS176", "warning", source="runtime/engine.py:681-689")
@@ -227,6 +227,4 @@ def two_schedulers(c: Context) -> Problems:
         why = "accelerate: You cannot specify a scheduler in the config file and in the code at the same time. (DummyScheduler is the way)"
         yield c.problem("scheduler", "the script builds a scheduler, and so does the configuration", why=why, when="initialize", fix=fix)
     else:
-        yield c.problem(
-            "scheduler", "the script's scheduler wins over this one", why="this one is never built", severity="warning", fix=fix
-        )
+        yield c.problem("scheduler", "the script's scheduler replaces this one", why="this one is never built", severity="warning", fix=fix)

@@ -269,7 +269,7 @@ def section_that_is_none(c: Context) -> Problems:
         ):
             continue
         says = "'NoneType' object has no attribute" if value is None and section in loose_sections(c.release) else ""
-        yield c.problem(section, f"{section} is {_shown(value)}: a section belongs here", says=says, fix=_empty(c, section))
+        yield c.problem(section, f"{section} is {_shown(value)}: it must be a section", says=says, fix=_empty(c, section))
 
 
 @rule("DS044", "warning", says="is deprecated", source="runtime/config_utils.py:70")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from dstui.adopt.script import NoScript
+from dstui.adopt.script import NoScript, ScriptFacts
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
@@ -17,7 +17,7 @@ ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--
 IN_THE_SCRIPT = {
     "deepspeed": 'deepspeed.initialize(…, config=os.environ["DSTUI_DS_CONFIG"])',
     "trainer": 'TrainingArguments(…, deepspeed=os.environ["DSTUI_DS_CONFIG"])',
-    "accelerate": "Accelerator() without a DeepSpeedPlugin of its own: it finds the configuration in its environment",
+    "accelerate": "Accelerator() without its own DeepSpeedPlugin: it finds the configuration in its environment",
 }
 
 
@@ -36,7 +36,7 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     if facts is not None and facts.integration is not None and facts.own_configuration:
         message = f"the script does not take the configuration from outside ({facts.why})"
         why = "it trains with its own configuration or without DeepSpeed, so this Plan has no effect"
-        yield about_the_plan("job.args", message, why, Fix(f"in the script: {IN_THE_SCRIPT[facts.integration]}"))
+        yield about_the_plan("job.args", message, why, _let_it_read(c, facts))
         return
     known = facts is not None and facts.integration is not None
     words = facts.suggested_args if facts is not None and known else ARGUMENTS.get(c.integration, ())
@@ -56,6 +56,17 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     reported = f" ({facts.why})" if facts is not None and known else ""
     fix = Fix(f"add {' '.join(words)} to the arguments{reported}", (write(c, "job.args", [*job.args, *words]),))
     yield about_the_plan("job.args", "no argument passes the DeepSpeed configuration to the script", why, fix)
+
+
+def _let_it_read(c: Context, facts: ScriptFacts) -> Fix:
+    """Return how a script that gets no configuration from outside comes to one."""
+    assert facts.integration is not None
+    if facts.reader == facts.integration:
+        return Fix(f"in the script: {IN_THE_SCRIPT[facts.integration]}")
+    edits = [write(c, "job.integration", facts.reader)]
+    if not c.has("optimizer"):
+        edits.append(write(c, "job.optimizer", "script"))
+    return Fix("set job.integration to accelerate: TrainingArguments then find the configuration in the environment", tuple(edits))
 
 
 @rule("PL022", "warning")
@@ -85,7 +96,7 @@ def parser_without_local_rank(c: Context) -> Problems:
     if c.plan is None or c.facts is None or not c.facts.refuses_local_rank:
         return
     job, cluster = c.plan.job, c.plan.cluster
-    if job.integration == "accelerate" or "--no_local_rank" in cluster.launcher_args:
+    if job.integration == "accelerate" or "--no_local_rank" in cluster.launcher_args or cluster.launcher in ("torchrun", "accelerate"):
         return
     why = "it exits at once: error: unrecognized arguments: --local_rank=0"
     fix = Fix(
@@ -113,7 +124,7 @@ def script_builds_the_optimizer(c: Context) -> Problems:
 
 @rule("PL027", "error", when="run", source="dstui/adopt/no_deepspeed.py")
 def script_without_deepspeed(c: Context) -> Problems:
-    """The script trains without DeepSpeed: with several ranks, each would train a model of its own."""
+    """The script trains without DeepSpeed: with several ranks, each would train its own model."""
     if c.plan is None or c.facts is None or (found := c.facts.without) is None:
         return
     wanted = any(c.plan.configurations.values())
@@ -124,11 +135,11 @@ def script_without_deepspeed(c: Context) -> Problems:
     if found.what == "torch" and c.world_size == 1:
         comes_of_it = "it would train without DeepSpeed"
     reason = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
-    why = "what stands under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
+    why = "what is under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
     command = f"dstui render {shlex.quote(c.plan.source)} --only code"
-    copy = f", `{command} -o .` writes a changed copy" if found.what != "lightning" else ""
-    fix = Fix(f"`{command}` shows the lines to change{copy} (in dstui: Review, the lines of the script)")
+    copy = " (-o . writes a changed copy)" if found.what != "lightning" else ""
+    fix = Fix(f"take the lines that step 8 shows, or `{command}`{copy}")
     yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 
@@ -144,7 +155,7 @@ WITHOUT = {
 def configuration_of_the_scripts_own(c: Context) -> Problems:
     """The section deepspeed is empty and the script has its own configuration, which is not checked."""
     if c.plan is not None and c.unread and c.facts is not None and c.facts.own_configuration:
-        message = f"the script trains with a configuration of its own ({c.facts.why}): nothing of it is checked here"
+        message = f"the script trains with its own configuration ({c.facts.why}): nothing of it is checked here"
         yield about_the_plan("job.script", message, "the Plan's section deepspeed is empty, and no rank reads it")
 
 
@@ -155,10 +166,8 @@ def configuration_in_a_file_that_was_not_read(c: Context) -> Problems:
         return
     for file in named_files(c.plan):
         reader = "accelerate" if file.path.startswith("cluster.") else "the script"
-        message = (
-            f"{file.option} {file.name}: {reader} reads this file, and it was not here to be read: nothing of it is checked or forecast"
-        )
-        why = "what stands under deepspeed: has no effect" if c.raw else "the section deepspeed is empty"
+        message = f"{file.option} {file.name}: {reader} reads this file, which could not be read here: nothing of it is checked or forecast"
+        why = "what is under deepspeed: has no effect" if c.raw else "the section deepspeed is empty"
         words = "import the launch again where the file is"
         if reader != "accelerate":
             words += f", or fill the section and write {CONFIG} for {file.name}"

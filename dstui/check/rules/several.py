@@ -41,7 +41,7 @@ def no_micro_batch(c: Context) -> Problems:
             continue
         path = f"models.{name}.deepspeed.{MICRO}"
         if one.role == "inference":
-            message = f"{name} is not trained, and needs {MICRO} all the same"
+            message = f"{name} is not trained, but still needs {MICRO}"
         else:
             message = f'{name} is prepared after the first model, whose loader fills "auto": {MICRO} of {name} must be a number'
         why = "accelerate takes the micro-batch from a loader in the same prepare(), and here there is none"
@@ -81,7 +81,7 @@ def no_such_configuration(c: Context) -> Problems:
         for match in NAMED.finditer(word):
             if (match[1] or "") not in known:
                 where = "this Plan has no such model" if match[1] else "there is no deepspeed section beside models"
-                yield about_the_plan("job.args", f"{match[0]}: {where} with a configuration", f"what there is: {names}")
+                yield about_the_plan("job.args", f"{match[0]}: {where} with a configuration", f"available: {names}")
 
 
 @rule("PL033", "warning", source="dstui/plan (models)")

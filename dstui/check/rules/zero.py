@@ -118,7 +118,7 @@ def gradient_norm_is_needed(c: Context) -> Problems:
 def clipping_by_default(c: Context) -> Problems:
     """gradient_clipping is left out: 0.19 clips at 1.0, older releases did not."""
     if c.trained and not c.has("gradient_clipping"):
-        fix = c.put("gradient_clipping", 1.0, "say so: gradient_clipping 1.0 (0 never clips)")
+        fix = c.put("gradient_clipping", 1.0, "set gradient_clipping 1.0 explicitly (0 never clips)")
         yield c.problem("gradient_clipping", "gradients are clipped at 1.0, as gradient_clipping is left out", fix=fix)
 
 
@@ -255,7 +255,10 @@ def granularity(c: Context) -> Problems:
     if c.stage == 3 and size is not None and size > 0:
         why = "where the whole model becomes one unit, the first step fails with a shape that does not match"
         yield c.problem(
-            path, f"stage3_module_granularity_threshold {size:g} may join the whole model", why=why, fix=c.drop(path, "remove it")
+            path,
+            f"stage3_module_granularity_threshold {size:g} may treat the whole model as one unit",
+            why=why,
+            fix=c.drop(path, "remove it"),
         )
 
 

@@ -28,7 +28,7 @@ from dstui.diagnosis.signatures import BY_ID
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import KILLED, Ranks, read_record
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import current_status, ranks_of, requested_exit_code
+from dstui.jobs.store.status import UNWATCHED, current_status, ranks_of, requested_exit_code
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
@@ -64,7 +64,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
             confidence="low",
             evidence=(),
             notes=(),
-            title="The job still runs, and nothing has failed so far",
+            title=f"Nothing has failed so far; {UNWATCHED}" if status.unwatched else "The job still runs, and nothing has failed so far",
         )
         return with_silence(nothing, folder, status)
     if status and status.state in ("failed", "lost") and diagnosis.kind is None:  # the records know what no log line says

@@ -251,7 +251,7 @@ SIGNATURES = (
         "GLOO-CONNECT",
         "symptom",
         "A rank could not connect to another one (gloo)",
-        "The other one is not there yet or no more, a firewall is between them, or gloo took an interface that does not lead there.",
+        "The other one does not exist yet or no more, a firewall is between them, or gloo took an interface that does not lead there.",
         (
             rx(
                 "gloo/transport/tcp/",

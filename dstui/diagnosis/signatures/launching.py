@@ -25,7 +25,7 @@ SIGNATURES = (
             "Mend the key that the message names; +KEY=VALUE adds one that the configuration does not have",
             "HYDRA_FULL_ERROR=1 shows the whole traceback; --cfg job prints the configuration that is used",
         ),
-        "python train.py --cfg job prints the configuration, or says the same of it.",
+        "python train.py --cfg job prints the configuration, or the same error.",
         alone=True,
         alike=("CONFIG-PATH",),
         explains=("OMEGACONF",),
@@ -258,6 +258,7 @@ SIGNATURES = (
             rx("torch.cuda.device_count() is", r"on CUDA device \d+ but torch\.cuda\.device_count\(\) is"),
             rx("You requested gpu: ", r"You requested gpu: \["),
             "Set device failed, invalid device",  # Ascend's
+            rx("Invalid CUDAPlace(", r"Invalid CUDAPlace\(\d+\), must inside"),  # PaddlePaddle's
         ),
         ("As many ranks as GPUs: slots of the host, num_gpus; torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",),
         "python -c 'import torch; print(torch.cuda.device_count())' there.",

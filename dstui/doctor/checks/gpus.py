@@ -28,7 +28,7 @@ def outcome_of(finding: MachineFinding) -> Outcome:
 
 @doctor_check("driver")
 def driver(case: Case) -> Outcomes:
-    """NVIDIA's driver answers, where there is something to drive."""
+    """NVIDIA's driver answers, if there are GPUs."""
     found = findings_with_codes(case, "MC001")
     if found:
         yield Outcome("fail", found[0].message, found[0].fix)
@@ -43,7 +43,7 @@ def count(case: Case) -> Outcomes:
     """There is a GPU for each rank."""
     gpus = [gpu.index for gpu in case.machine.gpus if gpu.problem is None]
     if not case.slots:
-        yield Outcome("skipped", f"{len(gpus)} GPUs; the Plan asks for no number")
+        yield Outcome("skipped", f"{len(gpus)} GPUs; the Plan requests no number")
     elif not case.machine.gpus:
         elsewhere = [other.host for other in case.others if other.machine.gpus]
         if elsewhere:
@@ -52,7 +52,7 @@ def count(case: Case) -> Outcomes:
         else:
             yield Outcome("ok", f"{case.slots} ranks on the CPU")
     elif case.slots > len(gpus):
-        fix = f"set the slots of {case.host} to {len(gpus)}; where more are built in: dmesg | grep -i xid"
+        fix = f"set the slots of {case.host} to {len(gpus)}; if more are installed: dmesg | grep -i xid"
         yield Outcome("fail", f"{case.slots} ranks, but {len(gpus)} GPUs", fix)
     else:
         yield Outcome("ok", f"{case.slots} ranks on {len(gpus)} GPUs")
@@ -83,7 +83,7 @@ def models(case: Case) -> Outcomes:
 
 @doctor_check("gpu-idle")
 def idle(case: Case) -> Outcomes:
-    """Nobody else works on the chosen GPUs."""
+    """No other process uses the chosen GPUs."""
     chosen = case.requirement.chosen(case.machine)
     taken = [gpu for gpu in chosen if is_busy(gpu)]
     for gpu in taken:
@@ -113,13 +113,13 @@ XIDS = {
 
 @doctor_check("xid")
 def xid(case: Case) -> Outcomes:
-    """The kernel's log holds no error of a GPU's hardware."""
+    """The kernel's log has no hardware error of a GPU."""
     reported = case.ready.get("xids")
     grave = {number: count for number, count in (reported or {}).items() if number in XIDS}
     if not case.machine.gpus and not case.machine.host.pci_gpus:
         yield Outcome("skipped", "no NVIDIA GPU here")
     elif reported is None:
-        yield Outcome("skipped", "the kernel's log may not be read by this user")
+        yield Outcome("skipped", "this user may not read the kernel's log")
     elif grave:
         words = "; ".join(f"Xid {number} ({count} x), {XIDS[number]}" for number, count in grave.items())
         fix = "drain the node, reset the GPU (nvidia-smi --gpu-reset), see dmesg"

@@ -97,12 +97,12 @@ def leftovers(case: Case) -> Outcomes:
     """No other job of this user runs there."""
     found = case.ready.get("leftovers")
     if found is None:
-        yield Outcome("skipped", "not looked at")
+        yield Outcome("skipped", "not checked")
     elif found:
         shown = ", ".join(f"pid {each['pid']} ({each['what']}, {each['age'] / 60:.0f} min)" for each in found[:3])
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         held = "cores, memory and ports" if not case.machine.gpus else "GPUs and ports"
-        fix = f"dstui runs, dstui stop RUN; or kill them there, if they are left of a launch: they hold {held}"
+        fix = f"dstui runs, dstui stop RUN; or kill them there, if they are leftovers of a launch: they use {held}"
         yield Outcome("warn", f"other jobs of yours run there: {shown}{more}", fix)
     else:
         yield Outcome("ok", "no other job of yours")

@@ -60,7 +60,7 @@ def script(case: Case) -> Outcomes:
 
 @doctor_check("model")
 def model(case: Case) -> Outcomes:
-    """The model's folder is there and whole."""
+    """The model's folder exists and is complete."""
     found = case.ready.get("model")
     if not found:
         yield Outcome("skipped", "the Plan names no folder of a model")
@@ -75,7 +75,7 @@ def model(case: Case) -> Outcomes:
 
 @doctor_check("folder")
 def folder(case: Case) -> Outcomes:
-    """The job's folder is there, can be written to, and has room."""
+    """The job's folder exists, can be written to, and has room."""
     for path, found in (case.ready.get("folders") or {}).items():
         if not found["exists"]:
             yield Outcome("fail", f"there is no folder {path}", "the same path must be on every host: share it, or copy it there")
@@ -91,7 +91,7 @@ def folder(case: Case) -> Outcomes:
         else:
             yield Outcome("ok", f"{path}: {format_size(found['free'])} free ({found['filesystem']})")
     if not case.ready.get("folders"):
-        yield Outcome("skipped", "not looked at")
+        yield Outcome("skipped", "not checked")
 
 
 @doctor_check("shared-folder")
@@ -175,6 +175,6 @@ def _stray(folder: Path) -> str:
     if text is None:
         return ""
     bad = next((number for number, line in enumerate(text.splitlines(), 1) if "=" not in line), None)
-    dies = f", and line {bad} of it kills them: DeepSpeed takes NAME=value only, no comment, no empty line" if bad else ""
+    dies = f", and its line {bad} makes them fail: DeepSpeed takes NAME=value only, no comment, no empty line" if bad else ""
     whose = "of this user" if folder == _home() else "from that folder"
-    return f"{path} rules every plain `deepspeed` launch {whose}{dies}; dstui hands it to other hosts too"
+    return f"{path} applies to every plain `deepspeed` launch {whose}{dies}; dstui passes it to other hosts too"

@@ -17,7 +17,7 @@ SLOW_MEGABITS = 10_000
 
 @doctor_check("names")
 def names(case: Case) -> Outcomes:
-    """Every host knows the names that the job needs, and nobody takes its own for the loop-back."""
+    """Every host resolves the names that the job needs, and none resolves its own to the loopback address."""
     reported = case.ready.get("names")
     hosts = tuple(host.rpartition("@")[2] for host in case.hosts)
     needed = hosts if case.names_needed is None else case.names_needed
@@ -37,7 +37,7 @@ def names(case: Case) -> Outcomes:
         fix = f"give each host once, with all its slots: take {twin} or {case.host} out"
         yield Outcome("fail", f"is the same machine as {twin}: their ranks would share its GPUs, and meet on the same ports", fix)
     elif twin := _like(case, lambda ready: (ready.get("names") or {}).get("")):
-        fix = "give each machine a host name of its own: MPI tells hosts apart by it"
+        fix = "give each machine its own host name: MPI identifies hosts by it"
         yield Outcome("warn", f"calls itself {reported['']}, as {twin} does", fix)
     else:
         known_names = f"resolves the names of all {len(case.hosts)} hosts"
@@ -85,7 +85,7 @@ def _meeting(case: Case) -> str:
 
 @doctor_check("interface")
 def interface(case: Case) -> Outcomes:
-    """The network interface that NCCL would take is the right one on every host."""
+    """The network interface that NCCL would choose is the right one on every host."""
     nics = [nic for nic in known(case.machine.host.nics, ()) if not nic.virtual and nic.state != "down"]
     if len(case.hosts) < 2 or not nics:
         yield Outcome("skipped", "one host" if len(case.hosts) < 2 else "no interface is known")

@@ -13,12 +13,12 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 Outcomes = Iterator[Outcome]
 SKEW_SECONDS = 2.0
-UNASKED = "the Plan's interpreter was not asked"
+UNASKED = "the Plan's interpreter was not run"
 
 
 @doctor_check("hostfile", once=True)
 def hostfile(case: Case) -> Outcomes:
-    """The Plan's hostfile is what DeepSpeed's launcher would take."""
+    """DeepSpeed's launcher would accept the Plan's hostfile."""
     name = case.plan.cluster.hostfile if case.plan else None
     if not case.plan or not name:
         yield Outcome("skipped", "the Plan names no hostfile")
@@ -36,7 +36,7 @@ def hostfile(case: Case) -> Outcomes:
 
 @doctor_check("reach")
 def reach(case: Case) -> Outcomes:
-    """The host answers, over ssh without a password where it is another one."""
+    """The host answers; another host over ssh without a password."""
     if case.failure:
         yield Outcome("fail", case.failure.problem, case.failure.fix)
     else:

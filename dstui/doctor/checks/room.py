@@ -29,7 +29,7 @@ def _compared(case: Case, need: Need | None, code: str, what: str) -> Outcomes:
         low, high = need.range
         span = f"{format_size(low)} to {format_size(high)}"
         observed = f"about {format_size(need.bytes)} of {what} are needed ({span}), {format_size(need.capacity)} are free"
-        yield Outcome("warn", observed, fix or "close what else uses it, or take a smaller micro-batch")
+        yield Outcome("warn", observed, fix or "free the memory that other programs use, or use a smaller micro-batch")
 
 
 @doctor_check("gpu-room")
@@ -40,13 +40,13 @@ def gpu_room(case: Case) -> Outcomes:
 
 @doctor_check("ram-room")
 def ram_room(case: Case) -> Outcomes:
-    """The ranks fit into RAM, also while the model is built."""
+    """The ranks fit into RAM, even while the model is built."""
     yield from _compared(case, case.forecast.host if case.forecast else None, "FC002", "RAM")
 
 
 @doctor_check("disk-room")
 def disk_room(case: Case) -> Outcomes:
-    """The job's folder has room for checkpoints, and the disk of nvme_path for what is swapped."""
+    """The job's folder has room for checkpoints, and the disk of nvme_path for swapped states."""
     found = case.forecast
     if found is None or found.checkpoint is None:
         yield Outcome("skipped", (found and found.problem) or "the Plan names no model")
@@ -63,4 +63,4 @@ def disk_room(case: Case) -> Outcomes:
     if found.nvme.bytes:
         yield from _compared(case, found.nvme, "FC003", "the disk of nvme_path")
     elif not case.ready.get("folders"):
-        yield Outcome("skipped", "not looked at")
+        yield Outcome("skipped", "not checked")

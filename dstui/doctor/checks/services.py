@@ -18,7 +18,7 @@ SILENT = ("offline", "disabled", "dryrun")
 
 @doctor_check("hub")
 def hub(case: Case) -> Outcomes:
-    """The model is in the host's cache, or the hub gives it."""
+    """The model is in the host's cache, or the hub has it."""
     name, found = case.get("model.source"), case.ready.get("hub")
     if not found:
         yield Outcome("skipped", "the Plan names no model of the hub")
@@ -42,7 +42,7 @@ def hub(case: Case) -> Outcomes:
 
 @doctor_check("trackers", once=True)
 def trackers(case: Case) -> Outcomes:
-    """Trackers that the job reports to have a key where rank 0 runs, for nobody can type it there."""
+    """Trackers of the job have a key where rank 0 runs, since nobody can type it there."""
     wanted = _reported_to(case.plan) if case.plan else []
     if not wanted:
         yield Outcome("skipped", "the Plan uses no tracker that needs a key")
@@ -74,7 +74,7 @@ def time_left(case: Case) -> Outcomes:
     """The scheduler leaves the job some time."""
     ends = case.environment.get("SLURM_JOB_END_TIME", "")
     if not ends.isdigit():
-        yield Outcome("skipped", "no SLURM job, or it does not tell when it ends")
+        yield Outcome("skipped", "no SLURM job, or its end is unknown")
         return
     left = max(int(ends) - time.time(), 0.0)
     observed = f"{left // 3600:.0f} h {left % 3600 // 60:.0f} min until SLURM ends the job"

@@ -13,8 +13,8 @@ from dstui.plan.launchers import PROGRAMS
 
 Outcomes = Iterator[Outcome]
 BUILD = "apt install build-essential python3-dev (or your system's names for g++ and Python.h), pip install ninja"
-UNSEEN = "; packages on PYTHONPATH and in your own site-packages were not looked at (-I)"
-LIGHT = "{} has neither torch nor deepspeed (a light installation): enough to plan, check and launch, not for the ranks"
+UNSEEN = "; packages on PYTHONPATH and in your own site-packages were not checked (-I)"
+LIGHT = "{} has neither torch nor deepspeed: enough to plan, check and launch, not for the ranks"
 ADAM = ("adam", "adamw", "onebitadam")
 
 
@@ -142,17 +142,17 @@ def libaio(case: Case) -> Outcomes:
 
 @doctor_check("extension-cache")
 def extension_cache(case: Case) -> Outcomes:
-    """torch's folder of compiled ops holds no lock of a killed build, and lies on a local disk."""
+    """torch's folder of compiled ops has no lock of a killed build, and is on a local disk."""
     cache = case.ready.get("extensions")
     if not cache:
-        yield Outcome("skipped", "not looked at")
+        yield Outcome("skipped", "not checked")
     elif cache["stale"]:
         lock = cache["stale"][0]
-        message = f"{lock} is left of a build that was killed: every run would wait for it, silently and for ever"
+        message = f"{lock} is from a build that was killed: every run would silently wait for it for ever"
         yield Outcome("fail", message, f"rm {shlex.join(cache['stale'])}")
     elif cache["network"]:
         fix = "export TORCH_EXTENSIONS_DIR=/tmp/$USER/torch_extensions, also in cluster.env"
-        yield Outcome("warn", f"{cache['folder']} is on a network file system: hosts get in each other's way while compiling", fix)
+        yield Outcome("warn", f"{cache['folder']} is on a network file system: hosts disturb each other while compiling", fix)
     else:
         yield Outcome("ok", cache["folder"])
 

@@ -34,8 +34,9 @@ def architecture(config: Mapping[str, Any]) -> Architecture:
     if kind in _OTHERS:
         return _OTHERS[kind](c)
     if not kind:
-        raise ModelProblem("this config.json names no model_type: is it a model's? Give model.params: 7.0e9 instead of model.source")
+        raise ModelProblem(
+            "this config.json has no model_type, so it may not be a model's: give model.params: 7.0e9 instead of model.source"
+        )
     raise ModelProblem(
-        f"the architecture {kind!r} is not known here, and a guessed count would be worse than none: "
-        "give model.params: 7.0e9 (the model's card has the number) instead of model.source"
+        f"the architecture {kind!r} is not known here: give model.params: 7.0e9 (the model's card has the number) instead of model.source"
     )

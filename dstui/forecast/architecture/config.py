@@ -34,7 +34,7 @@ class Config:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ModelProblem(f"{self._where}: {key} is {str(value)[:40]!r}, and belongs between {least} and {most}")
+            raise ModelProblem(f"{self._where}: {key} is {str(value)[:40]!r}, but must be between {least} and {most}")
         return value
 
     def __contains__(self, key: str) -> bool:

@@ -116,6 +116,13 @@ class JobHosts:
         self._clean_began = time.monotonic()
         self._tell({host.name: {"do": "clean"} for host in self.living if host.left == ()})
 
+    def ask_for_stacks(self, at: float) -> None:
+        """Let the ranks write their Python stacks, on every host that is reached now. `at`: the time of the request."""
+        for host in self.living:
+            if host.reached:
+                host.tell({"do": "stacks", "at": at})
+                self._await_write(host)
+
     def _tell(self, orders: Mapping[str, Mapping[str, Any]]) -> None:
         self._orders = dict(orders)
         for host in self.living:

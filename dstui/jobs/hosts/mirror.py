@@ -19,8 +19,10 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.record_forms import SHIM, rank_number, sound
 from dstui.jobs.store.records import JobStatus
 
-NAME = re.compile(r"(?:attempts/([0-9]{1,5})/)?((?:logs|ranks|engine)/)rank_([0-9]{1,5})(\.log|\.jsonl?)")
-KINDS = {"logs/.log": "log", "ranks/.json": "record", "engine/.jsonl": "lines", "engine/.json": "state"}
+NAME = re.compile(r"(?:attempts/([0-9]{1,5})/)?((?:logs|ranks|engine)/)rank_([0-9]{1,5})(\.log|\.jsonl?|\.stacks)")
+KINDS = {"logs/.log": "log", "ranks/.json": "record", "engine/.jsonl": "jsonl", "engine/.stacks": "stacks", "engine/.json": "state"}
+OF_ENGINE = ("jsonl", "stacks")
+"""Files of a rank's hook that grow."""
 LAUNCHER = "launcher.log"
 OF_ITS_HOST = ("shim", "ticks", "boot")
 """Facts of a record that have a meaning only on the rank's own host."""
@@ -44,7 +46,8 @@ class Mirror:
         """Return file -> its bytes received so far, for all files that the host may send."""
         found = {LAUNCHER: self._launcher(host)[0]}
         for rank in self.ranks(host):
-            for path in (self.folder.log(rank, self.attempt), self.folder.engine(rank, self.attempt)):
+            engine = [self.folder.engine(rank, self.attempt, kind) for kind in OF_ENGINE]
+            for path in (self.folder.log(rank, self.attempt), *engine):
                 with suppress(OSError):
                     found[str(path.relative_to(self.folder.path))] = path.lstat().st_size
         return found
@@ -54,11 +57,11 @@ class Mirror:
         if name == LAUNCHER:
             return self._launcher_lines(host, at, data)
         attempt, rank, kind = self._place(host, name)
-        if kind not in ("log", "lines"):
+        if kind != "log" and kind not in OF_ENGINE:
             raise FrameError(f"it sends {name} as a log")
         path = self.folder.log(rank, attempt)
-        if kind == "lines":
-            path = self.folder.engine(rank, attempt)
+        if kind in OF_ENGINE:
+            path = self.folder.engine(rank, attempt, kind)
             path.parent.mkdir(0o700, exist_ok=True)
         _write_at(path, at, data)
 

@@ -14,6 +14,7 @@
     measured.json                        what the run took, compared to the forecast, if its Plan names a model
     heartbeat                            touched by the supervisor while it lives, for readers on other hosts
     stop.json                            a request to end the job
+    stacks_asked                         touched to request the Python stacks of ranks on other hosts
     .reserve                             while the job runs: space for the status on a full disk
 
 Readers must expect each of them to be missing or half-written.
@@ -63,6 +64,7 @@ class JobFolder:
         self.stop_file = self.path / "stop.json"
         self.lock_file = self.path / "supervisor.lock"
         self.heartbeat_file = self.path / "heartbeat"
+        self.stacks_request = self.path / "stacks_asked"
         self.launcher_log = self.path / "launcher.log"
         self.supervisor_log = self.path / "supervisor.log"
         self.ds_config = self.path / "ds_config.json"
@@ -211,8 +213,21 @@ class JobFolder:
 
     def beat(self) -> None:
         """Touch the heartbeat. Raises OSError if it cannot be written."""
+        self._touch(self.heartbeat_file)
+
+    def ask_for_stacks(self) -> None:
+        """Request the Python stacks of ranks on other hosts from the supervisor. Raises OSError if that cannot be written."""
+        self._touch(self.stacks_request)
+
+    def stacks_asked(self) -> float:
+        """Return when stacks were last requested; 0 if never."""
+        with suppress(OSError):
+            return self.stacks_request.lstat().st_mtime
+        return 0.0
+
+    def _touch(self, path: Path) -> None:
         self._guard()
-        fd = open_regular(self.heartbeat_file, os.O_WRONLY | os.O_CREAT)
+        fd = open_regular(path, os.O_WRONLY | os.O_CREAT)
         try:
             os.utime(fd)
         finally:

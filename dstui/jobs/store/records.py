@@ -187,6 +187,11 @@ class JobStatus:
     """The object that this was read from."""
 
     @property
+    def unwatched(self) -> bool:
+        """Return whether the ranks run in pods of Kubernetes: they have no supervisor, and only their own records tell their state."""
+        return self.state == "running" and self.supervisor is None and bool(self.hosts)
+
+    @property
     def final(self) -> bool:
         """Return whether the job has ended."""
         return self.state in FINAL

@@ -23,6 +23,7 @@ from dstui.jobs.store.records import VERSION, HostStatus, JobState, JobStatus, P
 
 HEARTBEAT, SILENT = 10.0, 60.0
 """Seconds between two heartbeats of a supervisor, and without one after which it may be gone."""
+UNWATCHED = "its ranks have recorded no end; whether their pods still run is not visible from here: kubectl get pods"
 
 
 def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: Iterable[str] = ()) -> JobStatus:
@@ -71,7 +72,9 @@ def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
 
 
 def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
-    """Return that a job on another host may have no supervisor any more, and what to do, as a sentence; "" for other jobs."""
+    """Return that a job elsewhere may have ended without a word, and what to do, as a sentence; "" for other jobs."""
+    if status.unwatched:
+        return UNWATCHED
     if status.unheard is None:
         return ""
     since = f"no sign of life from {supervisor_host(status)} for {status.unheard // 60:.0f} min"

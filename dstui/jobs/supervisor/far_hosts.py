@@ -29,6 +29,8 @@ ALONE = 8.0
 FAR_LINGER, FAR_LINGER_FAILED = 6.0, 1.0
 """Seconds for launchers to end by themselves after the last rank: three for DeepSpeed's own, plus network delays. Less after a failure,
 when the user waits."""
+ASKED = 0.5
+"""Seconds between two looks for a request of stacks."""
 SETTLE = 3.0
 """Seconds after the end of the launchers in which the last output of the ranks arrives."""
 
@@ -45,6 +47,7 @@ class FarHosts(ThisHost):
         self._started = self._refused = self._to_launch = False
         self._cut = any(host.state == "unreachable" for host in self.job.status.hosts.values())
         """Whether a host was unreachable during this attempt."""
+        self._stacks_asked = job.folder.stacks_asked()
         self.lost = LostHosts(self.job.record.host_lost, self.cluster, self.mirror, self.job.event)
 
     @property
@@ -66,6 +69,9 @@ class FarHosts(ThisHost):
         self.lost.remind()
         if not self._started and not self._refused and self.job.asked is None:
             self._go()
+        if self.job.every("stacks asked", ASKED) and (asked := self.job.folder.stacks_asked()) > self._stacks_asked:
+            self._stacks_asked = asked
+            self.cluster.ask_for_stacks(asked)
 
     def wait(self, pause: float) -> float:
         """Wait until a host sends something, or the pause is over."""

@@ -295,7 +295,7 @@ class Supervisor:
         if news := self.silence.news(self.job.ranks, time.time()):
             name, facts = news
             self.job.event(name, attempt=self.job.ranks.attempt, **facts)
-            if name == "silence" and not self.job.ranks.unseen:
+            if name == "silence":
                 self.stacks.take()
 
 

@@ -7,7 +7,6 @@ then they go to the rank's log. A signal is sent only to a process that handles 
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import time
@@ -15,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular_files import open_regular
+from dstui.base.regular_files import read_regular
 from dstui.jobs.engine.now import RankNow
 from dstui.jobs.store.processes import Process
 
@@ -41,15 +40,21 @@ def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, 
 
 
 def _dump(rank: Process, number: int, path: Path, deadline: float) -> list[dict[str, Any]]:
-    with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
-        at = file.seek(0, os.SEEK_END)
+    with suppress(OSError):
+        at = path.stat().st_size
         rank.send(number)
-        reported, until = "", time.monotonic() + deadline
-        while time.monotonic() < until:
-            time.sleep(QUIET)
-            file.seek(at)
-            before, reported = reported, file.read().decode("utf-8", "replace")
-            if reported == before and (threads := parse(reported)):
+        return await_dump(path, at, deadline)
+    return []
+
+
+def await_dump(path: Path, at: int, deadline: float, quiet: float = QUIET) -> list[dict[str, Any]]:
+    """Return the threads of a dump that is written from `at` on; none if nothing arrives in `deadline` seconds."""
+    reported, until = b"", time.monotonic() + deadline
+    while time.monotonic() < until:
+        time.sleep(quiet)
+        with suppress(OSError):
+            before, reported = reported, read_regular(path, at)
+            if reported == before and (threads := parse(reported.decode("utf-8", "replace"))):
                 return threads
     return []
 

@@ -13,7 +13,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +25,14 @@ from dstui.jobs.engine.now import read_now
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import is_own, whose
 from dstui.jobs.store.processes import tagged, user_of
+from dstui.jobs.store.ranks import Ranks
 from dstui.jobs.store.status import ranks_of
-from dstui.jobs.watch.faulthandler_stacks import HOW, dump_by_hook, dump_by_signal
+from dstui.jobs.watch.faulthandler_stacks import HOW, await_dump, dump_by_hook, dump_by_signal
 
 DEADLINE = 10.0
 """Seconds for one rank: reading the symbols of torch takes two on a busy machine."""
+FAR_LATER, FAR_QUIET = 5.0, 0.6
+"""Seconds that other hosts get in addition, and without a further line after which their dump is complete: agents look twice a second."""
 AT_ONCE = 4
 """Ranks that are read in parallel."""
 INSTALL = "py-spy is not installed: python -m pip install py-spy (or dstui[debug])"
@@ -95,10 +99,17 @@ def stacks(
     own = is_own(folder, status)
     using = program or find_program()
 
+    far = [number for number in wanted if ranks.ranks[number].host != os.uname().nodename]
+    elsewhere = FarStacks(folder, ranks, far, deadline) if far and own else None
+
     def inspect(number: int) -> Stack:
         rank = ranks.ranks[number]
         if rank.host != os.uname().nodename:
-            return Stack(number, rank.host, reason=f"it runs on {rank.host}: call `dstui stacks` there")
+            return (
+                elsewhere.read(number)
+                if elsewhere
+                else Stack(number, rank.host, reason=f"it runs on {rank.host}: call `dstui stacks` there")
+            )
         if rank.pid is None or rank.pid not in members:
             return Stack(number, rank.host, reason="it has just ended, or it belongs to another user")
         member, halted, reason = members[rank.pid], is_halted(rank.pid), ""
@@ -120,6 +131,29 @@ def stacks(
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(inspect, wanted))
+
+
+class FarStacks:
+    """The stacks of ranks on other hosts: the supervisor's agents there signal the hooks, and send home what those write."""
+
+    def __init__(self, folder: JobFolder, ranks: Ranks, far: Sequence[int], deadline: float) -> None:
+        self._ranks, self._until = ranks, time.monotonic() + deadline + FAR_LATER
+        self._files = {number: folder.engine(number, ranks.attempt, "stacks") for number in far}
+        self._sizes = {number: path.stat().st_size if path.exists() else 0 for number, path in self._files.items()}
+        launch = folder.read_launch()
+        self._problem = "run.observe is off in its Plan" if launch and launch.observe == "off" else ""
+        try:
+            folder.ask_for_stacks()
+        except OSError as error:
+            self._problem = f"they cannot be requested ({folder.stacks_request}: {error.strerror})"
+
+    def read(self, number: int) -> Stack:
+        """Wait for the stacks of one rank."""
+        host = self._ranks.ranks[number].host
+        if self._problem:
+            return Stack(number, host, reason=f"it runs on {host}, and {self._problem}")
+        found = await_dump(self._files[number], self._sizes[number], self._until - time.monotonic(), FAR_QUIET)
+        return Stack(number, host, tuple(_threads(found)), "" if found else f"it runs on {host}, and its hook gave no answer")
 
 
 def is_halted(pid: int) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
+from dstui.forecast.recommend import NOT_SEARCHED
 from dstui.machine.report import format_size
 from dstui.plan import PlanError
 from dstui.plan.finding import Fix
@@ -148,7 +149,7 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     estimate = outlook.forecast
     rows = [_line(figure(estimate), "the Plan as it is", estimate.verdict, width), BLANK]
     if not found.rows:
-        ways = found.ways or ("nothing that was tried: a smaller model, or larger GPUs",)
+        ways = found.ways or ("nothing that was tried: use a smaller model, or larger GPUs",)
         rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
         return rows + [line for way in ways for line in paragraph(way, width - 2, first=(Span("- ", "accent"),))]
     rows += paragraph(
@@ -160,7 +161,9 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
         rows.append(_line(_figures(plan), best + plan.why, plan.verdict, width, number))
         if number == cursor:
             rows += _changes(outlook, plan, width)
+    rows += paragraph(f"The second against the first: {found.second}", width, "dim") if found.second else []
     rows += paragraph(f"Cheaper: {found.cheapest}", width, "dim") if found.cheapest else []
+    rows += paragraph(f"{NOT_SEARCHED[0].upper()}{NOT_SEARCHED[1:]}", width, "dim")
     return [*rows, row(("T", "accent"), "  measure the best of them here, by short jobs", key=MEASURE)]
 
 

@@ -22,7 +22,7 @@ class Shipped(Ask):
 
     def __init__(self, machine: Machine | None, model: str = "") -> None:
         """Create the dialog. `model`: the hub id that the script of the folder names, or ""."""
-        super().__init__("Plans that come with dstui", "", [Answer("", name, name) for name in SHIPPED])
+        super().__init__("Shipped Plans", "", [Answer("", name, name) for name in SHIPPED])
         self.machine, self.model = machine, model
         self.figures: dict[str, str] = {}
 

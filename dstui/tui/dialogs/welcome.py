@@ -98,7 +98,7 @@ class Start(Ask):
     """The start screen. Recipes appear as soon as the machine is probed."""
 
     def __init__(self, found: FolderContents, machine: Machine | None) -> None:
-        super().__init__("Start from what?", "", ())
+        super().__init__("What do you want to start from?", "", ())
         self.found, self.machine = found, machine
         self.judged: dict[str, str] = {}
         """What is known of the site's templates: whether each fits here."""

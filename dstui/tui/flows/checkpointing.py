@@ -119,7 +119,7 @@ class Checkpoints:
             )
         elif what is not None:
             target = f"{found.folder}-fp32" if what == "fp32" else f"{found.folder}/{found.tag}_universal"
-            text = f"{WHAT[what]}, written to a folder that is not there yet:"
+            text = f"{WHAT[what]}, written to a folder that does not exist yet:"
             prompt = Prompt("Where to?", text, target, _not_free)
             self._app.push_screen(prompt, partial(self._tell_cost, what, found))
 

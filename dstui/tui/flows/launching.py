@@ -147,7 +147,7 @@ class Launching:
         if self._session.apply(fix):
             self._app.post_message(FixApplied(fix.text))
         else:
-            say(self._app, f"This Plan cannot take it: {self._session.state.refusal[1]}", "error")
+            say(self._app, f"This Plan cannot be changed so: {self._session.state.refusal[1]}", "error")
 
     def _with_its_plan(self, job: WatchedJob, then: Callable[[], object]) -> None:
         """Open the Plan of the job, then call a function. Unsaved edits of another Plan are never lost."""

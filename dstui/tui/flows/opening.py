@@ -186,9 +186,9 @@ class Opening:
             draft.forget()
             return
         answers = [
-            Answer("t", f"take them up ({key_of('undo')} takes them back)", True),
-            Answer("d", "discard them for ever", False),
-            Answer("l", "later: leave them where they are", None),
+            Answer("t", f"continue with them ({key_of('undo')} takes them back)", True),
+            Answer("d", "discard them", False),
+            Answer("l", "later: keep them for later", None),
         ]
         text = f"{_when(draft)} a session ended with edits of this Plan that were not saved."
         if draft.began != self._session.on_disk:
@@ -202,7 +202,7 @@ class Opening:
             try:
                 self._session.replace(draft.text)
             except PlanError as error:
-                say(self._app, f"The draft is no Plan any more: {error}. It stays in {draft.file}", "error")
+                say(self._app, f"The draft is not a valid Plan: {error}. It is kept in {draft.file}", "error")
             else:
                 in_thread(self._app, partial(take_over, draft, self._session.draft()))
 

@@ -32,7 +32,7 @@ def run_editor(app: App[Any], file: Path, line: int = 1) -> bool:
         with app.suspend():
             ended = subprocess.run(command, check=False).returncode
     except SuspendNotSupported:
-        say(app, "An editor needs a terminal of its own, which is not here.", "warning")
+        say(app, "An editor needs a terminal of its own, which does not exist here.", "warning")
     except (OSError, ValueError) as error:
         say(app, f"The editor could not be started: {error}. It comes from VISUAL or EDITOR.", "error")
     else:

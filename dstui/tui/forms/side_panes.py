@@ -121,7 +121,7 @@ def _counts(state: State) -> str:
 def check_rows(state: State, width: int) -> list[Row]:
     """Return the findings as rows."""
     if not state.checked:
-        return [row((f"{GLYPHS['unknown']} not looked at yet", "dim"))]
+        return [row((f"{GLYPHS['unknown']} not checked yet", "dim"))]
     if not state.findings:
         return [row((GLYPHS["ok"], "ok"), " nothing to complain about")]
     rows: list[Row] = []

@@ -235,7 +235,7 @@ KEYS: Final = (
     KeyHint("m", "curves", "curves", "The curves of these runs over each other.", frozenset({RUNS, COMPARE}), 4),
     KeyHint("greater_than_sign", "order(1)", "sort", "Sort by the next column.", frozenset({RUNS}), 5, ">", "< >"),
     KeyHint("less_than_sign", "order(-1)", "sort before", "Sort by the column before.", frozenset({RUNS}), display="<"),
-    KeyHint("r", "reverse", "reverse", "Sort the other way round.", frozenset({RUNS}), 8),
+    KeyHint("r", "reverse", "reverse", "Sort reverse the order.", frozenset({RUNS}), 8),
     KeyHint("slash", "condition", "filter", "Only the runs that are meant: stage=3 loss<2 failed.", frozenset({RUNS}), 6, "/"),
     KeyHint("c", "columns", "columns", "Which columns there are, in which order; remembered.", frozenset({RUNS}), 9),
     KeyHint("l", "start_again", "again", "Start the run under the cursor once more, with its Plan as it is now.", frozenset({RUNS}), 7),

@@ -206,7 +206,7 @@ class DiagnosisPane(RowList):
 
         try:
             self.post_message(self.Diagnosed(folder, moment, with_history(diagnose_job(folder), folder)))
-        except FileProblem:  # its logs are gone: there is nothing to say
+        except FileProblem:  # its logs are gone: there is no findings
             return
 
     @on(Diagnosed)

@@ -122,7 +122,7 @@ def narrow_slot(machine: Machine, requirement: Requirement) -> MachineFindings:
         now, could = gpu.pcie_width, gpu.pcie_width_max
         if isinstance(now, int) and isinstance(could, int) and now < could:
             why = f"offload, loading and transfers between GPUs without NVLink run at {now}/{could} of the speed"
-            fix = f"another slot or riser for {gpu.bus_id}; on a cloud machine this is how it is sold"
+            fix = f"another slot or riser for {gpu.bus_id}; on a cloud machine it belongs to the instance type"
             level: Level = "info" if machine.host.virtual_machine is True else "warning"
             yield MachineFinding(f"GPU {gpu.index} is connected with {now} of {could} PCIe lanes", why, fix, level=level)
 
@@ -152,7 +152,7 @@ def throttled(machine: Machine, requirement: Requirement) -> MachineFindings:
         reasons = [reason for reason in known(gpu.throttle, ()) if reason in SLOWED_BY]
         if reasons:
             message = f"GPU {gpu.index} is slowed down: {', '.join(reasons)}"
-            yield MachineFinding(message, "it will be the straggler", "look at cooling and power supply")
+            yield MachineFinding(message, "its rank will be the straggler", "look at cooling and power supply")
         limit, default = gpu.power_limit, gpu.power_limit_default
         if isinstance(limit, float) and isinstance(default, float) and limit < 0.95 * default:
             message = f"GPU {gpu.index} is capped at {limit:.0f} W of {default:.0f} W"
@@ -181,7 +181,7 @@ def iommu(machine: Machine, requirement: Requirement) -> MachineFindings:
     if bare and any(allowed[i][j] == "OK" and not width(machine.links[i][j]) for i, j in pairs):
         why = "transfers between GPUs over PCIe then go through the CPU, or hang"
         fix = "check `lspci -vvv | grep ACSCtl` as root: SrcValid+ means ACS is on; turn it off, or boot with iommu=pt"
-        yield MachineFinding("the IOMMU is on, and these GPUs talk over PCIe", why, fix)
+        yield MachineFinding("the IOMMU is on, and these GPUs communicate over PCIe", why, fix)
 
 
 SHM_FIX = {
@@ -200,7 +200,7 @@ def small_shared_memory(machine: Machine, requirement: Requirement) -> MachineFi
     on_cpu = machine.accelerator == "cpu"
     if isinstance(total, int) and total < (CPU_BUFFER * ranks if on_cpu else GIB * min(ranks, 4)):
         users = "DeepSpeed's collectives on the CPU, 66 MB for each rank," if on_cpu else "NCCL's rings within a host"
-        why = f"{users} and the workers of data loaders live there: `No space left on device`, or a bus error"
+        why = f"{users} and the workers of data loaders store their data there: `No space left on device`, or a bus error"
         fix = SHM_FIX.get(str(machine.host.container), "mount -o remount,size=16G /dev/shm, as root")
         yield MachineFinding(f"/dev/shm has {total / (1 << 20):.0f} MB for {ranks} rank{'s' * (ranks != 1)}", why, fix)
 
@@ -286,7 +286,7 @@ def rack_of_nvlink(machine: Machine, requirement: Requirement) -> MachineFinding
     clusters = {(fabric.cluster, fabric.clique) for fabric in fabrics if isinstance(fabric.cluster, str) and fabric.cluster.strip("0")}
     if len(clusters) == 1:
         _, clique = next(iter(clusters))
-        why = "hosts of the same cluster and clique talk over NVLink, as if they were one; IMEX must run on all of them"
+        why = "hosts of the same cluster and clique communicate over NVLink, as if they were one; IMEX must run on all of them"
         fix = (
             "do not set NCCL_MNNVL_ENABLE=0; zero_hpz_partition_size may go up to the ranks of the clique" if requirement.nodes > 1 else ""
         )
@@ -299,14 +299,12 @@ def rack_of_nvlink(machine: Machine, requirement: Requirement) -> MachineFinding
 def memory_errors(machine: Machine, requirement: Requirement) -> MachineFindings:
     """A GPU whose memory has failed."""
     for gpu in requirement.chosen(machine):
-        fix = f"reset it (nvidia-smi --gpu-reset -i {gpu.index}, as root); if it comes back, have the GPU replaced"
+        fix = f"reset it (nvidia-smi --gpu-reset -i {gpu.index}, as root); if the errors return, have the GPU replaced"
         if isinstance(gpu.memory_errors, int) and gpu.memory_errors:
             message = f"GPU {gpu.index} has had {gpu.memory_errors} uncorrected memory errors since the driver was loaded"
             yield MachineFinding(message, "each ends the process that hits it: CUDA error, an uncorrectable ECC error encountered", fix)
         elif gpu.remap_pending is True:
-            yield MachineFinding(
-                f"GPU {gpu.index} waits for a reset to replace rows of its memory", "the next error there ends the run", fix
-            )
+            yield MachineFinding(f"GPU {gpu.index} needs a reset to replace rows of its memory", "the next error there ends the run", fix)
 
 
 @machine_rule("MC021", "warning", source="torch TCPStore: EADDRINUSE ends rank 0; deepspeed/launcher/runner.py, --master_port")
@@ -314,7 +312,7 @@ def port_taken(machine: Machine, requirement: Requirement) -> MachineFindings:
     """The port for rank 0 is already in use."""
     if requirement.port is not None and requirement.port in known(machine.host.ports, ()):
         message = f"a process was listening on port {requirement.port} when this machine was probed"
-        fix = f"let a free port be chosen, or end who holds it (ss -ltnp 'sport = :{requirement.port}')"
+        fix = f"let a free port be chosen, or stop the process that uses it (ss -ltnp 'sport = :{requirement.port}')"
         yield MachineFinding(
             message, "rank 0 cannot listen there, and the job ends", fix, "cluster.master_port", (("cluster.master_port", None),)
         )

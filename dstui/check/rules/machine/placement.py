@@ -56,18 +56,16 @@ def better_gpus(machine: Machine, requirement: Requirement) -> MachineFindings:
     if best is None or best.flaws[:4] >= now.flaws[:4]:
         return
     if best.flaws[0] < now.flaws[0]:
-        message = (
-            f"{describe_gpus([gpu for gpu in chosen if is_busy(machine.gpus[gpu])])} in use by somebody, {describe_gpus(best.gpus)} free"
-        )
+        message = f"{describe_gpus([gpu for gpu in chosen if is_busy(machine.gpus[gpu])])} busy, {describe_gpus(best.gpus)} free"
     else:
-        message = f"{describe_gpus(chosen)} are worse joined than {describe_gpus(best.gpus)}"
+        message = f"{describe_gpus(chosen)} have slower links than {describe_gpus(best.gpus)}"
     why = "collectives run at the speed of the weakest link between the ranks"
     yield MachineFinding(message, why, f"use {describe_gpus(best.gpus)}", INCLUDE, _include(best.gpus))
 
 
 @machine_rule("MC202", "warning", source="NVML: memory in use, processes")
 def busy_gpus(machine: Machine, requirement: Requirement) -> MachineFindings:
-    """A chosen GPU is in use by somebody else."""
+    """A chosen GPU is in use by another process."""
     taken = [gpu for gpu in requirement.chosen(machine) if is_busy(gpu)]
     for gpu in taken:
         yield _busy(requirement, gpu, [other.index for other in requirement.chosen(machine) if other not in taken])
@@ -202,8 +200,8 @@ def binding_to_the_far_socket(machine: Machine, requirement: Requirement) -> Mac
     far = far_ranks(machine, bindings)
     if far:
         first = far[0]
-        message = f"--bind_cores_to_rank puts {len(far)} of {len(bindings)} ranks on far CPUs: rank {first.rank} on {first.cpu_list}"
-        why = f"GPU {first.gpu} hangs on CPUs {machine.gpus[first.gpu].cpus}; copies to the host then take half the speed"
+        message = f"--bind_cores_to_rank puts {len(far)} of {len(bindings)} ranks on another socket: rank {first.rank} on {first.cpu_list}"
+        why = f"GPU {first.gpu} is attached to CPUs {machine.gpus[first.gpu].cpus}; copies to the host then take half the speed"
         yield MachineFinding(
             message, why, "bind with numactl, by the GPUs' own CPUs", "cluster.cpu_binding", (("cluster.cpu_binding", "numactl"),)
         )
@@ -224,7 +222,7 @@ def unbound_offload(machine: Machine, requirement: Requirement) -> MachineFindin
     kind = "deepspeed" if right and not far_ranks(machine, right) else "numactl"
     why = "the optimizer runs on CPUs here; bound to the node of its GPU a step is about 15 % shorter"
     path = "cluster.cpu_binding"
-    yield MachineFinding(f"the GPUs hang on {len(nodes)} NUMA nodes", why, f"{path}: {kind}", path, ((path, kind),))
+    yield MachineFinding(f"the GPUs are attached to {len(nodes)} NUMA nodes", why, f"{path}: {kind}", path, ((path, kind),))
 
 
 @machine_rule(

@@ -94,7 +94,7 @@ def ib_disable(machine: Machine, requirement: Requirement) -> MachineFindings:
         requirement,
         "NCCL_IB_DISABLE",
         "sends traffic between hosts over TCP sockets",
-        "RDMA is there but broken, and only until it is repaired",
+        "RDMA is present but broken, until it is repaired",
         cost,
     )
 
@@ -113,7 +113,7 @@ def socket_interface(machine: Machine, requirement: Requirement) -> MachineFindi
         named = [nic for nic in nics if nic not in named]
     if not named:
         there = ", ".join(nic.name for nic in nics if not nic.virtual)
-        cost = Cost(f"the run: no interface here is called so ({there}); NCCL ends with `no socket interface found`", "error")
+        cost = Cost(f"the run: no interface here has this name ({there}); NCCL ends with `no socket interface found`", "error")
     elif all(nic.state == "down" for nic in named):
         cost = Cost(f"the run: {named[0].name} is down here", "error" if requirement.nodes > 1 else "warning")
     elif slower := _faster(named, nics):

@@ -20,6 +20,7 @@ import os
 import sys
 import time
 from _signal import SIG_DFL, SIGRTMIN, getsignal
+from _thread import get_ident
 
 TYPE_CHECKING = False  # importing typing would double the time of the import
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ STATE = "_dstui_hook"
 """The attribute of an engine with its state."""
 SIGNALS = range(SIGRTMIN + 11, SIGRTMIN + 20)
 """Real-time signals to choose from: the first one without a handler is used."""
-PERIOD = 0.1
-"""Seconds between two updates of what the rank does now."""
+PERIOD, RESTING = 0.1, 0.5
+"""Seconds between two updates of what the rank does now, and while its engine rests."""
+QUICK = 0.02
+"""Seconds of a step. Below, an engine rests between the steps that are reported: a wrapped call costs two microseconds with cold caches."""
 BURST = 200.0
 """Steps that are reported at any rate."""
 RATES = ((20_000, 5.0), (200_000, 2.0), (float("inf"), 0.2))
@@ -103,10 +106,15 @@ class Hook:
         self.models = 0
         self.thread: Any = None
         self.current: Engine | None = None
+        self.engines: list[Engine] = []
+        self.sources: set[Any] = set()
+        """Files of the engines' classes, by which the frames of a resting engine are known."""
+        self.bare: dict[type, type] = {}
+        """Class of an engine -> its subclass without wrappers."""
         self.written: tuple[Any, ...] = ()
         self.torch: Any = None
         self.is_compiling: Any = None
-        self.tokens, self.refilled, self.rate = BURST, 0.0, RATES[0][1]
+        self.tokens, self.refilled = BURST, 0.0
         self.optimizers: Any = None
         self.alone = False
         self.device: Any = None
@@ -152,13 +160,22 @@ class Hook:
         while self.active:
             try:
                 try:
-                    self.output.pending.append(self.output.queue.get(timeout=PERIOD))
+                    self.output.pending.append(self.output.queue.get(timeout=RESTING if self.current and self.current.rests else PERIOD))
                 except Empty:
                     pass
                 self.write_pending()
+                self.wake_engines(time.perf_counter())
                 self.write_now()
             except Exception as error:  # whatever it is, the training continues
                 self.fault("write", error)
+
+    def wake_engines(self, now: float) -> None:
+        """Let each resting engine report one step, if any may be reported."""
+        resting = [state for state in self.engines if state.rests]
+        if resting and self.due(now) >= 1.0:
+            self.tokens, self.refilled = float(len(resting)), now
+            for state in resting:
+                state.wake()
 
     def write_pending(self, last: bool = False) -> None:
         import json
@@ -195,10 +212,13 @@ class Hook:
         state, output = self.current, self.output
         if state is None:
             now: tuple[Any, ...] = (output.phase,)
-        elif state.raised and not state.phase:
-            now = (state.raised[0], state.step, state.number, state.raised[1])
         else:
-            now = (state.phase or "between steps", state.step, state.number)
+            if state.rests or state.woken:
+                self.look(state)
+            if state.raised and not state.phase:
+                now = (state.raised[0], state.step, state.number, state.raised[1])
+            else:
+                now = (state.phase or state.seen or "between steps", state.step, state.number)
         if now == self.written:
             return
         import json
@@ -207,6 +227,30 @@ class Hook:
         facts = dict(zip(("phase", "step", "model", "raised"), now), pid=output.pid, signal=output.signal, faults=self.faults)
         text = json.dumps(dict(facts, since=round(time.time(), 3)))
         os.pwrite(output.now, text.ljust(NOW_SIZE).encode(), 0)
+
+    def look(self, state: Engine) -> None:
+        """Find the step of a resting engine, and its phase by the frames of its thread, or of the exception that ended it."""
+        engine = state.engine()
+        state.step = engine.global_steps if engine is not None else state.step
+        state.seen = self.phase_in(sys._current_frames().get(state.thread))
+        trace = getattr(sys, "last_traceback", None)
+        while trace is not None and not state.raised:
+            phase = self.phase_of(trace.tb_frame.f_code)
+            if phase:
+                state.raised = (phase, type(sys.last_value).__name__)
+            trace = trace.tb_next
+
+    def phase_of(self, code: Any) -> str:
+        """Return the phase of an engine's method; "" for other code. DeepSpeed's decorators share one code, so names decide."""
+        return PHASES.get(code.co_name, "") if code.co_filename in self.sources else ""
+
+    def phase_in(self, frame: Any) -> str:
+        """Return the phase of the outermost call of an engine in a stack; "" without any."""
+        phase = ""
+        while frame is not None:
+            phase = self.phase_of(frame.f_code) or phase
+            frame = frame.f_back
+        return phase
 
     def end(self) -> None:
         """At the end of the interpreter, write what is left."""
@@ -323,13 +367,14 @@ class Hook:
         for base in type(engine).__mro__:
             if base.__module__.startswith("deepspeed."):
                 self.wrap_class(base)
-        state = engine.__dict__[STATE] = Engine(self.models, engine.global_steps)
+        state = engine.__dict__[STATE] = Engine(self.models, engine)
         facts["model"] = state.number
         facts.update(description(engine))
         if self.device is None and getattr(engine.device, "type", "") == "cuda":
             self.device = self.torch.cuda
         self.put("initialize", facts)
         self.current = state
+        self.engines.append(state)
         return state
 
     def wrap_class(self, kind: Any) -> None:
@@ -340,35 +385,36 @@ class Hook:
                 wrapped = self.wrapped(method, name, phase)
                 setattr(wrapped, STATE, True)
                 setattr(kind, name, wrapped)
+        self.sources.add(getattr(sys.modules.get(kind.__module__), "__file__", None))
+
+    def bare_class(self, kind: type) -> type:
+        """Return the subclass of resting engines: the original methods.
+
+        An engine changes its class, because patching the class again would invalidate the interpreter's caches of it each time.
+        """
+        if kind not in self.bare:
+
+            def evaluate(engine: Any) -> Any:
+                engine.__dict__[STATE].wake()
+                return kind.eval(engine)  # type: ignore[attr-defined]
+
+            found: dict[str, Any] = {name: getattr(kind, name, None) for name in ("forward", "backward", "step", "train_batch")}
+            members = {name: method.__wrapped__ for name, method in found.items() if hasattr(method, STATE)}
+            members.update({"eval": evaluate, "__module__": kind.__module__, "__qualname__": kind.__qualname__})
+            self.bare[kind] = type(kind)(kind.__name__, (kind,), members)
+        return self.bare[kind]
 
     def wrapped(self, method: Callable[..., Any], name: str, phase: str) -> Callable[..., Any]:
         import functools
 
         hook = self
         is_compiling = self.is_compiling if name == "forward" else None
-        is_forward, ends_step = name == "forward", name == "step"
 
         @functools.wraps(method)
         def observed(engine: Any, *args: Any, **kwargs: Any) -> Any:
             if is_compiling is not None and is_compiling():
                 return method(engine, *args, **kwargs)
-            known = engine.__dict__
-            state = known.get(STATE)
-            if state is None or not state.is_left_out or (is_forward and not known["_modules"]["module"].training) or name in REPORTED:
-                return hook.observe(method, name, phase, engine, args, kwargs)
-            if state.phase:
-                return method(engine, *args, **kwargs)
-            # For an unreported step (of many per second) only the phase is recorded.
-            state.phase = phase
-            try:
-                result = method(engine, *args, **kwargs)
-            except BaseException as error:
-                state.interrupt(error)
-                raise
-            state.phase = ""
-            if ends_step and known["global_steps"] != state.step:
-                hook.stepped(engine, state, time.perf_counter())
-            return result
+            return hook.observe(method, name, phase, engine, args, kwargs)
 
         return observed
 
@@ -393,14 +439,17 @@ class Hook:
         """Begin a phase; return None if the call is part of another one."""
         try:
             state: Engine = engine.__dict__.get(STATE) or self.adopt(engine, {})
-            if state.phase:
+            if state.phase or (state.rests and name not in REPORTED and phase != "evaluation"):
                 return None
             now, self.current, state.raised = time.perf_counter(), state, None
+            if state.woken:
+                state.step, state.seen, state.woken = engine.global_steps, "", False
             if name == "backward" and not state.calls_backward:
                 state.calls_backward, state.losses = True, []
             if name == "forward" and not engine.__dict__["_modules"]["module"].training:
-                phase, state.is_left_out = "evaluation", False
+                phase = "evaluation"
             elif name == "forward":
+                state.half_seen = False
                 state.count_inputs(args, kwargs)
             state.backwards += name == "backward"
             if state.evaluated and phase in ("forward", "train_batch", "backward"):
@@ -410,8 +459,11 @@ class Hook:
                 state.evaluated, state.evaluating = 0, 0.0
             if state.measured is None and phase in ("forward", "backward", "train_batch"):
                 state.measured = self.allowed(now)
-                state.is_left_out = not state.measured and not self.ends_after
                 state.began = state.began or now
+                # A forward that torch.compile has inlined is not seen here: then the class must not change.
+                if not state.measured and state.seconds < QUICK and name != "backward":
+                    state.rest(engine, self.bare_class(type(engine)))
+                    return None
             state.phase, state.entered = phase, now
             if state.measured and self.device is not None:
                 state.marks.append((phase, self.mark(), None))
@@ -431,7 +483,8 @@ class Hook:
             if state.measured is None:
                 state.began = now  # an evaluation, or a checkpoint, does not count into the next step
             if phase == "evaluation":
-                state.evaluated, state.evaluating = state.evaluated + 1, state.evaluating + seconds
+                if not state.half_seen:
+                    state.evaluated, state.evaluating = state.evaluated + 1, state.evaluating + seconds
             elif name in REPORTED:
                 self.put(REPORTED[name], dict(place_of(args, kwargs), model=state.number, step=state.step, state="done", seconds=seconds))
             elif state.measured:
@@ -481,20 +534,21 @@ class Hook:
 
     def allowed(self, now: float) -> bool:
         """Return whether to report this step: every step of usual trainings, a sample of many per second."""
-        self.rate = next(rate for most, rate in RATES if self.output.count < most)
-        self.tokens = min(self.tokens + (now - self.refilled) * self.rate, BURST)
-        self.refilled = now
+        self.tokens, self.refilled = self.due(now), now
         if self.tokens < 1.0:
             return False
         self.tokens -= 1.0
         return True
 
+    def due(self, now: float) -> float:
+        """Return how many steps may be reported now."""
+        rate = next(rate for most, rate in RATES if self.output.count < most)
+        return min(self.tokens + (now - self.refilled) * rate, BURST)
+
     def stepped(self, engine: Any, state: Engine, now: float) -> None:
         """Report an optimizer step, if this one is to be reported, and begin the next."""
         state.step = engine.global_steps
-        if state.is_left_out and (now - self.refilled) * self.rate + self.tokens < 1.0:
-            state.began = now
-            return
+        state.seconds = now - state.began
         if state.measured and self.active:
             facts: dict[str, Any] = {
                 "model": state.number,
@@ -522,24 +576,52 @@ class Hook:
 
 
 class Engine:
-    """The state of one engine. It holds no tensor and no reference to the engine."""
+    """The state of one engine. It holds no tensor and no reference that keeps the engine alive."""
 
-    def __init__(self, number: int, step: int) -> None:
-        self.number, self.step = number, step
+    def __init__(self, number: int, engine: Any) -> None:
+        import weakref
+
+        self.number, self.step = number, engine.global_steps
+        self.engine = weakref.ref(engine)
         self.phase = ""
         self.entered = 0.0
+        self.seconds = 1.0
+        """Seconds of the last step."""
         self.raised: tuple[str, str] | None = None
         self.evaluated, self.evaluating = 0, 0.0
         self.calls_backward = False
         """Whether the program calls the engine's backward. Otherwise the loss is what forward returns, as with `loss.backward()`."""
+        self.rests = False
+        """Whether the engine has the class without wrappers. The thread wakes it when a step may be reported."""
+        self.thread = get_ident()
+        self.seen = ""
+        """The phase while it is not observed, as its thread's frames show it."""
+        self.woken = False
+        """Whether it was woken, and none of its methods was called since."""
+        self.half_seen = False
+        """Whether it was woken within an evaluation, whose batches are not counted then."""
         self.begin(0.0)
+
+    def rest(self, engine: Any, bare: type) -> None:
+        """Call the engine's methods without wrappers from the next call on."""
+        self.thread, self.raised, self.awake = get_ident(), None, type(engine)
+        object.__setattr__(engine, "__class__", bare)
+        self.rests = True
+
+    def wake(self) -> None:
+        """Observe the engine again. The step in progress is not reported, since its beginning was not seen."""
+        engine = self.engine()
+        if engine is None or not self.rests:
+            return
+        self.rests, self.woken = False, True
+        self.half_seen = not engine.__dict__["_modules"]["module"].training
+        object.__setattr__(engine, "__class__", self.awake)
 
     def begin(self, now: float) -> None:
         """Begin the next optimizer step."""
         self.began = now
         self.measured: bool | None = None
         """Whether this step is reported; None until it begins."""
-        self.is_left_out = False
         self.backwards = 0
         self.tokens, self.elements = 0, 0
         self.divided = False
@@ -551,7 +633,6 @@ class Engine:
     def interrupt(self, error: BaseException) -> None:
         """Record that an exception left a phase: the phase stays in the record until the next one begins."""
         self.raised, self.phase, self.measured = (self.phase, type(error).__name__), "", None
-        self.is_left_out = False
 
     def count_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Add the elements of a micro-batch's first tensor, and its tokens: `input_ids`, or a first argument of integers."""

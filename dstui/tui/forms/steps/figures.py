@@ -63,21 +63,21 @@ def severity(estimate: Forecast) -> str:
 def figure(estimate: Forecast) -> str:
     """Return `✔ 41.3 GB   48% 17.3k`: the tightest place, the share left, tokens per second; no speed if it does not fit.
 
-    If RAM or NVMe decides, the GPU's figure comes first, so that stages differ even if all need too much RAM.
+    If RAM or NVMe decides, the GPU's figure comes first, so that stages differ even if all need too much RAM, and each place has its
+    own glyph: `✔ 62G ✖ RAM 74G 3.2x`.
     """
-    from dstui.tui.forms.memory_rows import NAMES, columns, share_left, short
+    from dstui.tui.forms.memory_rows import NAMES, SEVERITY, columns, share_left, short
 
     fits = estimate.verdict == "fits"
     places = {"gpu": estimate.gpu, "host": estimate.host, "nvme": estimate.nvme}
     usual = "gpu" if estimate.gpu.bytes else "host"
     name = usual if fits or not estimate.bound else estimate.bound
     need, tokens = places[name], estimate.speed.tokens if estimate.fits and estimate.speed else None
-    if name != usual:
-        figures = f"{_gib(places[usual].bytes)} {NAMES[name]} {_gib(need.bytes)} {share_left(need.headroom):>5}"
-        figures += f" {short(tokens):>5}" if tokens else ""
-    else:
-        figures = columns(need.bytes, need.headroom, tokens)
-    return f"{GLYPHS[severity(estimate)]} {figures}"
+    if name == usual:
+        return f"{GLYPHS[severity(estimate)]} {columns(need.bytes, need.headroom, tokens)}"
+    first = f"{GLYPHS[SEVERITY[places[usual].verdict]]} {_gib(places[usual].bytes)} "
+    speed = f" {short(tokens):>5}" if tokens else ""
+    return f"{first}{GLYPHS[severity(estimate)]} {NAMES[name]} {_gib(need.bytes)} {share_left(need.headroom):>4}{speed}"
 
 
 def _gib(amount: int | None) -> str:
