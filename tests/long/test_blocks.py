@@ -82,7 +82,9 @@ def test_no_callback_of_the_screen_takes_fifty_milliseconds(tmp_path: Path) -> N
         terminal.wait("Runs 2")
         press(terminal, (" ", " ", "="))
         terminal.wait("How they went")
-        press(terminal, ("m", ESC, ESC, ESC, "q", "d"))
+        press(terminal, ("m", ESC, ESC, ESC, "q"))
+        terminal.wait("discard the edits")
+        press(terminal, ("d",))
         terminal.exit_code()
     finally:
         terminal.close()
