@@ -96,6 +96,13 @@ def test_what_a_branch_prints_or_leaves_early_is_no_guess(text: str) -> None:
     assert len(words) == 2 and to_plan_text(words[1]).startswith("${")
 
 
+def test_a_hole_of_a_function_that_another_text_calls_has_its_own_words() -> None:
+    text = 'pad() { echo a; }\ninit() {\n  export X_P=$(find_port 1 2)\n}\nexport -f init\nsrun bash -c "\ninit\ndeepspeed t.py --port \\$X_P\n"'
+    shell = read(text)
+    assert [to_plan_text(word) for word in shell.launches[0].words] == ["t.py", "--port", "${X_P}"]
+    assert shell.sources["X_P"] == "$(find_port 1 2), line 3"
+
+
 def test_a_loop_that_waits_for_a_free_port_ends() -> None:
     for wait in ("if ! lsof -i :$P; then break; fi", 'ss -l | grep -q ":$P " || break', "nc -z h $P || { echo free; break; }"):
         shell = read(f"while :; do\n  P=$((29500 + 1))\n  {wait}\ndone\ndeepspeed --master_port $P t.py")
