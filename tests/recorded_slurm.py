@@ -1,7 +1,7 @@
-"""Programs of SLURM on a PATH that print what was recorded: for what only needs their words. The real ones run in tests/long/test_queue.py.
+"""Programs of SLURM on a PATH that print what was recorded: for what only needs their words. The real ones run in tests/long/
+test_queue.py and test_accounting.py.
 
-Partitions and nodes: Slurm 22.05 of Debian 12 on the pretend hosts, with names and limits changed. sacct: never run, for its slurmdbd needs a
-MySQL server; the columns are those of sacct(1).
+Slurm 22.05 of Debian 12 on the pretend hosts, with the numbers of jobs, names and limits changed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ MaxTime=00:30:00 MinNodes=0 Nodes=g[01-16] PreemptMode=REQUEUE State=UP TotalCPU
 NODES = "gpu|16|96|1000000|gpu:h100:8(S:0-1)|h100,ib\nshort|16|96|1000000|gpu:h100:8(S:0-1)|h100,ib\n"
 ASSOCIATIONS = "physics||normal,high\nguests||normal\n"
 ACCOUNTING = """\
-6|COMPLETED|2026-11-23T12:00:00|g[01-02]|None
-7|TIMEOUT|2026-11-23T13:00:00|g[01-02]|None
-8|CANCELLED by 1000|2026-11-23T14:00:00|g01|None
-9|NODE_FAIL|2026-11-23T14:30:00|g01|None
-10|OUT_OF_MEMORY|2026-11-23T15:00:00|g01|None
+2|PREEMPTED|2026-11-28T02:29:25|g[01-02]|None
+3|CANCELLED by 0|2026-11-28T02:29:28|None assigned|None
+4|FAILED|2026-11-28T02:29:16|g01|None
+5|COMPLETED|2026-11-28T02:29:21|g01|BeginTime
+6|COMPLETED|2026-11-28T02:29:16|g01|None
+7|TIMEOUT|2026-11-28T02:29:28|g[01-02]|None
+8|CANCELLED by 0|2026-11-28T02:29:16|g01|None
+9|NODE_FAIL|2026-11-28T02:29:16|g02|None
+10|OUT_OF_MEMORY|2026-11-28T02:29:16|g01|None
 """
+"""Each end that tests/long/test_accounting.py makes; 3 was cancelled while it waited, 5 was queued again."""
 
 
 def record(folder: Path, **outputs: str) -> Path:

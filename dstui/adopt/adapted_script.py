@@ -9,17 +9,9 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dstui.adopt.loop_parts import (
-    FUNCTIONS,
-    TESTED,
-    LoopParts,
-    NoPlace,
-    accumulation_guard,
-    find_parts,
-    is_call_of,
-    name_in,
-    scheduler_lines,
-)
+from dstui.adopt.loop_optimizer import TESTED
+from dstui.adopt.loop_parts import LoopParts, accumulation_guard, find_parts, scheduler_lines
+from dstui.adopt.loop_syntax import FUNCTIONS, NoPlace, is_call_of, name_in
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
 ACCUMULATION = "gradient_accumulation_steps"
@@ -265,26 +257,31 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
         )
         return
     given = {keyword.arg: keyword for keyword in call.keywords}
-    size = call.args[1] if len(call.args) > 1 else given["batch_size"].value if "batch_size" in given else None
+    options = given[None].value if None in given else None
+    size = (
+        call.args[1] if len(call.args) > 1 else given["batch_size"].value if "batch_size" in given else parts.entry(options, "batch_size")
+    )
     if size is not None and isinstance(number := parts.constant(size), int):
         edits.needs[MICRO_BATCH] = number
-    if None in given:
-        options = edits.text(given[None].value)
-        message = (
-            f"the loader's options are in **{options}: give it sampler=DistributedSampler(…) in the place of shuffle, a part for each rank"
-        )
-        edits.notes.append((call.lineno, message))
-        return
-    if {"sampler", "batch_sampler"} & given.keys() or not (call.args or "dataset" in given):
+    if (
+        {"sampler", "batch_sampler"} & given.keys()
+        or (options and "sampler" in edits.source.decode())
+        or not (call.args or "dataset" in given)
+    ):
         edits.notes.append((call.lineno, "the script's own sampler: it must give each rank its own part of the data"))
         return
     dataset = _dataset_name(parts, edits, call.args[0] if call.args else given["dataset"].value)
     shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"
+    if options is not None and "shuffle" not in given:
+        shuffle = f'{edits.text(options)}.get("shuffle", False)'
     sampler = f"sampler=torch.utils.data.DistributedSampler({dataset}, shuffle={shuffle})"
     if "torch" not in parts.modules:
         edits.notes.append(
             (call.lineno, "give each rank its own part: sampler=DistributedSampler(…); the script does not import torch by this name")
         )
+    elif options is not None and "shuffle" not in given:
+        both = f'"shuffle": False, "sampler": {sampler.removeprefix("sampler=")}'
+        edits.replace(options, f"{{**{edits.text(options)}, {both}}}")
     elif "shuffle" in given:
         node = given["shuffle"]
         start = edits.starts[node.lineno - 1] + node.col_offset

@@ -56,9 +56,9 @@ def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict
 
     `integration`: the assumption if the script does not show one; `builds`: the configuration has an optimizer.
     """
-    reader = (facts.integration if facts is not None else None) or integration
+    reader = (facts.reader if facts is not None else None) or integration
     found: dict[str, Any] = {"job.integration": reader} if reader != "deepspeed" else {}
-    if facts is not None and facts.optimizer == "script" and not builds:
+    if facts is not None and (facts.optimizer == "script" or reader != facts.integration == "trainer") and not builds:
         found["job.optimizer"] = "script"
     if facts is not None and facts.refuses_local_rank and reader != "accelerate":
         found["cluster.launcher_args"] = ["--no_local_rank"]

@@ -136,7 +136,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
     args = ", ".join(f'"{word}"' if "{" in word else word for word in words)
     torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own CPU Adam would be compiled first
     offloads_its_own = facts.optimizer == "script" and facts.integration == "deepspeed" and any("offload_opt" in line for line in way.zero)
-    strict = facts.refuses_local_rank and facts.integration != "accelerate"
+    strict = facts.refuses_local_rank and facts.reader != "accelerate"
     cluster = [*(["  cpu_ranks: 2"] if cpu else []), *(["  launcher_args: [--no_local_rank]"] if strict else [])]
     lines = [
         f"# {way.name}, made by dstui for {sanitise(script.name)}",
@@ -145,8 +145,8 @@ def _text(script: Script, way: Way, precision: str) -> str:
         "job:",
         f"  script: {yaml_scalar(script.name)}",
         *([f"  args: [{args}]"] if args else []),
-        *([f"  integration: {facts.integration}"] if facts.integration else []),
-        *(["  optimizer: script"] if facts.optimizer == "script" else []),
+        *([f"  integration: {facts.reader}"] if facts.reader else []),
+        *(["  optimizer: script"] if facts.optimizer == "script" or facts.reader != facts.integration else []),
         *(["cluster:", *cluster] if cluster else []),
         *([f"model: {{source: {yaml_scalar(script.model)}}}"] if script.model else []),
         "deepspeed:",

@@ -117,6 +117,15 @@ class ScriptFacts:
         """Return whether the script uses DeepSpeed only with a configuration of its own."""
         return self.integration is not None and not self.finds
 
+    @property
+    def reader(self) -> Integration | None:
+        """Return the integration by which a configuration reaches the script.
+
+        `TrainingArguments` that are made in the script without `deepspeed=` read the environment of accelerate's launcher
+        (transformers/training_args.py: ACCELERATE_USE_DEEPSPEED).
+        """
+        return "accelerate" if self.integration == "trainer" and self.own_configuration and self.under_accelerate else self.integration
+
 
 @dataclass(frozen=True, slots=True)
 class NoScript:

@@ -14,6 +14,7 @@ from dstui.documents.plan_files import SHIPPED, apply_overrides, find_plan
 from dstui.documents.templates import Template, site_templates
 from dstui.plan import Plan, PlanError
 from dstui.plan.holes import find_holes
+from dstui.plan.locks import broken_locks, describe_broken
 from dstui.site.installed import installed_site
 from dstui.surroundings import judge_template
 
@@ -78,6 +79,8 @@ def _write(name: str, output: Path, sets: list[str]) -> int:
 def _next_steps(plan: Plan, output: Path) -> Iterator[str]:
     for hole in find_holes(plan):
         yield f"to fill  {hole.path}: ${{{hole.name}}} (write the value, or set the variable {hole.name} for the launch)"
+    for lock, value in broken_locks(plan):
+        yield f"to mend  {lock.path}: {sanitise(describe_broken(plan, lock, value))}"
     script = plan.job.script
     if script and not Path(plan.place(plan.job.workdir), script).exists():
         yield f"to name  job.script: {script} does not exist yet"

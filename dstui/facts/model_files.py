@@ -14,7 +14,7 @@ from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_tex
 from dstui.base.limits import parse_json
 from dstui.base.regular_files import open_regular
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, unknown_model
-from dstui.forecast.presets import preset
+from dstui.forecast.presets import preset, presets, tuned_from
 from dstui.forecast.setup import configurations
 from dstui.plan import Plan
 from dstui.plan.model import Model
@@ -99,6 +99,9 @@ def _of_source(source: str, base: str) -> ModelFacts:
         return unknown_model(
             source, f"model.source: there is no {source[:200]}, and it is not a hub id: correct it, or give model.params: 7.0e9"
         )
+    if (tuned := tuned_from(source)) is not None:
+        note = f"{source} is taken for a fine-tune of {tuned}, by its name: hf download {source} config.json would tell"
+        return replace(facts_of_config(presets()[tuned], f"{tuned}, by the name"), notes=(note,), by_name=True)
     return unknown_model(
         source,
         f"model.source: {source} is not a folder here, not in the hub's cache and not among the models listed in dstui: "

@@ -29,6 +29,8 @@ class ModelFacts:
     """Why it is unknown, and what to do; empty if it is known."""
     notes: tuple[str, ...] = ()
     """Assumptions."""
+    by_name: bool = False
+    """Whether it is only taken for a fine-tune of a known model, by its name."""
     guess: TensorShape | None = None
     """The estimated sizes of an unknown architecture, from its configuration."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -45,8 +47,8 @@ class ModelFacts:
 
     @property
     def widening(self) -> float:
-        """The factor by which a range is wider if the shape is a stand-in or the size is a guess."""
-        return GUESSED if self.guess else UNSURE if self.architecture is None else 1.0
+        """The factor by which a range is wider if the shape is a stand-in, or the model is known by its name, or its size is a guess."""
+        return GUESSED if self.guess else UNSURE if self.architecture is None or self.by_name else 1.0
 
     @property
     def hidden(self) -> int | None:

@@ -47,6 +47,19 @@ def preset(name: str) -> Mapping[str, Any] | None:
     return presets()[found] if found else None
 
 
+def tuned_from(name: str) -> str | None:
+    """Return the known model that a hub id names at its end (Hermes-3-Llama-3.1-8B): most such models are fine-tunes of it."""
+    mine = base_name(name)
+    if not mine or OTHERWISE.search(mine):
+        return None
+    found = [base for base in _by_base() if mine.endswith((f"-{base}", f"-{RELEASE.sub('', base)}"))]
+    return _by_base()[max(found, key=len)] if found else None
+
+
+OTHERWISE = re.compile(r"vision|video|audio|omni|llava|clip|vl[am]?(?=-|$)|prun|minitron|draft|eagle|reward")
+"""Words of models that have more or fewer tensors than the one they name."""
+RELEASE = re.compile(r"-v\d\.\d$")
+"""The release of a model of which all have the same sizes."""
 SIZE = re.compile(r"\d[bm]\d?(?=-|$)")
 VARIANTS = re.compile(
     r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|bnb-4bit|\d{4})(?=-|$)"

@@ -7,7 +7,7 @@ import difflib
 import pytest
 
 from dstui.adopt.adapted_script import adapted
-from dstui.adopt.loop_parts import NoPlace
+from dstui.adopt.loop_syntax import NoPlace
 from dstui.adopt.script import inspect_script
 from tests.adopt.plain_loops import FLAT, HEAD, LOOPS, MICRO_BATCHES
 
@@ -42,7 +42,7 @@ def test_a_function_may_build_model_and_optimizer_together() -> None:
 
 def test_a_loss_that_goes_past_the_engines_forward_is_said() -> None:
     notes = adapted(FLAT.replace("nn.functional.mse_loss(model(inputs), targets)", "model.loss(inputs, targets)")).notes
-    assert [line for line, said in notes if "model.loss() does not go through" in said] == [15]
+    assert [line for line, said in notes if "model.loss() does not go through" in said] == [14]
     assert not any("does not go through" in said for _, said in adapted(FLAT).notes)
 
 
@@ -82,6 +82,7 @@ def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None
                 "gradient_clipping": 0,
             },
         ),
+        ("choice", {"train_micro_batch_size_per_gpu": 4, "zero_allow_untested_optimizer": True, "gradient_clipping": 0}),
         ("values", {"train_micro_batch_size_per_gpu": 4}),
     ],
 )

@@ -101,6 +101,19 @@ def test_a_recipe_for_the_trainer_leaves_to_its_arguments_what_must_be_theirs(gp
         assert [f.message for f in found if f.severity != "info"] == []
 
 
+@pytest.mark.parametrize("gpus", [0, 1, 8])
+def test_a_trainer_whose_arguments_are_made_in_the_script_finds_the_configuration_in_the_environment(gpus: int) -> None:
+    here, facts = (
+        machine(gpus, ram=2048),
+        inspect_script("from transformers import TrainingArguments\nTrainingArguments('out', use_cpu=True)\n"),
+    )
+    for recipe in recipes(Script("train.py", facts), here):
+        plan = load(recipe.text)
+        assert (plan.job.integration, plan.job.optimizer, plan.job.args) == ("accelerate", "script", ())
+        found = check_plan(plan, here, world_size=Target(plan, here).world_size, script=facts)
+        assert [f.message for f in found if f.severity != "info"] == []
+
+
 def test_on_several_gpus_each_recipe_takes_a_larger_model_than_the_one_before() -> None:
     made = recipes(TRAIN, machine(8, ram=2048))
     assert [recipe.name for recipe in made] == ["ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3, all in RAM"]

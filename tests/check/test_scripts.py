@@ -41,6 +41,15 @@ def test_a_script_with_a_configuration_of_its_own_is_told_from_one_that_lacks_an
     assert finding.fix and finding.fix.patch is None and 'os.environ["DSTUI_DS_CONFIG"]' in finding.fix.text
 
 
+def test_the_trainer_without_an_argument_is_offered_the_environment_of_accelerate(tmp_path: Path) -> None:
+    text = "from transformers import Trainer, TrainingArguments\nTrainer(model, TrainingArguments('out')).train()\n"
+    plan = findings_of(tmp_path, text)[0].set("job.integration", "trainer")
+    finding = next(f for f in check_plan(plan, world_size=2, script=script_facts_of(plan)) if f.code == "PL001")
+    after = plan.patch(finding.fix.patch)
+    assert (after.job.integration, after.job.optimizer) == ("accelerate", "script")
+    assert not {"PL001", "PL023"} & {f.code for f in check_plan(after, world_size=2, script=script_facts_of(after))}
+
+
 def test_an_accelerate_script_that_builds_its_optimizer_is_the_plans_to_say(tmp_path: Path) -> None:
     text = "import torch\nfrom accelerate import Accelerator\noptimizer = torch.optim.AdamW(model.parameters())\n"
     plan, found = findings_of(tmp_path, text)

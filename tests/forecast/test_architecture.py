@@ -10,7 +10,7 @@ from shapes import CASES, SMALL
 
 from dstui.forecast.architecture import KNOWN, ModelProblem, architecture
 from dstui.forecast.model import adapter_params, counts, facts_of_config, facts_of_params
-from dstui.forecast.presets import base_name, preset, presets
+from dstui.forecast.presets import base_name, preset, presets, tuned_from
 from dstui.plan.model import Lora, Model
 
 PUBLISHED = {
@@ -101,7 +101,8 @@ def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_na
         ("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-4B"),
         ("google/gemma-3-1b-pt", "google/gemma-3-1b-it"),
         ("bigscience/bloom-1b1", "bigscience/bloom-1b1"),  # of 1.1 billion: bigscience/bloom has 176
-        ("microsoft/phi-4-mini-instruct", None),  # of 3.8 billion: microsoft/phi-4 has 14.7
+        ("microsoft/phi-4-mini-instruct", "microsoft/Phi-4-mini-instruct"),  # of 3.8 billion: microsoft/phi-4 has 14.7
+        ("microsoft/phi-4-multimodal-instruct", None),
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", None),  # stored in 4 bits
         ("lmsys/vicuna-13b-v1.5", "meta-llama/Llama-2-13b-hf"),
         ("./checkpoints/vicuna-7b-v1-5", "meta-llama/Llama-2-7b-hf"),
@@ -112,6 +113,22 @@ def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_na
 )
 def test_a_model_has_the_sizes_of_its_base_and_never_those_of_a_namesake(name: str, base: str | None) -> None:
     assert preset(name) is (presets()[base] if base else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "meta-llama/Llama-3.1-8B"),
+        ("teknium/OpenHermes-2.5-Mistral-7B", "mistralai/Mistral-7B-v0.1"),
+        ("NousResearch/Nous-Hermes-2-Mixtral-8x7B-DPO", "mistralai/Mixtral-8x7B-v0.1"),
+        ("somebody/finance-Qwen3-8B-sft", "Qwen/Qwen3-8B"),
+        ("somebody/llava-Llama-3.1-8B", None),
+        ("somebody/Llama-3.1-8B-pruned", None),
+        ("somebody/mini-7b", None),
+    ],
+)
+def test_a_name_that_ends_with_a_known_model_is_taken_for_its_fine_tune(name: str, base: str | None) -> None:
+    assert tuned_from(name) == base
 
 
 def test_names_that_differ_only_in_their_variants_have_the_same_sizes() -> None:

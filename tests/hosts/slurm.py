@@ -83,6 +83,7 @@ class Slurm:
         names = {name: f"--{name}-file={self.state}/munge.{name}" for name in ("key", "pid", "log", "seed")}
         self._start("munged", ["munged", "--foreground", "--force", f"--socket={self.state}/munge.socket", *names.values()])
         try:
+            self.before_controller()
             self.start_controller()
             for host in self.farm.hosts:
                 self._start(f"slurmd-{host}", self.farm.command(host, ["slurmd", "-D", "-N", host]))
@@ -112,6 +113,9 @@ class Slurm:
         with (self.state / f"{name}.out").open("ab") as log:
             self.processes.append(subprocess.Popen(words, stdout=log, stderr=log, env=self.variables | path, start_new_session=True))
         return self.processes[-1]
+
+    def before_controller(self) -> None:
+        """Start what slurmctld needs: nothing."""
 
     def start_controller(self) -> None:
         """Start slurmctld on login, with the state that an earlier one has left."""

@@ -118,3 +118,18 @@ def test_the_recipe_that_is_made_for_a_script_of_the_trainer_trains(tmp_path: Pa
     (tmp_path / "plan.yaml").write_text(plan.set("job.args", [*plan.job.args, *options]).text)
     done = dstui(tmp_path, "--headless", "plan.yaml")
     assert done.returncode == 0 and "TOLD 2 4" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
+
+
+def test_arguments_that_the_script_makes_find_the_configuration_under_accelerate(tmp_path: Path) -> None:
+    made = "args = TrainingArguments('out', use_cpu=True, max_steps=4, per_device_train_batch_size=2, report_to='none')"
+    own = TRAINER.replace("(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()", made)
+    own = (
+        own.replace("HfArgumentParser, ", "")
+        .replace("import deepspeed\n", "")
+        .replace('deepspeed.init_distributed(dist_backend="gloo")\n', "")
+    )
+    (tmp_path / "trainer.py").write_text(own + "print('ENGINE', type(trainer.model_wrapped).__name__, flush=True)\n")
+    assert dstui(tmp_path, "import", "trainer.py", "-o", "plan.yaml").returncode == 0
+    done = dstui(tmp_path, "--headless", "plan.yaml")
+    assert done.returncode == 0 and "TOLD 2 4" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
+    assert "ENGINE DeepSpeedEngine" in done.stdout and "last loss" in done.stdout

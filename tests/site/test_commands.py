@@ -110,6 +110,7 @@ def test_templates_are_listed_and_written_never_over_a_file(here: Path) -> None:
     again = dstui("new", "sft")
     assert again.returncode == 2 and "exists" in again.stderr and (here / "plan.yaml").read_text() == text
     assert dstui("new", "zzz").returncode == 2
+    assert "to mend  deepspeed.bf16.enabled: auto, but this site allows only true" in dstui("new", "zero1", "-o", "other.yaml").stdout
     assert "sft.yaml" in dstui("explain", "sft", "job.script").stdout, "a template is opened by its name, as a shipped Plan"
 
 
@@ -171,7 +172,8 @@ def test_findings_are_annotations_of_a_workflow(here: Path) -> None:
     lines = ran.stdout.splitlines()
     assert all(line.startswith(("::error file=", "::warning file=", "::notice file=")) for line in lines)
     assert any(
-        line.startswith("::error file=a%2Cb.yaml,line=5,title=dstui PL080::false, but this site allows only true%0Awhy: ") for line in lines
+        line.startswith("::error file=a%2Cb.yaml,line=5,title=dstui PL080::false, but this site allows only true; ask #hpc%0Awhy: ")
+        for line in lines
     )
     assert any(line.startswith("::error file=missing.yaml,line=1,title=dstui::") for line in lines)
     assert dstui("check", "a,b.yaml", "--format", "github", env={**os.environ, "DSTUI_SITE": ""}).returncode in (0, 1)

@@ -140,10 +140,10 @@ def test_what_the_site_does_not_allow_is_refused_with_its_words(here: Path, sets
     options = [word for one in sets for word in ("--set", one)]
     checked = dstui("check", "plan.yaml", "--json", *options)
     (found,) = (f for f in json.loads(checked.stdout)["files"][0]["diagnostics"] if f["code"] == "PL080")
-    assert wrong in found["message"] and "site.yaml:" in found["why"] and "#hpc" in found["why"]
+    assert wrong in found["message"] and "; ask #hpc" in found["message"] and "site.yaml:" in found["why"]
     assert checked.returncode == 1
     launched = dstui("--headless", "plan.yaml", *options)
-    assert (launched.returncode, launched.stdout) == (2, "") and wrong in launched.stderr
+    assert (launched.returncode, launched.stdout) == (2, "") and wrong in launched.stderr and "; ask #hpc" in launched.stderr
     assert not (here / "dstui_runs").exists()
     assert "PL080" not in dstui("check", "plan.yaml", "--no-site", *options).stdout
 

@@ -97,8 +97,10 @@ def another_mixed_precision(c: Context) -> Problems:
 @rule("DS329", "warning", source="accelerate/state.py (AcceleratorState)", readers=("accelerate",))
 def precision_left_open(c: Context) -> Problems:
     """The number format is "auto" and undefined: accelerate uses 32 bits."""
-    if c.plan is None or c.plan.accelerate.get("mixed_precision") is not None or (c.facts is not None and c.facts.says_precision):
+    if c.plan is None or c.plan.accelerate.get("mixed_precision") is not None:
         return
+    if c.facts is not None and (c.facts.says_precision or c.facts.integration == "trainer"):
+        return  # TrainingArguments set the precision, also when accelerate's launcher starts the script
     if any(c.raw.get(name, {}).get("enabled") is True for name in TYPES if isinstance(c.raw.get(name), Mapping)):
         return
     for name in TYPES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from dstui.adopt.script import NoScript
+from dstui.adopt.script import NoScript, ScriptFacts
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
@@ -36,7 +36,7 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     if facts is not None and facts.integration is not None and facts.own_configuration:
         message = f"the script does not take the configuration from outside ({facts.why})"
         why = "it trains with its own configuration or without DeepSpeed, so this Plan has no effect"
-        yield about_the_plan("job.args", message, why, Fix(f"in the script: {IN_THE_SCRIPT[facts.integration]}"))
+        yield about_the_plan("job.args", message, why, _let_it_read(c, facts))
         return
     known = facts is not None and facts.integration is not None
     words = facts.suggested_args if facts is not None and known else ARGUMENTS.get(c.integration, ())
@@ -56,6 +56,17 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     reported = f" ({facts.why})" if facts is not None and known else ""
     fix = Fix(f"add {' '.join(words)} to the arguments{reported}", (write(c, "job.args", [*job.args, *words]),))
     yield about_the_plan("job.args", "no argument passes the DeepSpeed configuration to the script", why, fix)
+
+
+def _let_it_read(c: Context, facts: ScriptFacts) -> Fix:
+    """Return how a script that gets no configuration from outside comes to one."""
+    assert facts.integration is not None
+    if facts.reader == facts.integration:
+        return Fix(f"in the script: {IN_THE_SCRIPT[facts.integration]}")
+    edits = [write(c, "job.integration", facts.reader)]
+    if not c.has("optimizer"):
+        edits.append(write(c, "job.optimizer", "script"))
+    return Fix("set job.integration to accelerate: TrainingArguments then find the configuration in the environment", tuple(edits))
 
 
 @rule("PL022", "warning")
@@ -127,8 +138,8 @@ def script_without_deepspeed(c: Context) -> Problems:
     why = "what is under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
     command = f"dstui render {shlex.quote(c.plan.source)} --only code"
-    copy = f", `{command} -o .` writes a changed copy" if found.what != "lightning" else ""
-    fix = Fix(f"`{command}` shows the lines to change{copy} (in dstui: Review, the lines of the script)")
+    copy = " (-o . writes a changed copy)" if found.what != "lightning" else ""
+    fix = Fix(f"take the lines that step 8 shows, or `{command}`{copy}")
     yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 

@@ -19,8 +19,8 @@ def locked(c: Context) -> Problems:
         return
     for lock, value in broken_locks(c.plan):
         ask = f"; ask {c.plan.beneath.contact}" if c.plan.beneath.contact else ""
-        why = f"locked in {lock.source}:{lock.line}{ask}"
-        yield about_the_plan(lock.path, describe_broken(c.plan, lock, value), why, _fix(c.plan, lock))
+        why = f"locked in {lock.source}:{lock.line}"
+        yield about_the_plan(lock.path, f"{describe_broken(c.plan, lock, value)}{ask}", why, _fix(c.plan, lock))
 
 
 def _fix(plan: Plan, lock: Lock) -> Fix | None:
