@@ -151,7 +151,7 @@ async def test_the_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
         await pilot.press("minus", "y", "a", "down")
         await until(pilot, lambda: box(pilot).startswith("lr · mean of 2 ranks"))
         await pilot.press("f1")
-        await until(pilot, lambda: "Smooth the line more" in screen(pilot))
+        await until(pilot, lambda: "moving average" in screen(pilot))
         await pilot.press("escape", "escape")
         await until(pilot, lambda: "Log: all ranks" in screen(pilot))
 
