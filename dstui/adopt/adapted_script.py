@@ -9,23 +9,29 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dstui.adopt.loop_parts import (
-    FUNCTIONS,
-    TESTED,
-    LoopParts,
-    NoPlace,
-    accumulation_guard,
-    find_parts,
-    is_call_of,
-    name_in,
-    scheduler_lines,
-)
+from dstui.adopt.loop_optimizer import TESTED
+from dstui.adopt.loop_parts import LoopParts, accumulation_guard, find_parts, scheduler_lines
+from dstui.adopt.loop_syntax import FUNCTIONS, NoPlace, is_call_of, name_in
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
 ACCUMULATION = "gradient_accumulation_steps"
 CLIPPING = "gradient_clipping"
 STEPS_ONCE = "  # steps once per gradient_accumulation_steps"
 MICRO_BATCH = "train_micro_batch_size_per_gpu"
+NOT_COMPUTING = (
+    "to",
+    "train",
+    "eval",
+    "cuda",
+    "half",
+    "requires_grad_",
+    "load_state_dict",
+    "state_dict",
+    "named_parameters",
+    "apply",
+    "get_submodule",
+)
+"""Methods of a model that compute nothing of a batch."""
 UNTESTED = "zero_allow_untested_optimizer"
 
 
@@ -251,26 +257,31 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
         )
         return
     given = {keyword.arg: keyword for keyword in call.keywords}
-    size = call.args[1] if len(call.args) > 1 else given["batch_size"].value if "batch_size" in given else None
+    options = given[None].value if None in given else None
+    size = (
+        call.args[1] if len(call.args) > 1 else given["batch_size"].value if "batch_size" in given else parts.entry(options, "batch_size")
+    )
     if size is not None and isinstance(number := parts.constant(size), int):
         edits.needs[MICRO_BATCH] = number
-    if None in given:
-        options = edits.text(given[None].value)
-        message = (
-            f"the loader's options are in **{options}: give it sampler=DistributedSampler(…) in the place of shuffle, a part for each rank"
-        )
-        edits.notes.append((call.lineno, message))
-        return
-    if {"sampler", "batch_sampler"} & given.keys() or not (call.args or "dataset" in given):
+    if (
+        {"sampler", "batch_sampler"} & given.keys()
+        or (options and "sampler" in edits.source.decode())
+        or not (call.args or "dataset" in given)
+    ):
         edits.notes.append((call.lineno, "the script's own sampler: it must give each rank its own part of the data"))
         return
     dataset = _dataset_name(parts, edits, call.args[0] if call.args else given["dataset"].value)
     shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"
+    if options is not None and "shuffle" not in given:
+        shuffle = f'{edits.text(options)}.get("shuffle", False)'
     sampler = f"sampler=torch.utils.data.DistributedSampler({dataset}, shuffle={shuffle})"
     if "torch" not in parts.modules:
         edits.notes.append(
             (call.lineno, "give each rank its own part: sampler=DistributedSampler(…); the script does not import torch by this name")
         )
+    elif options is not None and "shuffle" not in given:
+        both = f'"shuffle": False, "sampler": {sampler.removeprefix("sampler=")}'
+        edits.replace(options, f"{{**{edits.text(options)}, {both}}}")
     elif "shuffle" in given:
         node = given["shuffle"]
         start = edits.starts[node.lineno - 1] + node.col_offset
@@ -306,12 +317,23 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
                 node.lineno,
                 f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all, or {parts.model}.module.state_dict() on one",
             )
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _passes_forward(parts.model, node.value):
+            yield (
+                node.lineno,
+                f"{name_in(node.value.func)}() does not go through the engine's forward: let forward() return what it computes",
+            )
         if is_call_of(node, "load_state_dict") and isinstance(node, ast.Call) and name_in(node.func).startswith(f"{parts.optimizer}."):
             yield node.lineno, "DeepSpeed keeps the optimizer's state itself: resume from save_checkpoint() with load_checkpoint()"
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
         if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":
             yield node.lineno, "autocast is kept: choose it, or bf16 and fp16 in the configuration, not both"
+
+
+def _passes_forward(model: str, call: ast.Call) -> bool:
+    """Return whether a call computes something with the model by another method than forward: `loss = model.loss(x)`."""
+    owner, _, name = name_in(call.func).rpartition(".")
+    return owner == model and bool(call.args or call.keywords) and name not in NOT_COMPUTING
 
 
 def _keep_blocks(parts: LoopParts, edits: _Edits) -> None:

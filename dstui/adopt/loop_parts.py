@@ -6,21 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dstui.adopt.script import is_optimizer
+from dstui.adopt.loop_optimizer import find_optimizer
+from dstui.adopt.loop_syntax import FUNCTIONS, NoPlace, is_call_of, name_in
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
-"""Optimizers that DeepSpeed takes with ZeRO without a further key."""
-NOT_ONE_MODEL = "the model of this optimizer cannot be determined"
 TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel")
-
-
-class NoPlace(Exception):
-    """There is no clear place for the lines. Holds the line that shows it (0: none) and the reason."""
-
-    def __init__(self, line: int, message: str) -> None:
-        super().__init__(message)
-        self.line, self.message = line, message
 
 
 @dataclass
@@ -117,6 +106,15 @@ class LoopParts:
             given = list(_defaults(self.tree, name.rpartition(".")[2]))
         return self.constant(given[0]) if len(given) == 1 and not name_in(given[0]) else None
 
+    def entry(self, mapping: ast.expr | None, key: str) -> ast.expr | None:
+        """Return the value of a key in the dictionary that a name is assigned; None if it is not written there."""
+        name = name_in(mapping)
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and name and name in map(name_in, node.targets):
+                keys = [one.value if isinstance(one, ast.Constant) else None for one in node.value.keys]
+                return node.value.values[keys.index(key)] if key in keys else None
+        return None
+
     def ready(self) -> ast.stmt:
         """Return the statement after which the model is ready for an engine: the optimizer's, or one that then loads or compiles it."""
         last, parent = self.optimizer_statement, self.parents.get(id(self.optimizer_statement))
@@ -186,19 +184,6 @@ def _defaults(tree: ast.Module, option: str) -> Iterator[ast.expr]:
             yield from (keyword.value for keyword in call.keywords if keyword.arg == "default")
 
 
-def name_in(node: ast.AST | None) -> str:
-    """Return a dotted name; "" for any other expression."""
-    if isinstance(node, ast.Attribute):
-        inner = name_in(node.value)
-        return f"{inner}.{node.attr}" if inner else ""
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def is_call_of(node: ast.AST | None, method: str) -> bool:
-    """Return whether a node calls a method of this name."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
-
-
 def find_parts(text: str) -> LoopParts:
     """Find the parts of a loop. Raises NoPlace if they are ambiguous."""
     try:
@@ -206,7 +191,7 @@ def find_parts(text: str) -> LoopParts:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise NoPlace(0, "it is not Python code that can be parsed here") from None
     parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    optimizer = _optimizer(tree, parents)
+    optimizer = find_optimizer(tree, parents)
     parts = LoopParts(
         tree,
         parents,
@@ -233,104 +218,6 @@ def find_parts(text: str) -> LoopParts:
     parts.loader = _loader(parts)
     parts.guards = [guard for one in parts.steps if (guard := accumulation_guard(parts, one)) is not None]
     return parts
-
-
-@dataclass(frozen=True)
-class _Optimizer:
-    """Where an optimizer is built: the statement after which it exists, its name, its model, and its class ("" if unknown)."""
-
-    statement: ast.stmt
-    name: str
-    model: str
-    kind: str
-
-
-def _optimizer(tree: ast.Module, parents: dict[int, ast.AST]) -> _Optimizer:
-    """Return the one optimizer of a script. Raises NoPlace."""
-    aliases = {
-        alias.asname or alias.name: f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    } | {alias.asname: alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names if alias.asname}
-
-    def builds(call: ast.expr) -> bool:
-        root, dot, rest = name_in(getattr(call, "func", None)).partition(".")
-        return isinstance(call, ast.Call) and is_optimizer(f"{aliases.get(root, root)}{dot}{rest}")
-
-    assigned = sorted((node for node in ast.walk(tree) if isinstance(node, ast.Assign)), key=lambda node: node.lineno)
-    found = [(node, calls) for node in assigned if all(map(builds, calls := _either(node.value)))]
-    if not found:
-        return _by_its_use(tree, assigned)
-    names = {name_in(node.targets[0]) for node, _ in found}
-    statement = found[0][0] if len(found) == 1 else _choice([node for node, _ in found], parents)
-    if len(names) != 1 or statement is None:
-        raise NoPlace(found[1][0].lineno, f"it builds {len(found)} optimizers")
-    models = {_model(tree, call, node) for node, calls in found for call in calls}
-    if len(models) != 1:
-        raise NoPlace(found[0][0].lineno, NOT_ONE_MODEL)
-    kinds = [name_in(call.func).rpartition(".")[2] for _, calls in found for call in calls if isinstance(call, ast.Call)]
-    return _Optimizer(statement, names.pop(), models.pop(), next((kind for kind in kinds if kind not in TESTED), kinds[0]))
-
-
-def _either(value: ast.expr) -> list[ast.expr]:
-    """Return the values that an expression may have: both of a conditional expression."""
-    return [*_either(value.body), *_either(value.orelse)] if isinstance(value, ast.IfExp) else [value]
-
-
-def _choice(statements: list[ast.Assign], parents: dict[int, ast.AST]) -> ast.If | None:
-    """Return the `if` of which each branch holds at most one of these statements; None if there is none."""
-    chains = []
-    for one in statements:
-        inner: ast.AST = one
-        while isinstance(parent := parents.get(id(inner)), ast.If):
-            inner = parent
-        chains.append(inner)
-    first = chains[0]
-    branches = [parents.get(id(one)) for one in statements]
-    if isinstance(first, ast.If) and all(one is first for one in chains):
-        places = {(id(parent), one in getattr(parent, "orelse", ())) for one, parent in zip(statements, branches, strict=True)}
-        return first if len(places) == len(statements) else None
-    return None
-
-
-def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> _Optimizer:
-    """Return the optimizer that a function or method builds: the name whose step() and zero_grad() are called."""
-    calls = [name_in(one.func) for one in ast.walk(tree) if isinstance(one, ast.Call)]
-    used = {name.rpartition(".")[0] for name in calls if name.endswith(".step")} & {
-        name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")
-    }
-    scaled = {name_in(one.args[0]) for one in ast.walk(tree) if is_call_of(one, "step") and isinstance(one, ast.Call) and one.args}
-    used |= scaled & {name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")}
-    found = [(node, node.value) for node in assigned if name_in(node.targets[0]) in used and isinstance(node.value, ast.Call)]
-    if len(found) != 1:
-        raise NoPlace(0, "it builds no torch optimizer")
-    statement, call = found[0]
-    given = [name_in(call.func).rpartition(".")[0], *map(name_in, call.args), *(name_in(keyword.value) for keyword in call.keywords)]
-    models = [name for name in dict.fromkeys(filter(None, given)) if name in calls or f"{name}.parameters" in calls]
-    if len(models) != 1:
-        raise NoPlace(statement.lineno, NOT_ONE_MODEL)
-    return _Optimizer(statement, name_in(statement.targets[0]), models[0], "")
-
-
-def _model(tree: ast.Module, call: ast.expr, statement: ast.Assign) -> str:
-    """Return the model whose parameters an optimizer gets, from its arguments or the assignments of the names in them."""
-    names: list[str] = []
-    looked_at, seen = [call], set[str]()
-    while looked_at and not names:
-        walked = [one for part in looked_at for one in ast.walk(part)]
-        names = [
-            name_in(one.func.value)
-            for one in walked
-            if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("parameters", "named_parameters")
-        ]
-        wanted = {one.id for one in walked if isinstance(one, ast.Name)} - seen
-        seen |= wanted
-        looked_at = [one.value for one in ast.walk(tree) if isinstance(one, ast.Assign) and {name_in(to) for to in one.targets} & wanted]
-    names = list(dict.fromkeys(filter(None, names)))
-    if len(names) != 1:
-        raise NoPlace(statement.lineno, NOT_ONE_MODEL)
-    return names[0]
 
 
 def _last_import(tree: ast.Module) -> ast.stmt:

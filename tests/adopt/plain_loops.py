@@ -195,7 +195,7 @@ for step in range(4):
 )
 CHOICE = FLAT.replace(
     "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)\n",
-    """groups = [{"params": [p for _, p in model.named_parameters()], "weight_decay": 0.1}]
+    """groups = [{"params": [p for _, p in model.named_parameters()], "weight_decay": 0.01}]
 if len(groups) > 1:
     optimizer = torch.optim.SGD(groups, lr=1e-2)
 else:
@@ -274,9 +274,14 @@ LOOPS = {
     ),
     "choice": Loop(
         CHOICE,
-        (f"disable=True)\n{INITIALIZED}", "        model.backward(loss)\n        model.step()\n"),
+        (
+            'DataLoader(dataset, **{**options, "shuffle": False, "sampler": torch.utils.data.DistributedSampler(dataset, '
+            'shuffle=options.get("shuffle", False))})',
+            f"disable=True)\n{INITIALIZED}",
+            "        model.backward(loss)\n        model.step()\n",
+        ),
         GONE,
-        ("the loader's options are in **options", "DeepSpeed knows no SGD", "DeepSpeed keeps the optimizer's state"),
+        ("set_epoch", "DeepSpeed knows no SGD", "DeepSpeed keeps the optimizer's state"),
     ),
     "values": Loop(VALUES, (INITIALIZED,), (*GONE, "clip_grad_value_"), ("16: DeepSpeed clips the norm of all gradients",)),
     "by hand": Loop(BY_HAND, ("model.backward(loss); model.step()",), GONE, ("no DataLoader",)),

@@ -7,7 +7,7 @@ import difflib
 import pytest
 
 from dstui.adopt.adapted_script import adapted
-from dstui.adopt.loop_parts import NoPlace
+from dstui.adopt.loop_syntax import NoPlace
 from dstui.adopt.script import inspect_script
 from tests.adopt.plain_loops import FLAT, HEAD, LOOPS, MICRO_BATCHES
 
@@ -31,6 +31,19 @@ def test_all_other_bytes_stay() -> None:
     assert any("ж" in line and line.endswith("\r\n") for line in kept) and "\n" not in adapted(odd).text.replace("\r\n", "")
     removed = [line[2:].strip() for line in difflib.ndiff(odd.splitlines(), adapted(odd).text.splitlines()) if line.startswith("- ")]
     assert removed == ["loader = DataLoader(dataset, batch_size=4)", "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"]
+
+
+def test_a_function_may_build_model_and_optimizer_together() -> None:
+    built = "def build():\n    m = nn.Linear(4, 1)\n    return m, torch.optim.AdamW(m.parameters())\n\nmodel, optimizer = build()\n"
+    text = FLAT.replace("model = nn.Linear(4, 1)\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)\n", built)
+    assert text != FLAT
+    assert "model, *_ = deepspeed.initialize(model=model, optimizer=optimizer" in adapted(text).text
+
+
+def test_a_loss_that_goes_past_the_engines_forward_is_said() -> None:
+    notes = adapted(FLAT.replace("nn.functional.mse_loss(model(inputs), targets)", "model.loss(inputs, targets)")).notes
+    assert [line for line, said in notes if "model.loss() does not go through" in said] == [14]
+    assert not any("does not go through" in said for _, said in adapted(FLAT).notes)
 
 
 TWO = HEAD + "a = torch.optim.Adam(m.parameters())\nb = torch.optim.Adam(n.parameters())\nloss.backward()\na.step()\n"
@@ -69,6 +82,7 @@ def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None
                 "gradient_clipping": 0,
             },
         ),
+        ("choice", {"train_micro_batch_size_per_gpu": 4, "zero_allow_untested_optimizer": True, "gradient_clipping": 0}),
         ("values", {"train_micro_batch_size_per_gpu": 4}),
     ],
 )

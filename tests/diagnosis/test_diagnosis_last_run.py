@@ -111,6 +111,31 @@ def test_the_shells_word_for_a_kill_may_stand_behind_a_number(tmp_path: Path) ->
     )
 
 
+def test_the_last_one_of_rays_jobs_is_told(tmp_path: Path) -> None:
+    def job(session: str, package: str, last: str) -> list[str]:
+        folder = f"/tmp/ray/session_{session}/runtime_resources/working_dir_files/_ray_pkg_{package}"
+        return ["Traceback (most recent call last):", f'  File "{folder}/verl/main.py", line 9, in main_task', "    go()", last]
+
+    nccl = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, unhandled cuda error, NCCL version 2.21.5"
+    for second in (("2026-03-28_03-09-44_3_5", "4fb0"), ("2026-03-27_06-48-09_0_2", "149c")):
+        found = of_lines(tmp_path / "log", [*job("2026-03-27_06-48-09_0_2", "4fb0", nccl), "", *job(*second, "KeyError: 'reward'")])
+        assert (found.cause, found.others, found.confidence) == ("USER-PY", (), "medium")
+
+
+def test_an_import_that_fails_after_a_stop_is_a_later_run(tmp_path: Path) -> None:
+    lines = [*BUG[:-1], "KeyboardInterrupt", *steps(0, 30), *BUG[:2], "    import torch", "ModuleNotFoundError: No module named 'torch'"]
+    found = of_lines(tmp_path / "log", [line.replace("in main", "in <module>") for line in lines])
+    assert (found.cause, found.kind) == ("IMPORT-MISSING", "failure")
+
+
+def test_vllm_interrupts_the_program_whose_worker_died(tmp_path: Path) -> None:
+    died = "ERROR 05-29 07:34:04 [multiproc_executor.py:135] Worker proc VllmWorker-1 died unexpectedly, shutting down executor."
+    found = of_lines(tmp_path / "a", [*steps(0, 30), died, *BUG[:-1], "KeyboardInterrupt"])
+    assert (found.cause, found.kind, found.confidence) == ("KILLED-UNKNOWN", "failure", "medium")
+    known = of_lines(tmp_path / "b", [*steps(0, 30), *traceback(None, OOM), died, *BUG[:-1], "KeyboardInterrupt"])
+    assert known.cause == "OOM-GPU"
+
+
 def test_nothing_is_sure_in_a_file_of_several_runs(tmp_path: Path) -> None:
     alone = of_lines(tmp_path / "a", [*steps(0, 30), *launched("train.py", *traceback(0, OOM))])
     assert (alone.cause, alone.confidence) == ("OOM-GPU", "high")

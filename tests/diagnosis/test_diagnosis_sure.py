@@ -22,6 +22,20 @@ def test_an_exception_of_a_library_that_tells_of_another_process_is_never_sure(t
     assert of_lines(tmp_path / "b", RAISED).confidence == "high"
 
 
+def test_the_name_of_one_of_pythons_own_exceptions_alone_is_never_sure(tmp_path: Path) -> None:
+    unknown = of_lines(tmp_path / "a", [*RAISED[:-1], "MemoryError: the pool of the card is empty"])
+    assert (unknown.cause, unknown.confidence) == ("ALLOC-REFUSED", "medium")
+    assert of_lines(tmp_path / "b", [*RAISED[:-1], "MemoryError"]).confidence == "high"
+
+
+def test_a_stop_soon_after_a_reported_exception_is_not_sure(tmp_path: Path) -> None:
+    stop = [*RAISED[:-1], "KeyboardInterrupt"]
+    reported = "RuntimeError: the engine is gone"
+    for line, level in ((reported, "medium"), ("step 3 loss 2.0", "high")):
+        found = of_lines(tmp_path / "log", [line, "step 4 loss 2.0", *stop])
+        assert (found.cause, found.confidence) == ("CTRL-C", level)
+
+
 def test_a_stop_long_after_an_error_ended_the_run_and_one_soon_after_it_leaves_it_unsure(tmp_path: Path) -> None:
     soon = of_lines(tmp_path / "a", [*RAISED, *(f"step {n} loss 2.0" for n in range(20)), CANCELLED])
     assert (soon.cause, soon.confidence) == ("USER-PY", "medium")

@@ -114,6 +114,20 @@ def eat(_: str) -> None:
         eaten.append(b"x" * (1 << 26))
 
 
+def watchdog(pause: str) -> None:
+    """Abort after a while, as NCCL's watchdog does where a collective takes too long."""
+    time.sleep(float(pause))
+    rank = os.environ["RANK"]
+    work = "WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=272, NumelOut=272, Timeout(ms)=600000)"
+    caught = f"[Rank {rank}] Watchdog caught collective operation timeout: {work} ran for 600021 milliseconds before timing out."
+    where = f"[rank{rank}]:[E1128 02:11:21.000000000 ProcessGroupNCCL.cpp"
+    down = "To avoid data inconsistency, we are taking the entire process down."
+    thrown = "terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  "
+    ended = f"[PG ID 0 PG GUID 0(default_pg) Rank {rank}] Process group watchdog thread terminated with exception: "
+    print(f"{where}:685] {caught}\n{where}:732] [Rank {rank}] {down}\n{thrown}{ended}{caught}", file=sys.stderr, flush=True)
+    os.abort()
+
+
 def count(rest: str) -> None:
     """So many numbered lines, with a pause after each."""
     most, pause = rest.split()
@@ -130,7 +144,7 @@ WORDS = {
     "say": lambda text: print(text, flush=True),
     **{
         function.__name__: function
-        for function in (wait, eat, fail, once, checkpoint, polite, helper, count, lock, release, buffer, listen, noise, facts)
+        for function in (wait, eat, fail, once, checkpoint, polite, helper, count, lock, release, buffer, listen, noise, facts, watchdog)
     },
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "hosts"))
 
 import slurm as slurming
-from far import Far
+from far import BEHAVE, Far
 from farm import Farm
 
 from tests.waiting import wait_for
@@ -285,3 +287,26 @@ def test_detached_it_prints_the_folder_and_the_number_and_a_script_by_hand_leave
     assert by_hand.ended()["state"] == "succeeded", by_hand.words()
     assert "done" in by_hand.log(1)
     nothing_left(by_hand, slurm)
+
+
+def test_a_watchdog_that_aborts_its_rank_under_srun_is_the_cause_and_not_the_cancelled_step(far: Far, slurm: slurming.Slurm) -> None:
+    far.start("1:watchdog 4", "0:hang", cluster="launcher: slurm", env={"OMP_NUM_THREADS": "1"})
+    code, out, err = far.wait()
+    assert far.folder.status_file.exists(), out + err
+    told, found = time.time(), far.diagnosis()
+    ended = max(json.loads(far.folder.record(rank).read_text())["ended"] for rank in (0, 1))
+    assert (found["cause"], found["first_failing_rank"], far.status["exit_code"]) == ("NCCL-WATCHDOG", 1, code), out + err + far.words()
+    print(f"watchdog abort under srun, by dstui: {found['confidence']}, {told - ended:.1f} s after the last rank's end")
+    assert code == 134
+    far.nothing_left()
+
+
+def test_the_log_of_an_srun_whose_task_is_aborted_by_a_watchdog_names_the_watchdog(slurm: slurming.Slurm, tmp_path: Path) -> None:
+    rank = f"RANK=$SLURM_PROCID exec {sys.executable} {BEHAVE} '1:watchdog 1' '0:hang'"
+    log = slurm.run("srun", "--nodes=2", "--ntasks=2", "--kill-on-bad-exit", "--label", "sh", "-c", rank)
+    (tmp_path / "srun.log").write_text(log)
+    assert "task 1: Aborted" in log and "CANCELLED" in log, log
+    done = slurm.farm.run("login", sys.executable, "-m", "dstui", "diagnose", str(tmp_path / "srun.log"), "--json", env=slurm.variables)
+    found = json.loads(done.stdout)
+    assert (found["cause"], found["first_failing_rank"]) == ("NCCL-WATCHDOG", 1), log + done.stdout
+    print(f"watchdog abort under srun, its own log: {found['confidence']}")

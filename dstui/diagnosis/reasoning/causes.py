@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.reasoning.culprits import first_failing
@@ -12,7 +14,7 @@ from dstui.diagnosis.recognition import activity
 from dstui.diagnosis.recognition.exceptions import points_elsewhere
 from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED
 from dstui.diagnosis.recognition.subjects import PROGRAMMING, subjects_of
-from dstui.diagnosis.signature import Signature
+from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import BY_ID
 
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
@@ -214,13 +216,24 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # only from its place
     # unclear which of the two is too old
     own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and (first.raised.in_user_code or not first.raised.traced)
-    if not signature.sure or not first.sure or not certain or guessed or own_import:
+    if not signature.sure or not first.sure or not certain or guessed or own_import or _only_the_class(first):
         return "medium"
     shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
     before = signature.id not in AFTER_A_STOP and any(
         end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
     )
     return "high" if shown and not before else "medium"  # if a process had ended badly before, there may be an earlier cause
+
+
+def _only_the_class(hit: Hit) -> bool:
+    """Return whether only the name of one of Python's own exceptions shows the cause, and its message says something unknown."""
+    name, _, message = hit.text.partition(":")
+    generic = hit.raised is not None and hasattr(builtins, hit.raised.name) and bool(message.strip())
+    return generic and not any(sign.matches(message) or not sign.matches(name) for sign in _matching(hit))
+
+
+def _matching(hit: Hit) -> list[Sign]:
+    return [sign for sign in hit.signature.all_signs() if sign.matches(hit.text)]
 
 
 def _of_the_script(hit: Hit) -> Confidence:
@@ -253,7 +266,8 @@ def _of_an_earlier_run(context: FailureContext, stop: Hit) -> bool:
 def _consequence(context: FailureContext, stop: Hit) -> bool:
     """Return whether a scheduler or a launcher stopped the run because of an earlier failure."""
     ended = any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.bad_ends)
-    return ended or (stop.signature.id == "SLURM-CANCEL" and bool(context.timed_out_before(stop)))
+    explained = any(hit.at < stop.at and stop.signature.id in hit.signature.explains for hit in context.found.hits)
+    return ended or explained or (stop.signature.id == "SLURM-CANCEL" and bool(context.timed_out_before(stop)))
 
 
 def _answer(signature: Signature) -> str:

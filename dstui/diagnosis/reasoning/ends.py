@@ -11,7 +11,7 @@ from dataclasses import replace
 from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.reasoning.causes import independent
 from dstui.diagnosis.reasoning.culprits import first_failing
-from dstui.diagnosis.reasoning.failure_context import NEVER, FailureContext
+from dstui.diagnosis.reasoning.failure_context import NEVER, SOON, FailureContext
 from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
 from dstui.diagnosis.recognition.labels import HANDLED, WARNED
 from dstui.diagnosis.signatures import BY_ID
@@ -42,8 +42,14 @@ def stopped(context: FailureContext) -> Verdict | None:
     for one in STOPS:
         if hits := [hit for hit in stops if hit.signature.id == one]:
             failed = any(hit.signature.role == "root" and hit.raised and hit.raised.traced for hit in context.found.hits)
+            failed = failed or any(_reported_before(hits[0], hit) for hit in context.found.named)
             return Verdict(BY_ID[one], "medium" if failed or context.end_in_doubt else "high", hits)
     return None
+
+
+def _reported_before(stop: Hit, error: Hit) -> bool:
+    """Return whether an exception without a traceback was reported shortly before a stop, which may be the reaction to it."""
+    return error.at[0] == stop.at[0] and 0 < stop.at[1] - error.at[1] <= SOON and not HANDLED.search(error.text)
 
 
 def _followed(context: FailureContext, stop: Hit) -> bool:

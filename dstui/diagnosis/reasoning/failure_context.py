@@ -56,6 +56,8 @@ class FailureContext:
         folders = [hit for hit in hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
         if count_raising(folders) < 2 and self.processes < 2:  # if only one process finds a folder, no other one has created it
             renamed |= {id(hit): "USER-PY" for hit in folders}
+        if any(hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.ignored for hit in hits):
+            renamed |= {id(hit): "WORKER-RERAISED" for hit in hits if hit.signature.id == "VLLM-WORKER"}  # its reason is in the text
         told = tuple(replace(hit, signature=BY_ID[renamed[id(hit)]]) if id(hit) in renamed else hit for hit in hits)
         return replace(self.found, hits=told, remarks=remarks)
 

@@ -39,6 +39,8 @@ OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
 """A shell's message about the end of a program."""
 FOLLOWS = ("symptom", "cascade")
 """Roles of consequences of another end, or possible ones."""
+JOB_OF_RAY = re.compile(r"/(session_[\d_-]+/runtime_resources/working_dir_files/_ray_pkg_\w+)/")
+"""The folder to which Ray unpacks the code of one job: another folder is another job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def keep_last_run(found: Findings) -> Findings:
     if len(found.files) != 1:
         return found
     ends = _ends(found)
-    cut = _last_cut(found, ends)
+    cut = max(_last_cut(found, ends), _last_of_another_job(found))
     launchers = [end.line for end in ends if end.launcher]
     if cut == 0:
         return replace(found, several_runs=any(later - earlier > QUIET for earlier, later in pairwise(launchers)))
@@ -127,7 +129,7 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
         quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
-        if end.whole and _begins_anew(found, ends[0].line, end.line, until):
+        if end.whole and (_begins_anew(found, ends[0].line, end.line, until) or (end.stop and after is not None and after.gone)):
             enough = True
         elif after is None:
             tail = next(iter(found.tails.values()), [])
@@ -136,6 +138,13 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
             enough = quiet >= (QUIET if end.whole else QUIET_TO_THE_END if after.stop else QUIET_AMONG_RANKS) and not after.follows
         cut = end.line if enough else cut
     return cut
+
+
+def _last_of_another_job(found: Findings) -> int:
+    """Return the line of the last exception of another of Ray's jobs than the last one; 0 if there is none."""
+    jobs = [(hit.at[1], named[1]) for hit in found.hits if hit.raised and (named := JOB_OF_RAY.search(hit.raised.own.file))]
+    last = max(jobs, default=(0, ""))[1]
+    return max((line for line, job in jobs if job != last), default=0)
 
 
 def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[str]) -> bool:

@@ -87,6 +87,8 @@ OF_RANK = (
 """Launchers' messages about one rank's end. Without a status it was a failure."""
 STATUS_LINE = re.compile(r"^=?\s*(?:(?:Exit code|EXIT CODE|EXIT STATUS)\s*: +(?P<code>\d+)|(?:KILLED BY SIGNAL:|signal) (?P<signal>\d+))\b")
 """The status of the rank that the previous line names."""
+PADDLE_STATUS_LINE = re.compile(r"^LAUNCH INFO \S+ \S+ Exit code (?P<code>-?\d+)$")
+"""The same from PaddlePaddle's launcher."""
 PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
 SHELL_LINE = re.compile(
     r"(?i)^(?:[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f? ?)?(?:\[[\w ]+\]\s*)?(?:job |process |training )?"
@@ -132,7 +134,7 @@ def exits_in(text: str) -> list[Exit]:
 
 def status_in(text: str) -> int | None:
     """Return the status in a line for the rank that an earlier line has named."""
-    found = STATUS_LINE.match(text)
+    found = STATUS_LINE.match(text) or PADDLE_STATUS_LINE.match(text.strip())
     return _status(found.groupdict()) if found else None
 
 

@@ -72,6 +72,20 @@ SIGNATURES = (
         answer="KILLED-UNKNOWN",
     ),
     Signature(
+        "VLLM-WORKER",
+        "root",
+        "A worker of vLLM died without a word of why",
+        "Its process is gone: killed for memory, by a person or a scheduler, or crashed in native code. vLLM interrupts the program then.",
+        (rx("died unexpectedly, shutting down", r"Worker proc \S+ died unexpectedly, shutting down executor"),),
+        ("VLLM_LOGGING_LEVEL=DEBUG, and the worker's own lines above; look for the kernel's word: dmesg | grep -i oom",),
+        "dmesg -T | grep -iE 'out of memory|killed process|segfault'",
+        explains=("CTRL-C",),
+        sure=False,
+        alone=True,
+        alike=("OOM-HOST", "SIGSEGV"),
+        answer="KILLED-UNKNOWN",
+    ),
+    Signature(
         "SIGSEGV",
         "root",
         "A rank crashed in native code (segmentation fault)",
@@ -288,6 +302,7 @@ SIGNATURES = (
             rx("The operation was cancel", r"The operation was cancell?ed\.?$"),
             rx("with signal ", r"^LAUNCH INFO .*(?:Terminating|Exit) with signal (?:2|15)\b"),  # PaddlePaddle's
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
+            rx("received abort signal", r"^\[neptune\] \[error\s*\] Run \S+ received abort signal"),  # from the page of the tracker
         ),
         alone=True,
         alike=("SLURM-CANCEL", "SIGHUP"),

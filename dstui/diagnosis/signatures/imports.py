@@ -33,6 +33,7 @@ SIGNATURES = (
         "What was asked for (a quantized model, an attention kernel, a Trainer) needs a further package, or a newer release of one.",
         (
             rx("pip install", r"(?:Error|Exception): .*(?:[Ii]nstall|[Rr]un|requires?|[Uu]se|try|with):? .*pip3? install"),
+            rx("not supported. Currently supported versions", r"Error: \S+ version \S+ not supported\. Currently supported versions"),
             rx("were not found in your environment", r"packages that were not found in your environment"),
             rx("Missing optional dependency", r"ImportError: Missing optional dependency"),
             rx("seems to be not installed", r"the package \S+ seems to be not installed"),

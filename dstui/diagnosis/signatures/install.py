@@ -81,6 +81,7 @@ SIGNATURES = (
         "A package with CUDA or C++ code, or an op on its first use: the compiler's own error stands above.",
         (
             rx("Failed building wheel for", r"ERROR: Failed building wheel for (?:deepspeed|flash|apex|xformers|mpi4py|\S*cuda)"),
+            rx("Failed to build ", r"^(?:ERROR: )?Failed to build (?:deepspeed|flash|apex|xformers|mpi4py|\S*cuda)"),
             rx("_run_ninja_build", r"\bin _run_ninja_build\b"),
             "Error compiling objects for extension",
             rx("error: command '", r"error: command '\S*(?:gcc|g\+\+|nvcc|ninja|clang|c\+\+|cc)\S*' failed with exit"),

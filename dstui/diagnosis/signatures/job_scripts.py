@@ -143,6 +143,7 @@ SIGNATURES = (
             rx("Not a conda environment", r"EnvironmentLocationNotFound: Not a conda environment"),
             rx("bin/activate: No such file", r"^\S+: (?:line )?\d+: \S+/bin/activate: No such file"),
             rx("'conda init' before", r"^CondaError: Run 'conda init' before"),
+            rx("module(s) are unknown", r"The following module\(s\) are unknown"),  # Lmod's
             rx("properly configured to use 'conda", r"shell has not been properly configured to use 'conda"),
         ),
         ("conda env list (or ls of the venv) on the host that failed; in a job's script first: source …/etc/profile.d/conda.sh",),
@@ -150,6 +151,21 @@ SIGNATURES = (
         sure=False,
         alike=("REMOTE-ENV", "IMPORT-MISSING"),
         answer="NO-DS-CMD",
+    ),
+    Signature(
+        "SUBMIT-REFUSED",
+        "root",
+        "SLURM refused the job, so that nothing started",
+        "The partition, account, QOS or time limit does not allow it, or no node has what it asks for; SLURM's own words say which.",
+        (
+            rx("Batch job submission failed", r"sbatch: error: Batch job submission failed: "),
+            rx("allocat", r"(?:srun|salloc): error: (?:Unable to allocate resources|Job submit/allocate failed): "),
+        ),
+        ("Ask for less, or for another partition, account or QOS (cluster.slurm): sinfo, sacctmgr show assoc user=$USER",),
+        "sbatch --test-only with the same options, or dstui check, which asks SLURM.",
+        launcher=True,
+        alone=True,
+        alike=("SLURM-CANCEL",),
     ),
     Signature(
         "CONTAINER",

@@ -258,6 +258,7 @@ SIGNATURES = (
             rx("torch.cuda.device_count() is", r"on CUDA device \d+ but torch\.cuda\.device_count\(\) is"),
             rx("You requested gpu: ", r"You requested gpu: \["),
             "Set device failed, invalid device",  # Ascend's
+            rx("Invalid CUDAPlace(", r"Invalid CUDAPlace\(\d+\), must inside"),  # PaddlePaddle's
         ),
         ("As many ranks as GPUs: slots of the host, num_gpus; torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",),
         "python -c 'import torch; print(torch.cuda.device_count())' there.",

@@ -31,6 +31,7 @@ SIGNATURES = (
             "[driver error:out of memory]",
             rx("Malloc device memory failed", r"Malloc device memory failed, size"),
             rx("PT_DEVMEM", r"PT_DEVMEM Allocation failed"),  # Gaudi's
+            rx("of device memory", r"Error allocating \d+ bytes of device memory"),  # Theano's
         ),
         (
             Remedy("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
@@ -179,7 +180,7 @@ SIGNATURES = (
             rx("DefaultCPUAllocator", r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"),
             rx("Cannot allocate memory", r"Cannot allocate memory"),
             rx("[WinError ", r"\[WinError (?:8|14|1455)\]"),
-            rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array|Arrow)?MemoryError\b"),
+            rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array|Arrow)?MemoryError\b(?!.*\bdevice memory)"),
         ),
         (
             Remedy("Offload to ordinary instead of pinned memory", patches.unpin),

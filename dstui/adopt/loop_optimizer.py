@@ -1,0 +1,122 @@
+"""Find the optimizer of a plain training loop and the model whose parameters it gets. Pure, by the syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from dstui.adopt.loop_syntax import NoPlace, is_call_of, name_in
+from dstui.adopt.script import is_optimizer
+
+TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
+"""Optimizers that DeepSpeed takes with ZeRO without a further key."""
+NOT_ONE_MODEL = "the model of this optimizer cannot be determined"
+
+
+@dataclass(frozen=True)
+class LoopOptimizer:
+    """Where an optimizer is built: the statement after which it exists, its name, its model, and its class ("" if unknown)."""
+
+    statement: ast.stmt
+    name: str
+    model: str
+    kind: str
+
+
+def find_optimizer(tree: ast.Module, parents: dict[int, ast.AST]) -> LoopOptimizer:
+    """Return the one optimizer of a script. Raises NoPlace."""
+    aliases = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    } | {alias.asname: alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names if alias.asname}
+
+    def builds(call: ast.expr) -> bool:
+        root, dot, rest = name_in(getattr(call, "func", None)).partition(".")
+        return isinstance(call, ast.Call) and is_optimizer(f"{aliases.get(root, root)}{dot}{rest}")
+
+    assigned = sorted((node for node in ast.walk(tree) if isinstance(node, ast.Assign)), key=lambda node: node.lineno)
+    found = [(node, calls) for node in assigned if all(map(builds, calls := _either(node.value)))]
+    if not found:
+        return _by_its_use(tree, assigned)
+    names = {name_in(node.targets[0]) for node, _ in found}
+    statement = found[0][0] if len(found) == 1 else _choice([node for node, _ in found], parents)
+    if len(names) != 1 or statement is None:
+        raise NoPlace(found[1][0].lineno, f"it builds {len(found)} optimizers")
+    models = {_model(tree, call, node) for node, calls in found for call in calls}
+    if len(models) != 1:
+        raise NoPlace(found[0][0].lineno, NOT_ONE_MODEL)
+    kinds = [name_in(call.func).rpartition(".")[2] for _, calls in found for call in calls if isinstance(call, ast.Call)]
+    return LoopOptimizer(statement, names.pop(), models.pop(), next((kind for kind in kinds if kind not in TESTED), kinds[0]))
+
+
+def _either(value: ast.expr) -> list[ast.expr]:
+    """Return the values that an expression may have: both of a conditional expression."""
+    return [*_either(value.body), *_either(value.orelse)] if isinstance(value, ast.IfExp) else [value]
+
+
+def _choice(statements: list[ast.Assign], parents: dict[int, ast.AST]) -> ast.If | None:
+    """Return the `if` of which each branch holds at most one of these statements; None if there is none."""
+    chains = []
+    for one in statements:
+        inner: ast.AST = one
+        while isinstance(parent := parents.get(id(inner)), ast.If):
+            inner = parent
+        chains.append(inner)
+    first = chains[0]
+    branches = [parents.get(id(one)) for one in statements]
+    if isinstance(first, ast.If) and all(one is first for one in chains):
+        places = {(id(parent), one in getattr(parent, "orelse", ())) for one, parent in zip(statements, branches, strict=True)}
+        return first if len(places) == len(statements) else None
+    return None
+
+
+def _names(target: ast.expr) -> list[str]:
+    """Return the names of `model, optimizer = …`."""
+    return [name_in(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
+
+
+def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> LoopOptimizer:
+    """Return the optimizer that a function or method builds: the name whose step() and zero_grad() are called."""
+    calls = [name_in(one.func) for one in ast.walk(tree) if isinstance(one, ast.Call)]
+    used = {name.rpartition(".")[0] for name in calls if name.endswith(".step")} & {
+        name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")
+    }
+    scaled = {name_in(one.args[0]) for one in ast.walk(tree) if is_call_of(one, "step") and isinstance(one, ast.Call) and one.args}
+    used |= scaled & {name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")}
+    found = [(node, node.value) for node in assigned if name_in(node.targets[0]) in used and isinstance(node.value, ast.Call)]
+    together = [(node, names) for node in assigned if len(used & set(names := _names(node.targets[0]))) == 1]
+    if not found and len(together) == 1:
+        statement, names = together[0]
+        models = [name for name in names if name in calls]
+        if len(models) == 1:
+            return LoopOptimizer(statement, (used & set(names)).pop(), models[0], "")
+    if len(found) != 1:
+        raise NoPlace(0, "it builds no torch optimizer")
+    statement, call = found[0]
+    given = [name_in(call.func).rpartition(".")[0], *map(name_in, call.args), *(name_in(keyword.value) for keyword in call.keywords)]
+    models = [name for name in dict.fromkeys(filter(None, given)) if name in calls or f"{name}.parameters" in calls]
+    if len(models) != 1:
+        raise NoPlace(statement.lineno, NOT_ONE_MODEL)
+    return LoopOptimizer(statement, name_in(statement.targets[0]), models[0], "")
+
+
+def _model(tree: ast.Module, call: ast.expr, statement: ast.Assign) -> str:
+    """Return the model whose parameters an optimizer gets, from its arguments or the assignments of the names in them."""
+    names: list[str] = []
+    looked_at, seen = [call], set[str]()
+    while looked_at and not names:
+        walked = [one for part in looked_at for one in ast.walk(part)]
+        names = [
+            name_in(one.func.value)
+            for one in walked
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("parameters", "named_parameters")
+        ]
+        wanted = {one.id for one in walked if isinstance(one, ast.Name)} - seen
+        seen |= wanted
+        looked_at = [one.value for one in ast.walk(tree) if isinstance(one, ast.Assign) and {name_in(to) for to in one.targets} & wanted]
+    names = list(dict.fromkeys(filter(None, names)))
+    if len(names) != 1:
+        raise NoPlace(statement.lineno, NOT_ONE_MODEL)
+    return names[0]
