@@ -131,7 +131,7 @@ def _stages_1_and_2(setup: Setup, n: Counts) -> States:
     z, shards = _sizes(setup, n), setup.shards
     s = States(gpu={"weights": z.weights})
     mine = z.trained / shards
-    buckets = (2 if setup.overlap else 1) * setup.reduce_bucket * _bucket_bytes(setup, z) if setup.contiguous and z.trained else 0
+    buckets = (2 if setup.overlap else 1) * _bucket(setup, z) * _bucket_bytes(setup, z) if setup.contiguous and z.trained else 0
     s.backward = {"reduce_buckets": buckets + (min(setup.reduce_bucket, z.trained) * z.lp if shards > 1 else 0)}
     s.early = buckets
     held = z.gradient * mine if setup.stage == 2 else z.lp * z.trained
@@ -151,6 +151,11 @@ def _stages_1_and_2(setup: Setup, n: Counts) -> States:
     s.step = {"gradients": z.gradient * mine, "step_buffers": max(copies * mine, (inner - z.gradient) * mine, _norm(n))}
     s.initialize = z.weights + max(_flat(setup, z), 2 * z.master * mine)  # zeros replace the first gradients
     return s
+
+
+def _bucket(setup: Setup, z: _Sizes) -> float:
+    """Return the elements of a bucket that take memory: on CPUs only those that are ever written, since it is allocated empty."""
+    return min(setup.reduce_bucket, z.trained) if setup.on_cpu else setup.reduce_bucket
 
 
 def _bucket_bytes(setup: Setup, z: _Sizes) -> float:
@@ -211,7 +216,7 @@ def _stage_3(setup: Setup, n: Counts) -> States:
     s.gpu["persistent_weights"] = small
     if setup.secondary > 1:
         s.gpu["secondary_weights"] = whole / setup.secondary * (0.5 if setup.quantized_weights else 1)
-    s.gpu["reduce_buckets"] = setup.reduce_bucket * _bucket_bytes(setup, z) if z.trained and setup.contiguous else 0
+    s.gpu["reduce_buckets"] = _bucket(setup, z) * _bucket_bytes(setup, z) if z.trained and setup.contiguous else 0
     s.backward = _gathered(setup, n, z)
     s.early = s.backward["live_weights"]
     s.fetch = 2 * _fetched(setup, n, z)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,7 +24,7 @@ from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings, key_of
-from dstui.tui.kit.tools import say
+from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
@@ -48,6 +49,9 @@ PLAN_MODE, RUN_MODE = "plan", "run"
 COLLECT = (10_000, 5, 20)
 """Thresholds of the garbage collector: with Python's defaults, a fifth of the time is spent on scanning lasting objects."""
 
+UNHURRIED = 2.0
+"""Seconds after the first frame at which the other screens are imported."""
+LATER = ("dstui.tui.commands", "dstui.tui.run_screen", "dstui.tui.runs.runs_screen")
 END_CHECK = 0.5
 """Seconds between two checks whether the job of the session has ended."""
 
@@ -56,6 +60,12 @@ def _commands() -> type[Provider]:
     from dstui.tui.commands import Commands  # imports Textual's palette, which is not open yet
 
     return Commands
+
+
+def _import_screens() -> None:
+    """Import the screens that are shown later. Their modules take 50 ms each, for which the first key that shows one would wait."""
+    for name in LATER:
+        import_module(name)
 
 
 def _leave_with_job(app: DstuiApp) -> None:
@@ -215,6 +225,7 @@ class DstuiApp(TerminalApp):
         await self.plan_screen.mount_second()
         if not self.leaving:
             self.readiness.begin()
+            self.set_timer(UNHURRIED, partial(in_thread, self, _import_screens))
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""

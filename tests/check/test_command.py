@@ -67,6 +67,13 @@ def test_a_path_in_a_plan_begins_at_the_plans_root(tmp_path: Path, capsys: pytes
     assert one["fix"]["patch"][0]["path"] == "/deepspeed/zero_optimization/offload_param"
 
 
+def test_fsdp_of_the_trainer_is_an_error_only_where_it_gets_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "version: 1\njob: {script: t.py, integration: trainer, args: [--fsdp, full_shard]}\ndeepspeed: {}\n"
+    assert "TR004" not in codes(report(capsys, write(tmp_path, "alone.yaml", text))[1])
+    given = text.replace("full_shard", "full_shard, --deepspeed, '{ds_config}'")
+    assert "TR004" in codes(report(capsys, write(tmp_path, "given.yaml", given))[1])
+
+
 def test_warnings_fail_when_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD.replace("}}", '}, "zero_optimizatoin": {}}'))
     assert report(capsys, file)[0] == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from targets import EIGHT_H100, GB, facts, plan
+from targets import EIGHT_H100, GB, NO_GPU, facts, plan
 
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import Forecast, forecast
@@ -168,6 +168,10 @@ def test_experts_and_the_loss_are_those_of_the_release_of_transformers() -> None
         release: found(machine=replace(one, software=replace(one.software, transformers=release)), model=MIXTRAL, stage=0, **qlora).gpu
         for release in ("4.48.3", "4.57.0", "5.2.0")
     }
+    said = {r: found(machine=replace(one, software=replace(one.software, transformers=r)), model=MIXTRAL, **qlora).unknown for r in need}
+    assert {r: any("experts stay in 16 bits" in sentence for sentence in told) for r, told in said.items()} == {
+        "4.48.3": False, "4.57.0": False, "5.2.0": True
+    }  # fmt: skip
     experts = 45.1e9 * (2 - 0.516)
     assert need["5.2.0"].parts["weights"] - need["4.57.0"].parts["weights"] == pytest.approx(experts, rel=0.02)
     old, new = (
@@ -188,3 +192,8 @@ def test_adapters_cost_time_and_quantized_weights_travel_as_they_are_stored() ->
     assert 1.02 < few / all_linear < 1.3
     slow = {"machine": named_machine("2xRTX-4090"), "stage": 3, "model__lora": {"r": 16}, "model__activation_checkpointing": True}
     assert speed(**slow, model__quantization="nf4") > 1.3 * speed(**slow)
+
+
+def test_on_cpus_a_bucket_takes_what_is_written_into_it_and_a_small_model_has_a_small_vocabulary() -> None:
+    small = forecast(plan(stage=2).set("cluster.cpu_ranks", 2), facts_of_params(410_000), NO_GPU)
+    assert small.host.parts["reduce_buckets"] < 10 << 20 and small.host.parts["logits_and_loss"] < 300 << 20

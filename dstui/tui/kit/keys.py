@@ -211,7 +211,7 @@ KEYS: Final = (
     KeyHint("m", "metrics", "metrics", "The metrics over the steps, as a plot; and back to the log.", RUN | {PLOT}, 6),
     KeyHint("D", "dashboard", "dashboard", "Plots and GPUs beside the log, or the log alone; remembered.", RUN, 12),
     KeyHint("", "", "metric", "Choose a metric.", frozenset({PLOT}), 1, "↑↓"),
-    KeyHint("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more, by a moving average.", frozenset({PLOT}), 3, "+", "+ -"),
+    KeyHint("plus,equals_sign", "smooth(1)", "smooth", "Smooth more, by a moving average.", frozenset({PLOT}), 3, "+", "+ -"),
     KeyHint("minus", "smooth(-1)", "smooth less", "Smooth it less; the line as it is has none.", frozenset({PLOT}), display="-"),
     KeyHint("y", "log", "log", "A logarithmic scale for the values, or the plain one.", frozenset({PLOT}), 4),
     KeyHint(

@@ -10,6 +10,7 @@ from functools import partial
 from threading import Event
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -158,7 +159,10 @@ class Plot(Over[None]):
         faults = f"✖ {shown.faults}" if shown.faults else ""
         left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
         below = (faults, left, f"{self.history.folder.name} over {'seconds' if self.view.name in USED else 'steps'}")
-        label(box, " · ".join(filter(None, self._title())), "  ".join(filter(None, below)))
+        title = list(filter(None, self._title()))
+        if sum(map(cell_len, title)) + len(" · ") * (len(title) - 1) > box.size.width - 6:
+            title.pop()  # what the metric means; its name says most of it
+        label(box, " · ".join(title), "  ".join(filter(None, below)))
 
     def _draw_head(self) -> None:
         line = self._headline()
