@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from textual import events
 from textual.app import App, ComposeResult
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 
 from dstui.base.text import one_line
@@ -93,6 +93,8 @@ class Palette(CommandPalette, Over[None]):
     def compose(self) -> ComposeResult:
         """Compose Textual's widgets and the footer."""
         for widget in super().compose():
+            if isinstance(widget, SearchIcon):
+                widget.icon = "/"  # Textual's is an emoji, which many consoles lack
             yield PaletteList() if isinstance(widget, CommandList) else widget
         yield self.footer
 

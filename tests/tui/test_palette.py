@@ -56,6 +56,7 @@ async def test_every_action_and_every_step_is_offered_whatever_is_on_the_screen(
             found = await opened(pilot)
             names = {str(option.hit.text) for option in found.options}
             assert wanted <= names
+            assert "\U0001f50e" not in screen(pilot), "an emoji that consoles lack"
             assert {"Save (F2)", "Undo (z)", "Stop (s)", "Metrics as a plot (m)", "Bundle for a bug report (b)", "Quit (q)"} <= names
             for key in KEYS:
                 if key.name and key.where & ANYWHERE and key.name not in LEFT_OUT:
