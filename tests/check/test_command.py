@@ -262,7 +262,7 @@ def test_a_hundred_files_cost_little_more_than_the_start(tmp_path: Path) -> None
     ("text", "reported"),
     [
         ("# two\nh1 slots=2\nh2 slots=two\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 3: 'h2 slots=two' is not"),
-        ("h1 slots=2\nh1 slots=2\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 2: the host 'h1' stands here a second time"),
+        ("h1 slots=2\nh1 slots=2\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 2: the host 'h1' is given a second time"),
         ("h2 slots=2\n", "error PL006 PLAN:3, fails at the launcher|include names the host 'h1', which is not among h2"),
         (None, "warning PL040 PLAN:3|hosts: no such file"),
     ],

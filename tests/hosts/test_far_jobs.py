@@ -310,7 +310,7 @@ def test_a_folder_that_another_user_has_made_on_a_host_is_refused(far: Far) -> N
     far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}-h2")
     os.kill(supervisor, signal.SIGKILL)
     stopped = far.run("stop", str(far.folder.path))
-    assert stopped.returncode == 2 and "not a folder of this user's alone" in stopped.stderr, stopped
+    assert stopped.returncode == 2 and "not this user's own folder" in stopped.stderr, stopped
     assert far.left("h1") == []
     far.farm.run("h2", "sh", "-c", f"chmod 700 /tmp/dstui-{far.status['tag']}-h2")
     assert far.run("stop", str(far.folder.path)).returncode == 0
