@@ -75,7 +75,10 @@ SIGNATURES = (
             "EntryNotFoundError",
             "RevisionNotFoundError",
         ),
-        ("Look what the folder or the repository holds: config.json, tokenizer files, adapter_config.json for an adapter", "hf auth login"),
+        (
+            "Check what the folder or the repository contains: config.json, tokenizer files, adapter_config.json for an adapter",
+            "hf auth login",
+        ),
         "ls of the folder on the host that failed, or the files of the repository on the hub.",
         sure=False,
         alike=("NO-INTERNET", "MODEL-LOAD", "DATA", "CKPT-FOLDER"),
@@ -173,7 +176,7 @@ SIGNATURES = (
             ),
         ),
         (
-            "Give the whole path, and look whether it is there on every host: dstui doctor asks them",
+            "Give the whole path, and check that it exists on every host: dstui doctor does that",
             "Look which step should have written it",
         ),
         "ls of that path, from the folder that the ranks start in, on the host that failed.",
@@ -276,7 +279,7 @@ SIGNATURES = (
         ("Export the key (WANDB_API_KEY) for the ranks, or switch the tracker off (report_to: none)",),
         sure=False,
         alike=("NO-INTERNET",),
-        confirm="WANDB_MODE=offline, or report_to none: then the run goes on.",
+        confirm="WANDB_MODE=offline, or report_to none: then the run continues.",
     ),
     Signature(
         "TRACKER-SERVICE",
