@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from dstui.facts.measured import Taken
-from dstui.jobs.metrics.glance import PACES
+from dstui.jobs.metrics.latest import PACES
 from dstui.jobs.metrics.series import MetricSeries
 from dstui.jobs.store.plan_diff import same
 from dstui.jobs.watch.summary import value_text
@@ -75,7 +75,7 @@ class Comparison:
 
     def as_markdown(self) -> str:
         """Return the table in Markdown, for an issue or a notebook."""
-        partly = f"\n\nOf {', '.join(self.partly)} not all was read." if self.partly else ""
+        partly = f"\n\n{', '.join(self.partly)} was not read to the end." if self.partly else ""
         return "\n".join(markdown_lines(self.as_texts())) + partly
 
 

@@ -244,7 +244,7 @@ class DstuiApp(TerminalApp):
     def receipt(self) -> list[str]:
         """Return what was done, for the terminal that is left behind."""
         kept = (self.return_code != 0 or self.saving.keeps_edits) and not self.session.state.saved
-        unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
+        unsaved = ["unsaved  The edits are kept; dstui offers them when you open this Plan again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 
     # Messages
@@ -295,7 +295,7 @@ class DstuiApp(TerminalApp):
     @on(messages.FixApplied)
     def _fix_applied(self, event: messages.FixApplied) -> None:
         self.show_step(REVIEW)
-        say(self, f"{event.text}. {key_of('launch')} launches it, {key_of('undo')} takes it back.")
+        say(self, f"{event.text}. {key_of('launch')} launches it, {key_of('undo')} undoes it.")
 
     # Actions of keys
 
@@ -314,8 +314,8 @@ class DstuiApp(TerminalApp):
                 if await self.run_action(key.action, node):
                     return
         elif self.step.pane in key.where:
-            why = WHY_NOT.get(key.name, "no job is looked at")
-            say(self, f"{key.title} ({key.shown}) has nothing to act on now: {why}.", "warning")
+            why = WHY_NOT.get(key.name, "no job is open")
+            say(self, f"{key.title} ({key.shown}) is not available now: {why}.", "warning")
         else:
             self.show_step(REVIEW if "review" in key.where else RUN if "run" in key.where else STEPS[0])
             say(self, f"{key.shown} does it here: {key.help}")

@@ -57,7 +57,7 @@ def test_a_run_is_taken_by_its_name_and_what_is_no_run_is_a_missing_file(place: 
 def test_without_any_run_it_says_so(tmp_path: Path) -> None:
     code, _, err = dstui("diagnose", cwd=tmp_path)
     assert code == 2
-    assert "There is no run yet" in err
+    assert "No runs yet" in err
 
 
 def test_runs_since_a_moment_are_told_in_a_line_each(place: Path) -> None:

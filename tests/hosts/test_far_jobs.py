@@ -192,7 +192,7 @@ def test_where_the_login_node_is_gone_another_one_ends_the_job(far: Far) -> None
     assert far.wait()[0] == 0
     far.ready()
     refused = far.run("stop", str(far.folder.path), "--take-over", host="h2")
-    assert refused.returncode == 2 and "login looks after the job: stop it there" in refused.stderr, refused
+    assert refused.returncode == 2 and "login supervises the job: stop it there" in refused.stderr, refused
     far.silence()
     silent = "no sign of life from login for 2 min: dstui stop job --take-over asks the job's hosts"
     assert silent in far.run("runs", host="h2").stdout

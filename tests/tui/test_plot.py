@@ -210,7 +210,7 @@ async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open
     async with open_app() as pilot:
         await open_plot(pilot, job(tmp_path / "job", {0: steps(9)}))
         await pilot.press("o")
-        await until(pilot, lambda: "Lay another run over it" in screen(pilot) and "before" in screen(pilot))
+        await until(pilot, lambda: "Add another run to the plot" in screen(pilot) and "before" in screen(pilot))
         listed = [line for line in text_of(pilot, "#other-runs").splitlines() if line.strip()]
         assert "before" in listed[0] and "elsewhere" not in listed[0], "those of this project first"
         assert "theirs" in listed[1] and str(tmp_path / "elsewhere")[-20:] in listed[1]

@@ -40,7 +40,7 @@ BREATH, PAUSE = 0.01, 0.5
 FRAME = 0.3
 """Seconds between two drawings while more is read."""
 NAME_CELLS, LIST_CELLS = 15, 22
-READING, NOTHING = "Reading the logs…", "No line has told a number yet."
+READING, NOTHING = "Reading the logs…", "No metrics yet."
 
 
 class Plot(Over[None]):
@@ -178,10 +178,10 @@ class Plot(Over[None]):
         if len(self.others) > 1:
             about.append(f"beside {len(self.others)} other runs")
         about += [
-            f"beside {other.folder.name}" + ("" if other.tellers(view.name) else ", which tells none")
+            f"beside {other.folder.name}" + ("" if other.tellers(view.name) else ", which has none")
             for other in self.others[: len(self.others) == 1]
         ]
-        return [*about, (METRICS | USED).get(view.name, "as the lines name it, or a pattern of the Plan")]
+        return [*about, (METRICS | USED).get(view.name, "as in the log, or a pattern of the Plan")]
 
     def _progress(self) -> str:
         read, there = self.history.read
@@ -262,7 +262,7 @@ class OtherRun(Dialog):
     ROWS = "other-runs"
 
     def __init__(self, but: JobFolder) -> None:
-        super().__init__("Lay another run over it")
+        super().__init__("Add another run to the plot")
         self._but = but
 
     def on_mount(self) -> None:
