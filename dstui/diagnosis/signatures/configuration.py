@@ -120,6 +120,21 @@ SIGNATURES = (
         confirm="dstui check FILE names the two parts.",
     ),
     Signature(
+        "GENERATE-Z3",
+        "root",
+        "Generation during the evaluation and ZeRO 3 exclude each other in this program",
+        "predict_with_generate would run the model out of step with the ranks that gather its parameters.",
+        (rx("predict_with_generate", r"Error: .*predict_with_generate\W.*incompatible with DeepSpeed ZeRO-3"),),
+        (
+            Remedy("ZeRO 2 for this run, if the model fits", patches.setting("deepspeed.zero_optimization.stage", 2)),
+            "predict_with_generate: false, and a run of its own for the generation",
+        ),
+        "The same command with predict_with_generate: false.",
+        explains=("CONFIG-ASSERT",),
+        alike=("CONFIG-ASSERT",),
+        answer="CONFIG-ASSERT",
+    ),
+    Signature(
         "CONFIG-PATH",
         "root",
         "The configuration file is not where the ranks look for it",
