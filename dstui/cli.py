@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run dstui and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
-        print(f"dstui {__version__}")  # noqa: T201 - nothing else is to be imported for it
+        print(f"dstui {__version__}")  # noqa: T201 - nothing else is imported for it
         return 0
     from dstui.base import output
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.write_no_more()
         return 2 if number is None else 128 + number
     except MemoryError:
-        output.say("not enough memory for this: it may have less than it needs (ulimit -v, a cgroup), or a file is not what it seems")
+        output.say("not enough memory for this: it may have less than it needs (ulimit -v, a cgroup), or a file has unexpected content")
         return 2
     except KeyboardInterrupt:
         return 130
@@ -67,24 +67,24 @@ def _session(words: list[str]) -> int:
     args = session_parser().parse_args(words[:cut])
     args.script = words[cut + 1 :]
     if args.headless and args.plain:
-        return _refuse("--plain asks and --headless does not: one of them")
+        return _refuse("--plain and --headless cannot be combined")
     if args.headless:
         from dstui import headless
 
         return headless.run(args)
     if used := [name for name in ("dry_run", "json", "detach", "strict", "trust_site", "run_dir", "set") if getattr(args, name)]:
-        return _refuse(f"--{used[0].replace('_', '-')} goes with --headless")
+        return _refuse(f"--{used[0].replace('_', '-')} needs --headless")
     return _interactive(args)
 
 
 def _interactive(args: argparse.Namespace) -> int:
     if args.script:
-        return _refuse("a script after -- goes with --headless")
+        return _refuse("a script after -- needs --headless")
     from dstui.base.output import no_screen, wants_lines
 
     plain = args.plain or wants_lines()
     if not plain and (why := no_screen()):
-        return _refuse(f"{why}: use dstui --headless PLAN, or dstui --plain, which asks in lines")
+        return _refuse(f"{why}: use dstui --headless PLAN, or dstui --plain, which uses prompts")
     from pathlib import Path
 
     from dstui.base.files import FileProblem

@@ -224,7 +224,7 @@ async def shoot_on_login(folder: Path) -> None:
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: app.session.state.machine is not None)
         await pilot.press("8", "l")
-        await until(pilot, lambda: "launch all the same" in shown(app) or app.run_screen.view.job is not None)
+        await until(pilot, lambda: "launch anyway" in shown(app) or app.run_screen.view.job is not None)
         if app.run_screen.view.job is None:
             await pilot.press("l")
             await until(pilot, lambda: app.run_screen.view.job is not None)

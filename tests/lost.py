@@ -52,14 +52,14 @@ PLACES = {
     "the palette, typing": Place((PALETTE, ("theme", "Other colours"))),
     "not saved": Place((("x", "plan.yaml *"), ("q", "Not saved")), begins="✖ 1", edited=True),  # the error that x mends
     "write files": Place((REVIEW, ("w", "Write the files"))),
-    "help over a dialog": Place((FIND, ("\x1bOP", "Close this, and change nothing."))),
+    "help over a dialog": Place((FIND, ("\x1bOP", "Close without a change."))),
     "without a file": Place(args=(), begins="What do you want to start from?"),
     "a job": Place(**JOB),
     "a whole line": Place((("\r", "↑↓ move"),), **JOB),
     "a rank to type": Place((("g", "Its number:"),), **JOB),
     "a search": Place((("/", "an expression:"),), **JOB),
     "the plot": Place((("m", "Metrics"),), **JOB),
-    "another run over the plot": Place((("m", "Metrics"), ("o", "Lay another run over it")), **JOB),
+    "another run over the plot": Place((("m", "Metrics"), ("o", "Add another run to the plot")), **JOB),
 }
 
 

@@ -31,6 +31,13 @@ def test_each_expectation_of_a_terminal_program_has_its_row() -> None:
     assert rows == [str(number) for number in range(1, 61)]
 
 
+def test_what_other_programs_have_is_shown_by_a_test_or_missing_for_a_reason() -> None:
+    rows = [line.split(" | ") for line in EXPECTED.partition("## What other programs have")[2].splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 25
+    assert [row for row in rows if len(row) != 4] == []
+    assert [row for row in rows if not (NAMED.search(row[3]) if "yes" in row[2] else row[2].startswith("no: "))] == []
+
+
 def test_every_test_that_is_named_is_there() -> None:
     named = set(NAMED.findall(PAGE)) | set(NAMED.findall(EXPECTED))
     assert len(named) > 150

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -37,13 +38,20 @@ class Case:
     says: str
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     status: int = 2
+    twin: bool = False
+    """Whether another case has the same files, and other cases this command."""
+
+
+TURNS = cycle((False, True))
+"""Whether render or --headless loads a Plan: both do it by one function."""
 
 
 def of_plan(name: str, text: str, says: str, *, status: int = 2, files: Mapping[str, str | bytes] | None = None) -> Iterator[Case]:
     """A Plan that render and headless refuse; check says the same as a diagnostic (1), or that it cannot be read (2)."""
     more = {"plan.yaml": text, **(files or {})}
-    for words in (("render", "plan.yaml"), ("--headless", "plan.yaml", "--dry-run")):
-        yield Case(f"{name}, {words[0]}", words, says, more)
+    other = next(TURNS)
+    yield Case(f"{name}, render", ("render", "plan.yaml"), says, more, twin=other)
+    yield Case(f"{name}, --headless", ("--headless", "plan.yaml", "--dry-run"), says, more, twin=not other)
     if status:
         yield Case(f"{name}, check", ("check", "plan.yaml"), says, more, status)
 
@@ -273,7 +281,7 @@ def written(case: Case, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.twin] if case.twin else []) for case in CASES])
 def test_bad_input_is_a_sentence(case: Case, tmp_path: Path) -> None:
     answers(case, FORKED.run(case.words, written(case, tmp_path)))
     assert not (tmp_path / "canary").exists()

@@ -86,7 +86,7 @@ def test_a_dry_run_prints_every_file_and_writes_none(tmp_path: Path) -> None:
 
 def test_options_of_headless_without_it_are_refused() -> None:
     done = dstui("quickstart", "--dry-run")
-    assert (done.returncode, done.stderr.strip()) == (2, "dstui: --dry-run goes with --headless")
+    assert (done.returncode, done.stderr.strip()) == (2, "dstui: --dry-run needs --headless")
 
 
 def test_rendered_files_are_written_once_and_replaced_only_with_force(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
                 "BATCH-ASSERT  (failure)",
                 "world size of 1",
                 "`Check batch related",
-                "mend ",
+                "fix ",
                 "deepspeed/runtime/config.py, _batch_assertion",
             ),
         ),

@@ -18,6 +18,20 @@ ACCUMULATION = "gradient_accumulation_steps"
 CLIPPING = "gradient_clipping"
 STEPS_ONCE = "  # steps once per gradient_accumulation_steps"
 MICRO_BATCH = "train_micro_batch_size_per_gpu"
+NOT_COMPUTING = (
+    "to",
+    "train",
+    "eval",
+    "cuda",
+    "half",
+    "requires_grad_",
+    "load_state_dict",
+    "state_dict",
+    "named_parameters",
+    "apply",
+    "get_submodule",
+)
+"""Methods of a model that compute nothing of a batch."""
 UNTESTED = "zero_allow_untested_optimizer"
 
 
@@ -303,12 +317,23 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
                 node.lineno,
                 f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all, or {parts.model}.module.state_dict() on one",
             )
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _passes_forward(parts.model, node.value):
+            yield (
+                node.lineno,
+                f"{name_in(node.value.func)}() does not go through the engine's forward: let forward() return what it computes",
+            )
         if is_call_of(node, "load_state_dict") and isinstance(node, ast.Call) and name_in(node.func).startswith(f"{parts.optimizer}."):
             yield node.lineno, "DeepSpeed keeps the optimizer's state itself: resume from save_checkpoint() with load_checkpoint()"
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
         if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":
             yield node.lineno, "autocast is kept: choose it, or bf16 and fp16 in the configuration, not both"
+
+
+def _passes_forward(model: str, call: ast.Call) -> bool:
+    """Return whether a call computes something with the model by another method than forward: `loss = model.loss(x)`."""
+    owner, _, name = name_in(call.func).rpartition(".")
+    return owner == model and bool(call.args or call.keywords) and name not in NOT_COMPUTING
 
 
 def _keep_blocks(parts: LoopParts, edits: _Edits) -> None:

@@ -72,6 +72,11 @@ def _choice(statements: list[ast.Assign], parents: dict[int, ast.AST]) -> ast.If
     return None
 
 
+def _names(target: ast.expr) -> list[str]:
+    """Return the names of `model, optimizer = …`."""
+    return [name_in(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
+
+
 def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> LoopOptimizer:
     """Return the optimizer that a function or method builds: the name whose step() and zero_grad() are called."""
     calls = [name_in(one.func) for one in ast.walk(tree) if isinstance(one, ast.Call)]
@@ -81,6 +86,12 @@ def _by_its_use(tree: ast.Module, assigned: list[ast.Assign]) -> LoopOptimizer:
     scaled = {name_in(one.args[0]) for one in ast.walk(tree) if is_call_of(one, "step") and isinstance(one, ast.Call) and one.args}
     used |= scaled & {name.rpartition(".")[0] for name in calls if name.endswith(".zero_grad")}
     found = [(node, node.value) for node in assigned if name_in(node.targets[0]) in used and isinstance(node.value, ast.Call)]
+    together = [(node, names) for node in assigned if len(used & set(names := _names(node.targets[0]))) == 1]
+    if not found and len(together) == 1:
+        statement, names = together[0]
+        models = [name for name in names if name in calls]
+        if len(models) == 1:
+            return LoopOptimizer(statement, (used & set(names)).pop(), models[0], "")
     if len(found) != 1:
         raise NoPlace(0, "it builds no torch optimizer")
     statement, call = found[0]

@@ -50,6 +50,21 @@ OTHER_FRAMEWORKS = ("jax", "tensorflow", "keras", "paddle", "mindspore", "mxnet"
 """Packages that train models which DeepSpeed cannot train."""
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
 """Calls that set the backend of torch.distributed, or that there is no GPU."""
+WITHOUT_ACCELERATOR = frozenset(
+    (
+        *("init_empty_weights", "init_on_device", "infer_auto_device_map", "dispatch_model", "load_checkpoint_and_dispatch"),
+        *(
+            "load_checkpoint_in_model",
+            "cpu_offload",
+            "disk_offload",
+            "set_seed",
+            "get_logger",
+            "get_balanced_memory",
+            "find_executable_batch_size",
+        ),
+    )
+)
+"""Functions of accelerate that need no Accelerator: a script with nothing else of it does not train with accelerate."""
 SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
 GivenScheduler = Literal["script", "function", "config"]
 """A scheduler from the script, from a function given to accelerate's DummyScheduler, or from the configuration."""
@@ -224,7 +239,8 @@ def _of_the_trainer(code: Code) -> Sign | None:
 
 
 def _of_accelerate(code: Code) -> Sign | None:
-    line = min((line for name, line in code.names.items() if name.partition(".")[0] == "accelerate"), default=None)
+    names = {name: line for name, line in code.names.items() if name.partition(".")[0] == "accelerate"}
+    line = min((line for name, line in names.items() if name.rpartition(".")[2] not in WITHOUT_ACCELERATOR), default=None)
     if line is None or (code.call("Accelerator") is None and code.call("deepspeed.initialize")):
         return None
     plugin = code.call("DeepSpeedPlugin")

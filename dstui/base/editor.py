@@ -1,4 +1,4 @@
-"""The user's own editor as a command: which one, and how it is told the line."""
+"""The user's own editor as a command: which one, and how it is given the line."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
 
 
 def _close_to_others(path: Path) -> None:
-    with contextlib.suppress(OSError):  # the file belongs to somebody else and stays
+    with contextlib.suppress(OSError):  # the file belongs to another user and stays
         path.chmod(path.stat().st_mode & PRIVATE)
 
 

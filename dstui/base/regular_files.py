@@ -7,8 +7,10 @@ that came with a repository may point at a private key.
 from __future__ import annotations
 
 import errno
+import grp
 import json
 import os
+import pwd
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -111,4 +113,23 @@ def _is_flat(value: Any) -> bool:
         level = [part for part in inside if isinstance(part, (dict, list))]
         if not level:
             return True
+    return False
+
+
+WITHOUT_MEMBERS = ("root", "staff")
+"""Groups of the system's own folders, which have no members unless an administrator adds some."""
+
+
+def others_may_write(found: os.stat_result) -> bool:
+    """Return whether others may change a file or folder. In a folder with the sticky bit they may only add files."""
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+        return False
+    return bool(found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not is_private(found.st_gid, found.st_uid)))
+
+
+def is_private(group: int, user: int) -> bool:
+    """Return whether a group has no members but this user: distributions create one per user, and some groups without any member."""
+    with suppress(KeyError):
+        found, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
+        return found.gr_name in (name, *WITHOUT_MEMBERS) and set(found.gr_mem) <= {name}
     return False

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from dstui import __version__
 from dstui.base.files import FileProblem, is_folder, is_there, read_text, reason
-from dstui.base.regular_files import open_within
+from dstui.base.regular_files import open_within, read_regular
 from dstui.base.text import escaped, one_line
 from dstui.bundle.redact import mask, secrets, secrets_in
-from dstui.bundle.site_files import site_files
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.decode import decode
+from dstui.site.installed import installed_site
 
 LAST_LINES = 500
 """Lines of each log, from its end."""
@@ -143,3 +143,22 @@ def _tail(fd: int, count: int) -> list[str]:
         file.seek(max(size - MOST_TAIL, 0))
         lines = file.read(MOST_TAIL).removesuffix(b"\n").split(b"\n") if size else []
     return [decode(line) for line in lines[max(len(lines) - count, 0) :]]
+
+
+MOST_OF_SITE_FILE = 1 << 20
+"""Bytes of each, from its end."""
+
+
+def site_files() -> dict[str, str]:
+    """Return the wanted files, name in the bundle -> text; or why one cannot be read."""
+    site = installed_site().site
+    return {f"site/{path.strip('/').replace('/', '_')}": _text(Path(path)) for path in (site.bundle if site is not None else ())}
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path, max(path.stat().st_size - MOST_OF_SITE_FILE, 0), MOST_OF_SITE_FILE).decode(errors="backslashreplace")
+    except FileProblem as problem:
+        return f"{problem}\n"
+    except (OSError, ValueError) as error:
+        return f"{path}: {reason(error)}\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,16 +82,9 @@ def _recorded(path: Path) -> Machine:
 
 def installed_deepspeed() -> str | None:
     """Return the release of DeepSpeed installed beside dstui; None if there is none."""
-    suffix = ".dist-info"
-    for entry in filter(None, sys.path):  # by its folder: importing importlib.metadata takes a tenth of the whole command
-        for found in Path(entry).glob("deepspeed-*" + suffix):
-            return found.name.removeprefix("deepspeed-").removesuffix(suffix)
-    from importlib.metadata import PackageNotFoundError, version
+    from dstui.machine.software import versions  # importing importlib.metadata takes a tenth of the whole command
 
-    try:
-        return version("deepspeed")
-    except PackageNotFoundError:
-        return None
+    return versions("deepspeed")["deepspeed"]
 
 
 def _status(checked: list[CheckedFile], strict: bool) -> int:

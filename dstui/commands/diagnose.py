@@ -65,8 +65,8 @@ def _path(name: str) -> str:
         return name
     try:
         return str(find(name).path)
-    except LookupError:
-        return name  # the reader reports the missing file
+    except LookupError as error:
+        raise LookupError(f"{name}: no such file or folder. {error}") from None
 
 
 def _since(text: str, form: str) -> int:

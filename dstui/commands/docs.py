@@ -112,7 +112,7 @@ def _pages(name: str) -> Iterator[str]:
     if exact is not None:
         yield _of_key(exact)
     elif "." not in asked:
-        yield from (_of_key(key) for key in release().keys() if key.name == asked)  # noqa: SIM118 - a method of ours
+        yield from (_of_key(key) for key in release().keys() if key.name == asked)  # noqa: SIM118 - our own method
     for path, key in ACCELERATE.items():
         if asked == path.rpartition(".")[2] or (key.variable and key.variable == name.upper()):
             yield _of_accelerate(key, f"accelerate: {path}")

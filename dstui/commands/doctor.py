@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="check every host of this Plan, and what the Plan needs")
     parser.add_argument("--json", action="store_true", help="the results as JSON")
     parser.add_argument(OPTION, action="store_true", help=HELP)
-    parser.add_argument("--deep", action="store_true", help="also run an all-reduce over gloo across all hosts")
+    parser.add_argument("--deep", action="store_true", help="also run an all-reduce across all hosts, over gloo and (GPUs) nccl")
     fleet = parser.add_argument_group("compare many hosts, without a Plan")
     fleet.add_argument(
         "--fleet", metavar="HOSTS", help="a hostfile, a SLURM partition or a list such as node[01-16]: hosts that differ come first"

@@ -31,8 +31,9 @@ def run_fleet(args: argparse.Namespace) -> int:
         tell(json.dumps({**_json(fleet, drift, ok), "all_reduce": deep}, indent=1))
     else:
         tell("\n".join(_lines(fleet)))
-        if deep and "ranks" in deep:
-            tell(f"all-reduce over gloo: {deep['ranks']} ranks in {deep['seconds']:.1f} s")
+        for backend, ran in (("gloo", deep or {}), ("nccl", (deep or {}).get("nccl") or {})):
+            if "ranks" in ran:
+                tell(f"all-reduce over {backend}: {ran['ranks']} ranks in {ran['seconds']:.1f} s")
         if baseline is not None:
             tell("\n".join(_drift_lines(drift, str(args.against))))
     if args.save:

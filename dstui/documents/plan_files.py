@@ -41,7 +41,7 @@ deepspeed:
   train_micro_batch_size_per_gpu: 1
   gradient_accumulation_steps: 1
 """
-"""A Plan with nothing but a script, to begin with."""
+"""A Plan with a script without a configuration, to begin with."""
 SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] / "configs")
 """The folders of shipped Plans: in an installed dstui, in a checkout."""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from dstui.base.files import FileProblem, read_text, write_atomic
 from dstui.base.limits import parse_json
-from dstui.base.permissions import others_may_write
+from dstui.base.regular_files import others_may_write
 from dstui.plan import Plan
 from dstui.render.launch import interpreter
 

@@ -53,11 +53,11 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         used = {"localhost": [0]}
     ranks, nodes = sum(map(len, used.values())) or 1, max(len(used), 1)
     numbers = next(iter(used.values()))
-    far = [] if machine.recorded or machine.source == UNPROBED or runs_here(machine, used) else list(used)
-    if far and machine.accelerator == "cpu" and not ranks_on_cpus(plan, machine, far):
+    others = [] if machine.recorded or machine.source == UNPROBED or runs_here(machine, used) else list(used)
+    if others and machine.accelerator == "cpu" and not ranks_on_cpus(plan, machine, others):
         machine = Machine.unprobed()  # a login node without a GPU says nothing about them
-    if far and gpu_memory is None:
-        named = ", ".join(far[:2]) + (f" and {len(far) - 2} more" if len(far) > 2 else "")
+    if others and gpu_memory is None:
+        named = ", ".join(others[:2]) + (f" and {len(others) - 2} more" if len(others) > 2 else "")
         reported.append(f"not probed: {named}: {_STANDS_IN if machine.source != UNPROBED else _NOT_KNOWN}")
     here = [gpu for gpu in machine.gpus if gpu.problem is None]
     mine = [gpu for gpu in here if gpu.index in set(numbers)] or here[: len(numbers)]

@@ -49,7 +49,7 @@ class Correction:
         return f"corrected by {self.runs} run{'s' * (self.runs != 1)} here: {', '.join(parts)}" if parts else ""
 
     @property
-    def far(self) -> str:
+    def doubt(self) -> str:
         """A sentence if a correction is so large that it may belong to a different case; else ""."""
         wild = [
             f"{part.scale:.3g} times the {name}" for key, name in PARTS.items() if not 1 / FAR <= (part := getattr(self, key)).scale <= FAR

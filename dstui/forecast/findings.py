@@ -156,10 +156,10 @@ def _no_less_frugal(batch: Setup, was: Setup) -> bool:
 
 def _zeros(setup: Setup, room: Capacity) -> Iterator[tuple[Setup, float]]:
     """Yield stages and offloads starting from the Plan's own, with their distance: a higher stage is nearer than offload."""
-    far = {"none": 0.0, "cpu": 4.0, "nvme": 8.0}
+    cost = {"none": 0.0, "cpu": 4.0, "nvme": 8.0}
     for choice in CHOICES:
         if choice.stage >= setup.stage and choice.possible(setup, room):
-            dearer = max(far[choice.optimizer] - far[setup.optimizer_offload], 0) + far[choice.param] / 2
+            dearer = max(cost[choice.optimizer] - cost[setup.optimizer_offload], 0) + cost[choice.param] / 2
             yield choice.of(setup), (choice.stage - setup.stage) * 1.5 + dearer
 
 

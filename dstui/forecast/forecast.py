@@ -26,7 +26,7 @@ from dstui.forecast.memory import (
     nccl_bytes,
     needs,
 )
-from dstui.forecast.model import Counts, ModelFacts, adapted_elements, counts
+from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, adapted_elements, counts, has_whole_experts
 from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
@@ -256,6 +256,8 @@ def models_of(
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
+        if has_whole_experts(mine, model, setup.split_experts):
+            notes.append(WHOLE_EXPERTS)
         reported += [*mine.notes, *notes]
         found.append(
             Modelled(

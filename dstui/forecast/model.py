@@ -231,6 +231,19 @@ ALWAYS_FUSED = frozenset({"gpt_oss", "llama4", "llama4_text", "granitemoe"})
 """Architectures whose experts were one tensor before transformers 5 already."""
 
 
+WHOLE_EXPERTS = (
+    "the experts stay in 16 bits: since transformers 5 those of a layer are one tensor, which bitsandbytes does not quantize; "
+    "with transformers 4 they are quantized too"
+)
+
+
+def has_whole_experts(facts: ModelFacts, model: Model | None, split_experts: bool) -> bool:
+    """Return whether a quantized model has experts that only an older release of transformers would quantize."""
+    arch = facts.architecture
+    quantized = model is not None and model.quantization is not None and not split_experts
+    return quantized and arch is not None and arch.shape.experts > 0 and arch.kind not in ALWAYS_FUSED
+
+
 def _frozen_bytes(facts: ModelFacts, stored: str, split_experts: bool) -> float:
     """Return the mean bytes of a frozen parameter: linear layers are quantized, while embeddings, head and norms have 16 bits.
 

@@ -189,11 +189,11 @@ def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
     correction = correction_of(measured)
     if not good and correction == NO_CORRECTION:
         return rates
-    far = correction.far
+    doubt = correction.doubt
     return replace(
         rates,
         **good,
         correction=correction,
         measured=tuple(sorted(good)),
-        unknown=(*rates.unknown, far) if far else rates.unknown,
+        unknown=(*rates.unknown, doubt) if doubt else rates.unknown,
     )

@@ -76,7 +76,7 @@ class RankedPlans:
     cheapest: str = ""
     """The cheapest sufficient hardware of this kind, if less than the present one is enough."""
     ordered_by: str = "speed"
-    """The order of the rows: speed, or simplicity if no machine tells the speed."""
+    """The order of the rows: speed, or simplicity if the speed is unknown."""
     ways: tuple[str, ...] = ()
     problem: str = ""
 

@@ -6,9 +6,10 @@ Levels are read from lines as displayed: `[31mERROR[0m`, as loguru and colorlog 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from dstui.logs.decode import strip_overwritten
+from dstui.logs.decode import is_unadorned, strip_overwritten
 
 ALL, WARNING, ERROR = range(3)
 NAMES: Final = ("all", "warning", "error")
@@ -64,12 +65,26 @@ def level_of(line: bytes) -> int:
     return next((level for level, pattern in BAD if pattern.search(line)), ALL)
 
 
+PIECE = 256
+"""Lines that are passed over at once."""
+
+
 class Levels:
     """Selects lines by level, for each log in the order of its lines."""
 
     def __init__(self, least: int) -> None:
         self.least = least
         self._open: set[int] = set()  # logs that are inside a traceback
+
+    def select(self, logs: Sequence[int], lines: Sequence[bytes]) -> list[int]:
+        """Return the indices of the lines that are selected. Many lines without any level are passed over at once."""
+        selected: list[int] = []
+        for start in range(0, len(lines), PIECE):
+            piece = lines[start : start + PIECE]
+            text = b"\n".join(piece)
+            if self._open or not is_unadorned(text) or may_have_level(text):
+                selected += [n for n, line in enumerate(piece, start) if self.keep(logs[n], line)]
+        return selected
 
     def keep(self, log: int, line: bytes) -> bool:
         """Return whether a line, as written, is selected."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dstui.logs.decode import decode
-from dstui.logs.levels import ALL, BAD, BEGINS, level_of
+from dstui.logs.levels import ALL, level_of, may_have_level
 
 NUMBER = rb"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 STEP = rb"(?:[Ss]tep|STEP|[Ii]ter(?:ation)?|[Ee]poch)s?[^\w\n]{0,4}" + NUMBER
@@ -24,7 +24,7 @@ MOST = 64
 def shapes_of(text: bytes) -> bytes:
     """Return lines without their numbers, except the step and lines about warnings or errors."""
     shapes = VARIABLE.sub(lambda found: found[1] or b"#", text)
-    if BEGINS not in text and not any(pattern.search(text) for _, pattern in BAD):
+    if not may_have_level(text):
         return shapes
     pairs = zip(text.split(b"\n"), shapes.split(b"\n"), strict=True)
     return b"\n".join([line if level_of(line) != ALL else shape for line, shape in pairs])

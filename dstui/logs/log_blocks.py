@@ -96,7 +96,7 @@ class BlockRows:
         found: Iterable[int] = new
         if self._levels.least != ALL:
             # keep every row, since the lines of a traceback belong together
-            found = [n for n in found if self._levels.keep(rows.log[n], rows.raw[n])]
+            found = [new[n] for n in self._levels.select(rows.log[new.start :], rows.raw[new.start :])]
         if not isnan(self._cutoff):
             found = [n for n in found if rows.time[n] >= self._cutoff]
         if self._only is not None:

@@ -39,7 +39,7 @@ class LogFile:
     def poll(self) -> bool:
         """Look again. Return False if it is another file now: replaced or truncated."""
         try:
-            found = os.stat(self.path)  # noqa: PTH116 - a thousand logs are looked at twelve times a second, and Path.stat costs twice as much
+            found = os.stat(self.path)  # noqa: PTH116 - a thousand logs are checked twelve times a second, and Path.stat costs twice as much
         except OSError:
             return True  # not there yet, or gone: what was read stays readable
         if (found.st_size == self.size and found.st_ino == self._inode) or not stat.S_ISREG(found.st_mode):

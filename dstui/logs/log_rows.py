@@ -153,6 +153,10 @@ class LogRows:
         """Return the growing block, or a new one if it is full, there is none, or deduplication was switched."""
         block = self._blocks[-1] if self._growing else None
         if block is None or block.bytes >= BLOCK or block.dedup != dedup:
+            if self._open is not None:  # it is in view while more arrives
+                if self._narrow:
+                    self._open.compact()
+                self._keep(self.blocks[-1], self._open)
             block = LogBlock(dedup=dedup)
             block.first = self._settled
             self._blocks.append(block)

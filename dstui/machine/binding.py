@@ -79,7 +79,7 @@ def _of_gpu(machine: Machine, rank: int, gpu: int, cpus: tuple[int, ...]) -> Bin
     return Binding(rank, gpu, cpus, known(machine.gpus[gpu].numa_node, None))
 
 
-def far_ranks(machine: Machine, bindings: Sequence[Binding]) -> tuple[Binding, ...]:
+def misplaced_ranks(machine: Machine, bindings: Sequence[Binding]) -> tuple[Binding, ...]:
     """Return the bindings with a CPU that is not near the rank's GPU. GPUs with unknown CPUs are skipped."""
     near = {gpu.index: set(parse_cpu_list(known(gpu.cpus, ""))) for gpu in machine.gpus}
     return tuple(binding for binding in bindings if near[binding.gpu] and not set(binding.cpus) <= near[binding.gpu])

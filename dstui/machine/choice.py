@@ -46,7 +46,7 @@ class _Rating:
 
     def __init__(self, machine: Machine) -> None:
         self.widths = [[width(cell) for cell in row] for row in machine.links]
-        self.far = [[cell in ("SYS", "NODE") for cell in row] for row in machine.links]
+        self.distant = [[cell in ("SYS", "NODE") for cell in row] for row in machine.links]
         self.island = {gpu: place for place, island in enumerate(machine.islands) for gpu in island.gpus}
         self.busy = [is_busy(gpu) for gpu in machine.gpus]
         self.node = [gpu.numa_node if isinstance(gpu.numa_node, int) else None for gpu in machine.gpus]
@@ -62,7 +62,7 @@ class _Rating:
             widths.count(0),
             -min(widths, default=0),
             -sum(widths),
-            0 if joined else sum(self.far[i][j] for i, j in pairs),
+            0 if joined else sum(self.distant[i][j] for i, j in pairs),
             len({self.node[gpu] for gpu in gpus} - {None}),
         )
         return GpuChoice(tuple(gpus), flaws)

@@ -20,7 +20,7 @@ D = TypeVar("D")
 class Unknown:
     """A fact that could not be determined, with the reason. It is falsy, so that `if machine.host.numa:` works."""
 
-    reason: str = "nobody looked"
+    reason: str = "not probed"
 
     def __bool__(self) -> bool:
         return False

@@ -16,7 +16,7 @@ from dstui.machine.codec import Maybe, Unknown, decode, encode, known
 __all__ = ["Disk", "Driver", "Fabric", "Gpu", "GpuProcess", "Host", "IbPort", "Island", "Machine", "MigDevice", "Nic", "NumaNode", "NvLink"]
 __all__ += ["PciGpu", "Software", "Unknown", "known"]
 
-NOT_ASKED = Unknown("nobody looked")
+NOT_ASKED = Unknown("not probed")
 LEFT_OUT = Unknown("left out by default")
 GIB = 1 << 30
 

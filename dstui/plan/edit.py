@@ -132,7 +132,7 @@ def _refuse_alias(document: Document, path: Path) -> None:
         parent, node = document.node(path[: depth - 1]), document.node(path[:depth])
         if parent is None or node is None:
             return
-        if _stands_earlier(parent, node, path[depth - 1]):
+        if _is_earlier(parent, node, path[depth - 1]):
             line = node.start_mark.line + 1
             raise EditError(f"{'.'.join(map(str, path[:depth]))} is an alias of line {line}: edit the file by hand")
 
@@ -148,7 +148,7 @@ def _refuse_halves(value: Any) -> None:
             _refuse_halves(item)
 
 
-def _stands_earlier(parent: Node, node: Node, name: str | int) -> bool:
+def _is_earlier(parent: Node, node: Node, name: str | int) -> bool:
     """Return whether the text of an entry comes before its own key or belongs to an earlier item."""
     if isinstance(parent, yaml.MappingNode):
         key = next(key for key, _ in scalar_entries(parent) if key.value == str(name))

@@ -61,7 +61,7 @@ def parse_hostfile(text: str) -> dict[str, int]:
         if problem := host_problem(host):
             raise HostfileError(f"{host[:60]!r}: {problem}", number)
         if host in pool:
-            raise HostfileError(f"the host {host!r} stands here a second time: give it once, with all its slots", number)
+            raise HostfileError(f"the host {host!r} is given a second time: give it once, with all its slots", number)
         pool[host] = slots
     if not pool:
         raise HostfileError("no hosts in it: write one line per host, `worker-1 slots=8`")

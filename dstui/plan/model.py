@@ -268,7 +268,7 @@ class Run:
     )
     metrics: Mapping[str, str] = opt(
         {},
-        "Numbers of your own in the lines: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'. "
+        "Your own metrics in the log: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'. "
         "RE2 matches it: no lookaround, no backreferences; \\d, \\w, \\s and \\b are about ASCII.",
         kind="patterns",
     )

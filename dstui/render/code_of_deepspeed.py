@@ -129,7 +129,7 @@ trainer = Trainer(
     accumulate_grad_batches=accumulate,
     devices=int(os.environ["LOCAL_SIZE"]),  # the ranks of this host
     num_nodes=int(os.environ["WORLD_SIZE"]) // int(os.environ["LOCAL_SIZE"]),
-    plugins=[TorchElasticEnvironment()],  # the ranks are there already: which one this is stands in RANK and LOCAL_RANK
+    plugins=[TorchElasticEnvironment()],  # the ranks are there already: the number of this one is in RANK and LOCAL_RANK
 )
 module = build_lightning_module()  # an optimizer of the configuration takes the place of its configure_optimizers()
 trainer.fit(module, torch.utils.data.DataLoader(load_data(), batch_size=settings.get("train_micro_batch_size_per_gpu", 1)))

@@ -162,14 +162,14 @@ def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> s
     """Return the Plan's launcher; by default local for this machine, srun in a SLURM allocation, else ssh. Raises RenderError."""
     if chosen == "sbatch":
         chosen = "slurm"  # starts the ranks inside the allocation
-    far = next((host for host in hosts if host not in HERE), None)
+    other = next((host for host in hosts if host not in HERE), None)
     named = all(map(is_named, hosts))
-    launcher = chosen or ("local" if far is None else "slurm" if machine.host.scheduler == "slurm" else "ssh" if named else "torchrun")
+    launcher = chosen or ("local" if other is None else "slurm" if machine.host.scheduler == "slurm" else "ssh" if named else "torchrun")
     if not named and launcher not in NAMELESS:
         message = f"{launcher} needs the names of the hosts, and num_nodes gives only their number: name them in cluster.hosts"
         raise RenderError("cluster.hosts", message)
-    if launcher == "local" and far is not None:
-        raise RenderError("cluster.launcher", f"local starts ranks on this machine only, but there is {far}")
+    if launcher == "local" and other is not None:
+        raise RenderError("cluster.launcher", f"local starts ranks on this machine only, but there is {other}")
     return launcher
 
 

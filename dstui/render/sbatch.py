@@ -80,12 +80,12 @@ cat >"$run/plan.yaml" <<'END_OF_PLAN'
 TEXT
 END_OF_PLAN
 fi
-# dstui's supervisor starts the ranks on the nodes by srun and looks after them; `dstui attach "$run"` shows them.
+# dstui's supervisor starts the ranks on the nodes by srun and supervises them; `dstui attach "$run"` shows them.
 cd BASE
 exec PYTHON -m dstui.jobs.control.in_allocation "$run" BASE
 """
 TAIL = """\
-# srun gives a task one CPU unless it is told again (Slurm 22.05 and newer).
+# srun gives a task one CPU unless it gets the option again (Slurm 22.05 and newer).
 [ -z "${SLURM_CPUS_PER_TASK-}" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 srun --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --label sh "$here/node.sh" "$@" &
 step=$!

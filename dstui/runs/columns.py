@@ -122,7 +122,7 @@ def _metric(name: str) -> Column:
     def value(run: Run) -> float | None:
         return run.told.metrics.get(name)
 
-    return Column(name, METRICS.get(name, "as the lines name it"), value, lambda run: _number(name, value(run)), number=True)
+    return Column(name, METRICS.get(name, "as in the log"), value, lambda run: _number(name, value(run)), number=True)
 
 
 def _number(name: str, value: float | None) -> str:
@@ -152,13 +152,17 @@ _ALL: Final = (
     Column("speed", "tokens/s, else samples/s or steps/s, of a rank", lambda run: run.speed and run.speed[1], _speed, number=True),
     Column("eta", "for the steps that are left", lambda run: run.eta, lambda run: short_duration(run.eta), number=True),
     Column(
-        "memory", "the fullest GPU at most", lambda run: run.gpu_memory, lambda run: _number("memory", run.gpu_memory or None), number=True
+        "memory",
+        "peak memory of the fullest GPU",
+        lambda run: run.gpu_memory,
+        lambda run: _number("memory", run.gpu_memory or None),
+        number=True,
     ),
     Column("ranks", "how many ranks", lambda run: len(run.status.ranks), lambda run: str(len(run.status.ranks)), number=True),
     Column("hosts", "how many hosts", lambda run: len(run.hosts), lambda run: str(len(run.hosts)), number=True),
     _texts("host", "the host, or the first of several", lambda run: (run.hosts or [""])[0], 24),
-    _texts("user", "whose run it is", lambda run: run.user, 16),
-    _texts("changed", "what its Plan says otherwise than that of the run before it", _changed),
+    _texts("user", "owner of the run", lambda run: run.user, 16),
+    _texts("changed", "what its Plan changed since the previous run", _changed),
     _texts("cause", "the code of why it failed", lambda run: run.cause, 24),
     _texts("why", "why it ended", lambda run: run.why),
     _texts("folder", "its folder", lambda run: one_line(str(run.folder.path))),
@@ -177,7 +181,7 @@ def column(name: str) -> Column:
 
 def _setting(name: str) -> Column:
     """Return the column of a Plan key; if the Plan has no key with this end, of a metric of this name."""
-    about = "of the Plan, or told by the run"
+    about = "from the Plan, or reported by the run"
     return Column(name, about, lambda run: setting(run, name), lambda run: _setting_text(run, name), number=True)
 
 

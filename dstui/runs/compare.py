@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, Final, Literal
 
 from dstui.facts.measured import Taken
-from dstui.jobs.metrics.glance import PACES
+from dstui.jobs.metrics.latest import PACES
 from dstui.jobs.metrics.series import MetricSeries
 from dstui.jobs.store.plan_diff import same
 from dstui.jobs.watch.summary import value_text
@@ -75,7 +75,7 @@ class Comparison:
 
     def as_markdown(self) -> str:
         """Return the table in Markdown, for an issue or a notebook."""
-        partly = f"\n\nOf {', '.join(self.partly)} not all was read." if self.partly else ""
+        partly = f"\n\n{', '.join(self.partly)} was not read to the end." if self.partly else ""
         return "\n".join(markdown_lines(self.as_texts())) + partly
 
 
@@ -126,7 +126,7 @@ def _plan_lines(runs: Sequence[Run]) -> Iterator[Line]:
         if any(value is missing or not same(value, values[0]) for value in values):
             told = [run.settings.get(path) for run in runs]
             given = iter(texts_side_by_side([run.settings[path] for run in runs if path in run.settings]))
-            texts = [next(given) if path in run.settings else ABSENT for run in runs]
+            texts = [(next(given) or ABSENT) if path in run.settings else ABSENT for run in runs]
             yield Line("plan", path.removeprefix("deepspeed."), tuple(told), tuple(texts))
 
 

@@ -46,7 +46,7 @@ def parse(text: str) -> tuple[Condition, ...]:
     try:
         words = shlex.split(text)
     except ValueError:
-        raise ValueError(f"{text[:60]}: a quote without its other one") from None
+        raise ValueError(f"{text[:60]}: a quote that is not closed") from None
     return tuple(_condition(word) for word in words)
 
 
@@ -74,12 +74,12 @@ def _condition(word: str) -> Condition:
 
 def _comparison(word: str, key: str, by: str, value: str) -> Condition:
     if not value:
-        raise ValueError(f"{word}: there is no value behind {by}")
+        raise ValueError(f"{word}: there is no value after {by}")
     read, number = column(key).value, quantity(value)
     if by == "~":
         return Condition(word, lambda run: value.lower() in _text(read(run)).lower(), key)
     if number is None and by not in ("=", "!="):
-        raise ValueError(f"{word}: {value[:40]} is no number; write one, as 3, 1e-4, 90s, 2h or 40GB, or use =, != or ~")
+        raise ValueError(f"{word}: {value[:40]} is not a number; write one, such as 3, 1e-4, 90s, 2h or 40GB, or use =, != or ~")
     return Condition(word, lambda run: _compare(read(run), by, value, number), key)
 
 

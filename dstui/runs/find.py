@@ -58,4 +58,4 @@ def parse_since(text: str, now: float) -> float:
         return now - float(ago[1]) * {**UNITS, "w": 7 * DAY}[ago[2]]
     with suppress(ValueError, OverflowError):
         return datetime.fromisoformat(text.strip()).timestamp()
-    raise ValueError(f"{text[:40]} is no time; write how long ago (7d, 12h, 30m) or a day (2026-11-23)")
+    raise ValueError(f"{text[:40]} is not a time; write how long ago (7d, 12h, 30m) or a day (2026-11-23)")

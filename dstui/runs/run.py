@@ -13,7 +13,7 @@ from typing import Any
 from dstui.base.files import FileProblem
 from dstui.base.text import sanitise
 from dstui.facts.measured import Taken
-from dstui.jobs.metrics.glance import Glance, glance
+from dstui.jobs.metrics.latest import LatestMetrics, latest_metrics
 from dstui.jobs.metrics.series import logs_of
 from dstui.jobs.store.folder import JobFolder, read_json
 from dstui.jobs.store.ownership import whose
@@ -102,10 +102,10 @@ class Run:
     # Metrics
 
     @cached_property
-    def told(self) -> Glance:
+    def told(self) -> LatestMetrics:
         """Step and last metrics, from the end of its first rank's log."""
         ranks = sorted(self.status.ranks)
-        return Glance.from_json(self._part("told", lambda: glance(self.folder, self.status.attempt, ranks).as_json(), {}))
+        return LatestMetrics.from_json(self._part("told", lambda: latest_metrics(self.folder, self.status.attempt, ranks).as_json(), {}))
 
     @property
     def speed(self) -> tuple[str, float] | None:

@@ -30,18 +30,18 @@ def first_site(facts: SiteFacts) -> str:
     launcher = "sbatch" if facts.partitions else "ssh" if facts.ssh_hosts else "local"
     kept = {name: value for name, value in sorted(facts.environment.items()) if name.startswith(KEPT)}
     lines = [
-        f"# dstui's site file: what holds for everybody on {facts.host or 'this machine'} ({gpus}).",
-        "# Made by `dstui site init`. Take away a # to set something; then: dstui site check FILE",
-        "# It is read from /etc/dstui/site.yaml, or from where $DSTUI_SITE says; only its owner and root may be able to write it.",
+        f"# dstui's site file: settings for everybody on {facts.host or 'this machine'} ({gpus}).",
+        "# Made by `dstui site init`. Remove a # to set something; then: dstui site check FILE",
+        "# It is read from /etc/dstui/site.yaml, or from $DSTUI_SITE; only its owner and root may be able to write it.",
         "version: 1",
         "# name: our cluster",
         "# welcome: Begin with `dstui new`.",
         '# contact: "#gpu-help"',
         "",
-        "# Values of a Plan's keys, where the Plan, the file that it extends and the user's settings are silent.",
+        "# Values of a Plan's keys, which apply if the Plan, the file that it extends and the user's settings do not set them.",
         "# defaults:",
         "#   cluster:",
-        f"#     launcher: {launcher}    # " + ("a launch is queued" if launcher == "sbatch" else "where a Plan says nothing"),
+        f"#     launcher: {launcher}    # " + ("a launch is queued" if launcher == "sbatch" else "if a Plan does not set it"),
     ]
     if facts.partitions:
         lines += [f"#     slurm: {{partition: {yaml_scalar(facts.partitions[0])}}}    # sinfo: {', '.join(facts.partitions[:MOST])}"]
@@ -52,10 +52,10 @@ def first_site(facts: SiteFacts) -> str:
         lines += ["#     env:    # as they are set here now", *(f"#       {name}: {yaml_scalar(value)}" for name, value in kept.items())]
     lines += [
         "",
-        "# What is possible here, with the reason that users read. A Plan that says otherwise is refused.",
+        "# What is allowed here, with the reason that users see. Other Plans are refused.",
         "# locked:",
         "#   deepspeed.bf16.enabled: true",
-        "#   cluster.num_nodes: {max: 4, reason: four nodes are ours}",
+        "#   cluster.num_nodes: {max: 4, reason: we have four nodes}",
         f"# launchers: [local, {launcher}]" if launcher != "local" else "# launchers: [local]",
         "",
         "# A folder of Plans for `dstui new`, recorded machines to plan for (dstui machine --save FILE), notes on causes of failures.",

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from dstui.base.files import FileProblem, is_there, read_text
 from dstui.base.files import reason as reason_of
-from dstui.base.permissions import others_may_write
-from dstui.base.regular_files import open_regular
+from dstui.base.regular_files import open_regular, others_may_write
 from dstui.base.text import sanitise
 from dstui.plan.finding import Finding
 from dstui.plan.load import PlanError
@@ -110,7 +109,7 @@ def _text_of_trusted(path: Path) -> str:
     )
     if why:
         os.close(opened)
-        raise FileProblem(f"{path}: {why}, so it is not used")
+        raise FileProblem(f"{path}: {why}, so it is ignored")
     return read_text(path, opened)
 
 

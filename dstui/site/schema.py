@@ -21,12 +21,12 @@ LOCK = {
         {
             "type": "object",
             "properties": {
-                "value": {"description": "The one value that is possible."},
+                "value": {"description": "The only allowed value."},
                 "min": {"type": "number"},
                 "max": {"type": "number"},
                 "choices": {"type": "array", "minItems": 1},
-                "when": {"type": "object", "description": "Values of other keys under which alone it holds."},
-                "reason": {**TEXT, "description": "What users read."},
+                "when": {"type": "object", "description": "It only applies with these values of other keys."},
+                "reason": {**TEXT, "description": "The reason that users see."},
             },
             "additionalProperties": False,
             "oneOf": [{"required": ["value"]}, {"required": ["choices"]}, {"anyOf": [{"required": ["min"]}, {"required": ["max"]}]}],
@@ -57,7 +57,7 @@ def site_schema(version: str | None = None) -> dict[str, Any]:
     defaults = {name: part for name, part in plan["properties"].items() if name in LOCKABLE}
     forms = {**FORMS, "defaults": {"type": "object", "properties": defaults, "additionalProperties": False}}
     properties = {name: {**forms[name], "description": words} for name, words in KEYS.items()}
-    head = {"$schema": DRAFT, "title": "dstui site file", "description": "What one engineer sets for everybody."}
+    head = {"$schema": DRAFT, "title": "dstui site file", "description": "Settings for all users of a site."}
     return {**head, "type": "object", "properties": properties, "required": ["version"], "additionalProperties": False}
 
 
@@ -73,7 +73,7 @@ def settings_schema(actions: Iterable[str], version: str | None = None) -> dict[
         "defaults": {"type": "object", "properties": plan["properties"], "additionalProperties": False},
     }
     described = {name: {**form, "description": SETTINGS_KEYS[name]} for name, form in properties.items()}
-    head = {"$schema": DRAFT, "title": "dstui settings", "description": "What a user likes, and the defaults of all of their Plans."}
+    head = {"$schema": DRAFT, "title": "dstui settings", "description": "A user's settings, and the defaults of all of their Plans."}
     return {**head, "type": "object", "properties": described, "additionalProperties": False}
 
 

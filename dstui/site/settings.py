@@ -57,30 +57,28 @@ def is_name(value: Any) -> bool:
 
 
 SETTINGS: Final = (
-    Setting(
-        "theme", "Colours. dstui-high-contrast is for bright rooms and weak eyes, ansi-dark and ansi-light are the terminal's own.", "dstui"
-    ),
-    Setting("wrap", "Long lines of a log in several rows, instead of cut at the edge.", False),
-    Setting("timestamps", "What stands before each line of a log.", "clock", ("clock", "since start", "none")),
+    Setting("theme", "Colours. dstui-high-contrast is easier to read, ansi-dark and ansi-light use the terminal's colours.", "dstui"),
+    Setting("wrap", "Wrap long lines of a log, instead of cutting them at the edge.", False),
+    Setting("timestamps", "What precedes each line of a log.", "clock", ("clock", "since start", "none")),
     Setting("dashboard", "Plots and GPUs beside the log, where the terminal is wide enough.", True),
     Setting("pinned", "The plots that come first on the dashboard, by the names of their metrics.", ()),
     Setting(
         "bell",
-        "When the terminal's bell rings: at the end of each job that is looked at, of a failed one, or never.",
+        "When the terminal's bell rings: at the end of each job on the screen, of a failed one, or never.",
         "off",
         ("off", "on", "failed"),
     ),
-    Setting("columns", "The columns of the table of runs, in their order; an empty list shows those that fit.", ()),
+    Setting("columns", "The columns of the table of runs, in their order; an empty list shows as many as fit.", ()),
     Setting("confirm_stop", "Ask before a job is stopped.", True),
     Setting(
         "confirm_leave", "Ask before leaving with unsaved edits. Without the question they are kept and offered at the next start.", True
     ),
-    Setting("confirm_beside", "Ask before a second job is started beside one that runs.", True),
+    Setting("confirm_beside", "Ask before a second job is started while one runs.", True),
 )
 BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in SETTINGS}
 TOP: Final[Mapping[str, str]] = {
-    "version": "The version of the form of this file: 1.",
-    "defaults": "Keys of a Plan, with the values that hold where a Plan is silent.",
+    "version": "The version of this file format: 1.",
+    "defaults": "Keys of a Plan, with values for Plans that do not set them.",
     "keys": "The key, or the list of keys, of an action, by the action's name; docs/keys.md lists the names.",
 } | {setting.name: setting.help for setting in SETTINGS}
 """The keys at the top of the file, each with what it is for."""
@@ -133,7 +131,7 @@ def read_settings(text: str, source: str, folder: str) -> UserSettings:
 
 
 def _begun(text: str) -> str:
-    """Return the text with the version where nothing but comments stands in it."""
+    """Return the text with the version if it has only comments."""
     said = any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
     return text if said else f"{text.rstrip()}\nversion: 1\n".lstrip()
 
@@ -196,8 +194,8 @@ def _keys(document: Document, given: Any) -> tuple[dict[str, tuple[str, ...]], l
 def first_settings(values: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return the text of a first file: every setting as a comment with its default, and these values set."""
     lines = [
-        "# The settings of dstui. Take away a # to set something; `dstui settings --check` says what is wrong in this file.",
-        "# What you choose in dstui is written here too, and your comments stay.",
+        "# The settings of dstui. Remove a # to set something; `dstui settings --check` says what is wrong in this file.",
+        "# Choices made in dstui are saved here too; your comments are kept.",
         "version: 1",
     ]
     for setting in SETTINGS:

@@ -19,17 +19,17 @@ from dstui.plan.load import TOP, Form, PlanError, check_part
 from dstui.plan.load import reading as plan_reading
 
 KEYS: Mapping[str, str] = {
-    "version": "The version of the form of this file: 1.",
-    "name": "What this site is called.",
-    "welcome": "A text for people who begin here: `dstui new` shows it.",
-    "contact": "Who to ask; it stands beside every refusal.",
-    "defaults": "Keys of a Plan, with the values that hold where a Plan is silent.",
+    "version": "The version of this file format: 1.",
+    "name": "The name of this site.",
+    "welcome": "A text for new users: `dstui new` shows it.",
+    "contact": "Who to ask; shown with every refusal.",
+    "defaults": "Keys of a Plan, with values for Plans that do not set them.",
     "locked": "Dotted keys of a Plan, each with its one possible value, or with bounds, choices, a condition (when) and the reason.",
     "launchers": "The launchers that may be used.",
     "templates": "A folder of Plans that `dstui new` offers.",
     "machines": "Names of recorded machines, each with its file: --machine NAME plans for it.",
-    "causes": "Notes of your own for the causes of failures, by their ids.",
-    "bundle": "Files of the machine that `dstui bundle` takes in as well, with secrets masked: {include: [/etc/nccl.conf]}.",
+    "causes": "Your notes on the causes of failures, by their ids.",
+    "bundle": "Files of the machine that `dstui bundle` includes as well, with secrets masked: {include: [/etc/nccl.conf]}.",
 }
 """The keys of a site file, each with what it is for."""
 OF_A_LOCK = ("value", "min", "max", "choices", "when", "reason")
@@ -162,7 +162,7 @@ def _locks(form: Form, given: Any, source: str) -> tuple[Lock, ...]:
 def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
     at, line = ("locked", path), form.document.line_of(("locked", path))
     if path.split(".", maxsplit=1)[0] not in LOCKABLE or "" in path.split("."):
-        form.wrong(at, f"no key of a Plan: one begins with {', '.join(LOCKABLE)} (deepspeed.bf16.enabled)")
+        form.wrong(at, f"not a key of a Plan: it begins with {', '.join(LOCKABLE)} (deepspeed.bf16.enabled)")
         return None
     if not isinstance(value, dict):
         return Lock(path, source, line, exact=(value,))
@@ -178,7 +178,7 @@ def _lock(form: Form, path: str, value: Any, source: str) -> Lock | None:
         choices = None
     says = [name for name in ("value", "min", "max", "choices") if name in value]
     if not says or ("value" in says and len(says) > 1) or ("choices" in says and len(says) > 1):
-        form.wrong(at, "give value, or choices, or min and max: what is possible here")
+        form.wrong(at, "give value, or choices, or min and max")
         return None
     if bounds["min"] is not None and bounds["max"] is not None and bounds["min"] > bounds["max"]:
         form.wrong((*at, "max"), f"no number is at least {bounds['min']:g} and at most {bounds['max']:g}")

@@ -73,7 +73,9 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     launch = Launch(found.launcher, found.words, {}, str(Path.cwd()), 0)
     try:
         if PASS_LOCAL_RANK in found.words and not session.options().hold:
-            raise NotStarted("torch.distributed.launch without --use_env hands --local-rank to the script, which no job of dstui's does")
+            raise NotStarted(
+                "torch.distributed.launch without --use_env passes --local-rank to the script, which a job of dstui does not do"
+            )
         plan, notes = _plan(launch, session, _existing(own or _interpreter(real)))
         session.note(f"{name} {' '.join(words)}")
         code = _held(plan, notes, session) if session.options().hold else _started(plan, session)
@@ -117,7 +119,7 @@ def _follow_held(name: str, words: Sequence[str]) -> None:
     """Run what srun or mpirun would start, once and on this host, so that the launch in it is held. Nothing is started on other hosts."""
     found = recognise([name, *words])
     if found is not None:
-        say(f"{name} is not started: what it would run on each host is followed here, once")
+        say(f"{name} is not started: what it would run on each host is followed once, here")
         launched = ["bash", "-c", *found.words] if found.launcher == "shell" else [*LAUNCHED_BY[found.launcher], *found.words]
         os.execvpe(launched[0], launched, {**FIRST_TASK, **os.environ, **found.env})
 
@@ -211,7 +213,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     for finding in findings:
         remark(f"dstui: {finding.severity} {finding.code} {finding.path}: {finding.message}")
     if any(finding.severity == "error" for finding in findings) and session.options().check:
-        say("this launch would fail, and was not started: mend the errors above (dstui run --no-check starts it all the same)")
+        say("this launch would fail, and was not started: fix the errors above (dstui run --no-check starts it anyway)")
         return 1
     with headless.signals() as asked:
         try:

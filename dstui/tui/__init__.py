@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.tui.tour.folder import TourFolder
 
+SWITCH = 0.0005
+"""Seconds after which a busy thread yields. With Python's 5 ms, each system call of the screen's thread waits that long beside one."""
+
 
 def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool = True, script: str = "") -> int:
     """Run the UI on what was opened (None: ask what to start from) for `machine` (None: probe this one). Return the exit status.
@@ -60,7 +63,9 @@ def _run(  # noqa: PLR0913 - all but the first three are named
 ) -> int:
     import gc
     import os
+    import sys
 
+    sys.setswitchinterval(SWITCH)
     gc.disable()  # until the first frame is painted: collecting objects under construction takes a tenth of it
     from dstui.base.output import tell
     from dstui.tui.app import DstuiApp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,7 +24,7 @@ from dstui.tui.forms.steps import MACHINE, STEPS, Step
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings, key_of
-from dstui.tui.kit.tools import say
+from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
@@ -48,6 +49,9 @@ PLAN_MODE, RUN_MODE = "plan", "run"
 COLLECT = (10_000, 5, 20)
 """Thresholds of the garbage collector: with Python's defaults, a fifth of the time is spent on scanning lasting objects."""
 
+UNHURRIED = 2.0
+"""Seconds after the first frame at which the other screens are imported."""
+LATER = ("dstui.tui.commands", "dstui.tui.run_screen", "dstui.tui.runs.runs_screen")
 END_CHECK = 0.5
 """Seconds between two checks whether the job of the session has ended."""
 
@@ -56,6 +60,12 @@ def _commands() -> type[Provider]:
     from dstui.tui.commands import Commands  # imports Textual's palette, which is not open yet
 
     return Commands
+
+
+def _import_screens() -> None:
+    """Import the screens that are shown later. Their modules take 50 ms each, for which the first key that shows one would wait."""
+    for name in LATER:
+        import_module(name)
 
 
 def _leave_with_job(app: DstuiApp) -> None:
@@ -215,6 +225,7 @@ class DstuiApp(TerminalApp):
         await self.plan_screen.mount_second()
         if not self.leaving:
             self.readiness.begin()
+            self.set_timer(UNHURRIED, partial(in_thread, self, _import_screens))
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
@@ -233,7 +244,7 @@ class DstuiApp(TerminalApp):
     def receipt(self) -> list[str]:
         """Return what was done, for the terminal that is left behind."""
         kept = (self.return_code != 0 or self.saving.keeps_edits) and not self.session.state.saved
-        unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
+        unsaved = ["unsaved  The edits are kept; dstui offers them when you open this Plan again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 
     # Messages
@@ -284,7 +295,7 @@ class DstuiApp(TerminalApp):
     @on(messages.FixApplied)
     def _fix_applied(self, event: messages.FixApplied) -> None:
         self.show_step(REVIEW)
-        say(self, f"{event.text}. {key_of('launch')} launches it, {key_of('undo')} takes it back.")
+        say(self, f"{event.text}. {key_of('launch')} launches it, {key_of('undo')} undoes it.")
 
     # Actions of keys
 
@@ -303,8 +314,8 @@ class DstuiApp(TerminalApp):
                 if await self.run_action(key.action, node):
                     return
         elif self.step.pane in key.where:
-            why = WHY_NOT.get(key.name, "no job is looked at")
-            say(self, f"{key.title} ({key.shown}) has nothing to act on now: {why}.", "warning")
+            why = WHY_NOT.get(key.name, "no job is open")
+            say(self, f"{key.title} ({key.shown}) is not available now: {why}.", "warning")
         else:
             self.show_step(REVIEW if "review" in key.where else RUN if "run" in key.where else STEPS[0])
             say(self, f"{key.shown} does it here: {key.help}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from textual import events
 from textual.app import App, ComposeResult
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 
 from dstui.base.text import one_line
@@ -93,6 +93,8 @@ class Palette(CommandPalette, Over[None]):
     def compose(self) -> ComposeResult:
         """Compose Textual's widgets and the footer."""
         for widget in super().compose():
+            if isinstance(widget, SearchIcon):
+                widget.icon = "/"  # Textual's is an emoji, which many consoles lack
             yield PaletteList() if isinstance(widget, CommandList) else widget
         yield self.footer
 
@@ -150,15 +152,15 @@ class Commands(Provider):
             yield from actions(app.step.pane, hints, app.perform, app.main.can)
             for number, step in enumerate(STEPS, 1):
                 yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
-            yield Command("Code: the lines that the script needs", "What to write into it, of a plain loop as a diff.", app.show_code)
-            yield Command("Open…", "Another Plan, configuration or script, by its path.", app.opening.ask_path)
+            yield Command("Code: the lines that the script needs", "What to add to the script; for a plain loop as a diff.", app.show_code)
+            yield Command("Open…", "Open another Plan, configuration or script by its path.", app.opening.ask_path)
             yield Command("Save as…", "Save the Plan under another name.", app.saving.save_as)
             for finding in app.session.state.findings[:FINDINGS]:
                 about = partial(app.opening.explain, finding)
                 yield Command(f"Finding {finding.code}: {finding.path.removeprefix('deepspeed.')}", finding.message, about)
         doctor = partial(examine_plan, self.app, app.session.state.plan)
         yield Command("Doctor", "Whether this machine and every host of the Plan is ready.", doctor)
-        yield Command("Theme", "Other colours, which are remembered.", partial(search_themes, self.app))
+        yield Command("Theme", "Choose other colours; remembered.", partial(search_themes, self.app))
         for one in choosable():
             yield Command(f"Setting: {one.name} ({format_setting(one)})", one.help, partial(app.preferences.choose, one))
         yield Command("Settings…", "The file of settings in your own editor.", app.preferences.edit)
@@ -167,7 +169,7 @@ class Commands(Provider):
 
     def _themes(self) -> Iterator[Command]:
         for name in self.app.available_themes:
-            yield Command(f"Theme: {name}", "Colours, which are remembered.", partial(setattr, self.app, "theme", name))
+            yield Command(f"Theme: {name}", "Colours; remembered.", partial(setattr, self.app, "theme", name))
 
     def _runs_and_plans(self) -> Iterator[Command]:
         from dstui.jobs.store.folder import JobFolder
@@ -195,7 +197,7 @@ def actions(
     listed: set[str] = set()
 
     def why_not(key: KeyHint) -> str:
-        return "" if pane not in key.where or can(key.name) else WHY_NOT.get(key.name, "no job is looked at")
+        return "" if pane not in key.where or can(key.name) else WHY_NOT.get(key.name, "no job is open")
 
     for key in sorted(keys, key=lambda key: (bool(why_not(key)), pane not in key.where, key.name == "step")):
         if key.name and key.name not in LEFT_OUT and key.action not in listed:

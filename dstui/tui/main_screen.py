@@ -85,7 +85,7 @@ class MainScreen(Screen[None]):
     # Enabled keys
 
     @property
-    def on_top(self) -> bool:
+    def is_topmost(self) -> bool:
         """Return whether it is shown, with no dialog on top of it."""
         return self.app.screen_stack[-1:] == [self]
 
@@ -103,7 +103,7 @@ class MainScreen(Screen[None]):
         """Return whether an action is allowed now: dialogs and text input have keys of their own."""
         if action not in ACTIONS:
             return True
-        return self.on_top and (action in WHILE_TYPING if self.typing else self.can(action))
+        return self.is_topmost and (action in WHILE_TYPING if self.typing else self.can(action))
 
     def can(self, action: str) -> bool:
         """Return whether an action would have an effect now, by its pane and its object."""
@@ -111,7 +111,7 @@ class MainScreen(Screen[None]):
 
     def show_keys(self) -> None:
         """Show the enabled keys in the footer."""
-        if self.on_top:
+        if self.is_topmost:
             possible = frozenset(name for name in ACTIONS if self.check_action(name, ()))
             self.footer.show(valid(self.typing_pane if self.typing else self.step.pane, possible))
 

@@ -251,7 +251,7 @@ class PlanScreen(MainScreen):
         else:
             self.launching.led_to_review()
             self.go(REVIEW_STEP)
-            say(self.app, f"{key_of('launch')} once more launches this.")
+            say(self.app, f"{key_of('launch')} again launches this.")
 
     def action_probe(self) -> None:
         """Show what DeepSpeed makes of this Plan, by running its ranks up to deepspeed.initialize."""

@@ -175,7 +175,7 @@ class RunScreen(MainScreen):
     def action_digit(self, number: int) -> None:
         """Show the log of the rank with this number, or say why there is none."""
         job = self.view.job
-        why = no_rank(job.follower.ranks, str(number)) if job is not None else "No job is looked at, so there are no ranks."
+        why = no_rank(job.follower.ranks, str(number)) if job is not None else "No job is open, so there are no ranks."
         if why:
             say(self.app, f"{why} [ leads to the steps.")
         else:
@@ -219,7 +219,7 @@ class RunScreen(MainScreen):
         else:
             self.launching.led_to_review()
             self.go(REVIEW)
-            say(self.app, f"{key_of('launch')} once more launches this.")
+            say(self.app, f"{key_of('launch')} again launches this.")
 
     def action_again(self) -> None:
         """Relaunch the job in view with its Plan as it is now."""

@@ -117,9 +117,9 @@ def _report(tracebacks: list[str]) -> None:
     what = tracebacks[0].rstrip().rpartition("\n")[2]
     text = "\n".join((_about(), *tracebacks))
     try:
-        say(f"a fault of dstui has ended the session: {what}. The traceback is in {_write(text)}")
+        say(f"a defect of dstui has ended the session: {what}. The traceback is in {_write(text)}")
     except OSError as error:
-        say(f"a fault of dstui has ended the session, and its report could not be written ({error.strerror}):\n{text}")
+        say(f"a defect of dstui has ended the session, and its report could not be written ({error.strerror}):\n{text}")
 
 
 def _write(text: str) -> Path:

@@ -92,7 +92,7 @@ def fixed_writes(plan: Plan, redirected_options: Sequence[str]) -> list[str]:
     for call in program.calls:
         if (where := _written(program, call)) is None or (redirected_options and not where):
             continue  # a computed path is assumed to come from the arguments
-        named = f"to {where!r}" if where else "to a place that no argument of the Plan names"
+        named = f"to {where!r}" if where else "to a place that the Plan's arguments do not name"
         found.append(f"{program.place(call.node.lineno)}: {call.name.rpartition('.')[2]} writes {named}")
     return list(dict.fromkeys(found))
 

@@ -13,9 +13,9 @@ from dstui.tune.record import Result, TuneFolder
 RESTLESS = 0.25
 """The median deviation of a step, as a share, above which rates do not allow a choice."""
 WORDS = {
-    "done": "nothing is left that the forecast, or a step from the best, would make faster",
-    "budget": "the budget is spent",
-    "stopped": "it was stopped: the same command goes on from here",
+    "done": "no faster candidate is left in the forecast or next to the best one",
+    "budget": "the budget is used up",
+    "stopped": "it was stopped: the same command resumes it",
     "failing": "the Plan as it is could not be measured, so nothing else was tried",
 }
 

@@ -137,7 +137,7 @@ def _applied(problem: Problem, candidate: Candidate, found: Result, first: Resul
         return found
     if abs(math.log(found.elements / first.elements)) > abs(math.log(wanted)) / 2:
         return found
-    note = "the script feeds as much as before: it does not take its micro-batch from the configuration or from these arguments"
+    note = "the script uses the same batch as before: it does not take its micro-batch from the configuration or from these arguments"
     return replace(found, state="not applied", note=note)
 
 

@@ -82,9 +82,9 @@ class Watch:
                 elif isinstance(report, EngineStep) and report.model == 1:
                     self.steps.append(report)
         if self.made is None and (last or time.monotonic() - self.looked > LOGS_EVERY):
-            self._look_into_logs()
+            self._read_logs()
 
-    def _look_into_logs(self) -> None:
+    def _read_logs(self) -> None:
         self.looked = time.monotonic()
         self.series = self.series or MetricSeries(self.folder)
         self.series.advance(LOGS_EVERY)

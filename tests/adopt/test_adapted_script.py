@@ -33,6 +33,19 @@ def test_all_other_bytes_stay() -> None:
     assert removed == ["loader = DataLoader(dataset, batch_size=4)", "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"]
 
 
+def test_a_function_may_build_model_and_optimizer_together() -> None:
+    built = "def build():\n    m = nn.Linear(4, 1)\n    return m, torch.optim.AdamW(m.parameters())\n\nmodel, optimizer = build()\n"
+    text = FLAT.replace("model = nn.Linear(4, 1)\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)\n", built)
+    assert text != FLAT
+    assert "model, *_ = deepspeed.initialize(model=model, optimizer=optimizer" in adapted(text).text
+
+
+def test_a_loss_that_goes_past_the_engines_forward_is_said() -> None:
+    notes = adapted(FLAT.replace("nn.functional.mse_loss(model(inputs), targets)", "model.loss(inputs, targets)")).notes
+    assert [line for line, said in notes if "model.loss() does not go through" in said] == [14]
+    assert not any("does not go through" in said for _, said in adapted(FLAT).notes)
+
+
 TWO = HEAD + "a = torch.optim.Adam(m.parameters())\nb = torch.optim.Adam(n.parameters())\nloss.backward()\na.step()\n"
 
 

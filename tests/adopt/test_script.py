@@ -23,6 +23,7 @@ SCRIPTS = {
     ARGUMENTS + "import os\nTrainingArguments('o', deepspeed=os.environ['DSTUI_DS_CONFIG'])": ("trainer", (), True),
     "from accelerate import Accelerator\n": ("accelerate", (), True),
     "from accelerate import Accelerator, DeepSpeedPlugin\nDeepSpeedPlugin(hf_ds_config='a.json')": ("accelerate", (), False),
+    "import torch\nfrom accelerate import dispatch_model\nfrom accelerate.utils import set_seed": (None, (), True),
     "from accelerate import init_empty_weights\nimport deepspeed\ndeepspeed.initialize(config='a.json')": ("deepspeed", (), False),
     'p.add_argument("--deepspeed-config")\nimport deepspeed': ("deepspeed", ("--deepspeed-config", "{ds_config}"), True),
     "p.add_argument('--ds_config')": ("deepspeed", ("--ds_config", "{ds_config}"), True),

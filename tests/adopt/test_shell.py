@@ -38,7 +38,7 @@ SAME_AS_BASH = {
     "functions with fewer arguments than they read": 'go() { deepspeed t.py $1 "$2" ${3:-three}; shift; torchrun t.py $1; }; go a; set -- p q; shift; deepspeed t.py $1 "$2"',
     "what a test guards": 'X=1; [ "$X" = 2 ] && X=3; [ -n "$X" ] && Y=y || Y=n; deepspeed t.py $X $Y',
     "the folder of the script": 'D=$( cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd ); set -- deepspeed "$D/t.py" --a; exec "$@" --b',
-    "groups of a pattern": "M=llama-7b-x; [[ $M =~ ^([a-z]+)-([0-9]+)b ]] && deepspeed t.py ${BASH_REMATCH[2]} ${BASH_REMATCH[1]}; R='([0-9]+)'; [[ $M =~ $R ]] && torchrun t.py ${BASH_REMATCH[0]}",
+    "groups of a pattern": "M=llama-7b-x; [[ $M =~ ^([a-z]+)-([0-9]+)b ]] && deepspeed t.py ${BASH_REMATCH[2]} ${BASH_REMATCH[1]}; R='([[:digit:]]+)'; [[ $M =~ $R ]] && torchrun t.py ${BASH_REMATCH[0]}",
     "files that the text writes and reads": "printf '{\"a\": AA, \"b\": BB}' > t.json; sed 's/AA/8/' t.json | sed 's/BB/2/' > c.json; echo 7 > n; deepspeed t.py $(cat n) \"$(cat c.json)\" $(head -n 1 n)",
     "redirections that look like placeholders": "echo 3 > a.txt; sort <a.txt > b.txt; N=$(cat <a.txt); deepspeed t.py $N",
     "lines one after another": "printf 'a\\nb\\n' | while read l; do deepspeed t.py $l; done; mapfile -t L < <(seq 2); torchrun t.py ${L[1]}; case a in a) X=1;;& *) Y=2;; esac; deepspeed t.py $X $Y",
@@ -94,6 +94,18 @@ def test_what_a_branch_decides_while_the_script_runs_is_no_guess() -> None:
 def test_what_a_branch_prints_or_leaves_early_is_no_guess(text: str) -> None:
     words = read(f"{text}\ndeepspeed t.py $X").launches[0].words
     assert len(words) == 2 and to_plan_text(words[1]).startswith("${")
+
+
+def test_a_hole_of_a_function_that_another_text_calls_has_its_own_words() -> None:
+    text = 'pad() { echo a; }\ninit() {\n  export X_P=$(find_port 1 2)\n}\nexport -f init\nsrun bash -c "\ninit\ndeepspeed t.py --port \\$X_P\n"'
+    shell = read(text)
+    assert [to_plan_text(word) for word in shell.launches[0].words] == ["t.py", "--port", "${X_P}"]
+    assert shell.sources["X_P"] == "$(find_port 1 2), line 3"
+
+
+def test_a_pattern_of_the_text_is_matched_in_linear_time() -> None:
+    assert read(f"[[ {'a' * 5000}! =~ ^(a+)+$ ]] && X=1\ndeepspeed t.py $X").launches
+    assert undecided_in((shell := read("R='(a'; if [[ ab =~ $R ]]; then X=1; fi; deepspeed t.py $X")).launches[0], shell) == [("X", 1)]
 
 
 def test_a_loop_that_waits_for_a_free_port_ends() -> None:

@@ -67,6 +67,13 @@ def test_a_path_in_a_plan_begins_at_the_plans_root(tmp_path: Path, capsys: pytes
     assert one["fix"]["patch"][0]["path"] == "/deepspeed/zero_optimization/offload_param"
 
 
+def test_fsdp_of_the_trainer_is_an_error_only_where_it_gets_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "version: 1\njob: {script: t.py, integration: trainer, args: [--fsdp, full_shard]}\ndeepspeed: {}\n"
+    assert "TR004" not in codes(report(capsys, write(tmp_path, "alone.yaml", text))[1])
+    given = text.replace("full_shard", "full_shard, --deepspeed, '{ds_config}'")
+    assert "TR004" in codes(report(capsys, write(tmp_path, "given.yaml", given))[1])
+
+
 def test_warnings_fail_when_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD.replace("}}", '}, "zero_optimizatoin": {}}'))
     assert report(capsys, file)[0] == 0
@@ -255,7 +262,7 @@ def test_a_hundred_files_cost_little_more_than_the_start(tmp_path: Path) -> None
     ("text", "reported"),
     [
         ("# two\nh1 slots=2\nh2 slots=two\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 3: 'h2 slots=two' is not"),
-        ("h1 slots=2\nh1 slots=2\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 2: the host 'h1' stands here a second time"),
+        ("h1 slots=2\nh1 slots=2\n", "error PL040 PLAN:3, fails at the launcher|hosts: line 2: the host 'h1' is given a second time"),
         ("h2 slots=2\n", "error PL006 PLAN:3, fails at the launcher|include names the host 'h1', which is not among h2"),
         (None, "warning PL040 PLAN:3|hosts: no such file"),
     ],

@@ -38,7 +38,7 @@ async def look(pilot: Pilot[int]) -> None:
     await pilot.press("C")
     await until(pilot, lambda: "another folder" in screen(pilot))
     await pilot.press("1")
-    await until(pilot, lambda: "To go on from it" in screen(pilot))
+    await until(pilot, lambda: "To resume from it" in screen(pilot))
 
 
 def everything(folder: Path) -> set[str]:
@@ -52,7 +52,7 @@ async def test_what_is_in_it_is_told_with_whether_the_plan_can_go_on_and_looking
     async with opened(tmp_path, monkeypatch) as pilot:
         before = everything(tmp_path)
         await look(pilot)
-        for text in ("2 ranks, ZeRO stage 2", "every rank's file is there", "it can: training would go on from step 3"):
+        for text in ("2 ranks, ZeRO stage 2", "every rank's file is there", "training would resume from step 3"):
             assert text in screen(pilot)
         assert everything(tmp_path) == before
 

@@ -51,13 +51,15 @@ def test_a_run_is_taken_by_its_name_and_what_is_no_run_is_a_missing_file(place: 
     code, out, _ = dstui("diagnose", "tiny-20260103", cwd=place)
     assert (code, "labels2" in out) == (0, True)
     code, _, err = dstui("diagnose", "nothing", cwd=place)
-    assert (code, "nothing: " in err) == (2, True)
+    assert (code, "nothing: no such file or folder. There is no run called nothing." in err) == (2, True)
+    code, _, err = dstui("diagnose", "tiny-2026", cwd=place)
+    assert (code, "may be tiny-20260101-030405" in err) == (2, True), "several runs begin so"
 
 
 def test_without_any_run_it_says_so(tmp_path: Path) -> None:
     code, _, err = dstui("diagnose", cwd=tmp_path)
     assert code == 2
-    assert "There is no run yet" in err
+    assert "No runs yet" in err
 
 
 def test_runs_since_a_moment_are_told_in_a_line_each(place: Path) -> None:

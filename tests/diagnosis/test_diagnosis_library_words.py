@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dstui.diagnosis import diagnose
+from dstui.plan import load
 from tests.diagnosis.crash_texts import of_lines
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
@@ -118,11 +120,13 @@ RAISED = {
         ),
         ("FloatingPointError: gradients are Nan/Inf", "fairseq/a.py"),
     ],
+    "CONFIG-ASSERT": [("ValueError: `predict_with_generate` is incompatible with DeepSpeed ZeRO-3.", "llamafactory/hparams/parser.py")],
     "AUTO-UNRESOLVED": [("TypeError: '>' not supported between instances of 'str' and 'int'", "deepspeed/runtime/config.py")],
     "USER-PY": [
         ("BrokenPipeError: [WinError 109] The pipe has been ended", ""),
         ("torch._C._LinAlgError: linalg.svd: The algorithm failed to converge", ""),
         ("StopIteration", ""),
+        ("wandb.sdk.lib.service.service_port_file.ServicePollForTokenError: Failed to read port info after 30.0 seconds.", "wandb/a.py"),
         ("FileExistsError: [Errno 17] File exists: 'out'", ""),
         ("TypeError: '<=' not supported between instances of 'float' and 'str'", "torch/optim/adamw.py"),
     ],
@@ -229,3 +233,19 @@ def test_a_warning_of_shapes_is_no_failure(tmp_path: Path) -> None:
         tmp_path / "log", [warning, "Traceback (most recent call last):", '  File "a.py", line 3, in main', "KeyboardInterrupt"]
     )
     assert found.cause == "CTRL-C"
+
+
+def test_a_circle_of_the_programs_own_imports_is_no_question_of_releases(tmp_path: Path) -> None:
+    head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 3, in <module>', "    from evaluation import tasks"]
+    last = "ImportError: cannot import name 'x' from partially initialized module 'evaluation' (most likely due to a circular import) (/a/evaluation.py)"
+    found = of_lines(tmp_path / "log", [*head, last])
+    assert (found.cause, found.title) == ("IMPORT-VERSION", "Modules of the program import each other in a circle")
+
+
+def test_generation_under_zero_3_is_mended_by_zero_2(tmp_path: Path) -> None:
+    head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 3, in <module>', "    main()"]
+    log = tmp_path / "log"
+    log.write_text("\n".join([*head, "ValueError: `predict_with_generate` is incompatible with DeepSpeed ZeRO-3."]))
+    plan = load("version: 1\njob: {script: a.py}\ndeepspeed:\n  zero_optimization: {stage: 3}\n", "p.yaml", str(tmp_path))
+    patches = [fix.patch for fix in diagnose([log], plan).fixes if fix.patch]
+    assert plan.patch(patches[0]).get("deepspeed.zero_optimization.stage") == 2

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from dstui.base.text import LINE_CAP
+from dstui.diagnosis import diagnose
+from dstui.diagnosis.reading import log_reader
 from dstui.diagnosis.recognition.scan import Scanner
 from dstui.diagnosis.recognition.shapes import FACTS, Shapes
 from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import ALL
 from dstui.logs.decode import LONGEST
+from tests.diagnosis.crash_texts import traceback
 
 LENGTH = LINE_CAP
 """Characters of a line: no more of one are looked at."""
@@ -116,3 +121,22 @@ def test_a_line_of_twice_the_length_takes_about_twice_as_long() -> None:
         work = [partial(matched, of(length, "", filler).encode()) for length in (LONGEST // 2, LONGEST)]
         half, whole = (seconds(one, 5) for one in work)
         assert whole < 3 * half + QUICK, filler
+
+
+def test_an_error_in_the_middle_of_lines_that_do_not_recur_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such lines cost 50 times as much as those of a loop, so that after many of them only those near a failure are examined."""
+    rng = random.Random(5)
+    samples = ["sample: " + "".join(rng.choices("abcdefghij ", k=100)) for _ in range(6_000)]
+    error = traceback(1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 160.00 MiB.")
+    waits = (
+        "[rank0]:[E1127 10:11:12.345 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8)"
+    )
+    answers = []
+    for most in (500, 1_000_000):
+        monkeypatch.setattr(log_reader, "MOST_NEW", most)
+        for rank, lines in ((0, [*samples[:1_500], waits]), (1, [*samples[1_500:4_500], *error, *samples[4_500:]])):
+            (tmp_path / f"rank_{rank}.log").write_text("\n".join(lines) + "\n")
+        found = diagnose([tmp_path])
+        answers.append((found.cause, found.first_failing_rank, found.confidence, [one.line for one in found.evidence]))
+    assert answers[0] == answers[1]
+    assert answers[0][:2] == ("OOM-GPU", 1)

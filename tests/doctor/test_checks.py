@@ -380,6 +380,10 @@ def test_all_reduce() -> None:
     assert one("all-reduce", case()).verdict == "skipped"
     assert one("all-reduce", case(deep={"ranks": 2, "seconds": 3.0})).observed == "2 ranks in 3.0 s"
     assert one("all-reduce", case(deep={"problem": "h2: timed out"})).verdict == "fail"
+    both = {"ranks": 2, "seconds": 3.0, "nccl": {"ranks": 2, "seconds": 4.0}}
+    assert one("all-reduce", case(deep=both)).observed == "2 ranks in 3.0 s; over nccl in 4.0 s"
+    failed = one("all-reduce", case(deep={**both, "nccl": {"problem": "h2: no NCCL"}}))
+    assert (failed.verdict, failed.observed) == ("fail", "over nccl: h2: no NCCL")
 
 
 def test_plan() -> None:

@@ -224,7 +224,7 @@ def attached(user: User, folder: Path, cwd: Path) -> str:
     terminal = Terminal(user.argv("attach", folder), env=user.env, cwd=str(cwd))
     try:
         if may_enter(user, folder):
-            terminal.wait("Log: all ranks", "it is only looked at")
+            terminal.wait("Log: all ranks", "it is read-only here")
             for key in ("s", "y"):
                 terminal.press(key)
                 terminal.settle(0.5, timeout=3.0)  # a running job's clock is never quiet

@@ -89,7 +89,7 @@ def mirror(tmp_path: Path) -> Mirror:
 )
 def test_a_host_writes_only_the_files_of_its_own_ranks(mirror: Mirror, name: str) -> None:
     before = sorted(mirror.folder.path.rglob("*"))
-    with pytest.raises(FrameError, match="no file of its ranks"):
+    with pytest.raises(FrameError, match="not a file of its ranks"):
         mirror.log("h2", name, 0, b"lie")
     assert sorted(mirror.folder.path.rglob("*")) == before
 
@@ -128,7 +128,7 @@ RECORD = {
 
 @pytest.mark.parametrize("wrong", [{"rank": 0}, {"tag": "another"}, {"exit_code": 300}, {"pid": "5"}, {"master": ["a/b", "1"]}])
 def test_a_record_of_another_rank_or_job_is_refused(mirror: Mirror, wrong: dict[str, Any]) -> None:
-    with pytest.raises(FrameError, match="no record of rank 1"):
+    with pytest.raises(FrameError, match="not a record of rank 1"):
         mirror.record("h2", "ranks/rank_1.json", json.dumps({**RECORD, **wrong}).encode(), 0.0)
     assert not mirror.folder.record(1).exists()
 
@@ -223,4 +223,4 @@ def test_a_host_that_greets_without_end_is_left_and_tried_again_ever_more_rarely
     connections = (tmp_path / "connections").read_text().count("\n")
     assert 1 <= connections <= 4, "pauses of 0.5, 1, 2 seconds"
     assert [state for _, state, _ in news[:2]] == ["reached", "unreachable"] and len(news) <= 2 * connections
-    assert "greets again and again" in news[1][2]
+    assert "repeats its greeting" in news[1][2]

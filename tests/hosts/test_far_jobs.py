@@ -192,7 +192,7 @@ def test_where_the_login_node_is_gone_another_one_ends_the_job(far: Far) -> None
     assert far.wait()[0] == 0
     far.ready()
     refused = far.run("stop", str(far.folder.path), "--take-over", host="h2")
-    assert refused.returncode == 2 and "login looks after the job: stop it there" in refused.stderr, refused
+    assert refused.returncode == 2 and "login supervises the job: stop it there" in refused.stderr, refused
     far.silence()
     silent = "no sign of life from login for 2 min: dstui stop job --take-over asks the job's hosts"
     assert silent in far.run("runs", host="h2").stdout
@@ -310,7 +310,7 @@ def test_a_folder_that_another_user_has_made_on_a_host_is_refused(far: Far) -> N
     far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}-h2")
     os.kill(supervisor, signal.SIGKILL)
     stopped = far.run("stop", str(far.folder.path))
-    assert stopped.returncode == 2 and "not a folder of this user's alone" in stopped.stderr, stopped
+    assert stopped.returncode == 2 and "not this user's own folder" in stopped.stderr, stopped
     assert far.left("h1") == []
     far.farm.run("h2", "sh", "-c", f"chmod 700 /tmp/dstui-{far.status['tag']}-h2")
     assert far.run("stop", str(far.folder.path)).returncode == 0

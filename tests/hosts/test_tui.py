@@ -46,7 +46,7 @@ def test_a_host_that_is_not_ready_is_named_before_the_launch_and_nothing_is_star
     terminal.settle()
     terminal.press("l")
     terminal.wait("of 2 hosts have answered", "Waiting for h")
-    terminal.wait("✖ h2  reach: it does not answer on the network", "l  launch all the same")
+    terminal.wait("✖ h2  reach: it does not answer on the network", "l  launch anyway")
     terminal.press("b")
     terminal.wait_gone("Are the hosts ready?")
     assert not (tmp_path / "dstui_runs").exists()

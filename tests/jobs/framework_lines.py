@@ -303,6 +303,22 @@ PROGRAMS = (
         {"step": 10, "steps": 1280, "lr": 1.2001e-5, "loss": 1.9219, "memory": 11812 * MIB},
     ),
     Program(
+        "xtuner 1",
+        "InternLM/xtuner xtuner/v1/train/trainer.py (_log_step)",
+        (
+            "[XTuner][RANK 0][2026-01-02 03:04:05][INFO] Epoch 1 Step 12/500 data_time: 0.0123 lr: 2.000000e-05 time: 1.2345 text_tokens: 4096 "
+            "seqlen_tokens: 4096 approximate_total_consumed_tokens: 49152 reduced_llm_loss: 1.52340000, local_loss: 1.62340000   "
+            "grad_norm: 0.85000000 max_memory: 21.50 GB reserved_memory: 24.00 GB tgs: 3318.0 seqlen_tgs: 3318.0 exp_tgs: 3300.0 eta: 0:10:12 ",
+        ),
+        {**{"step": 12, "steps": 500, "epoch": 1, "loss": 1.5234, "lr": 2e-5, "grad_norm": 0.85}, "memory_peak": 21.5 * GIB},
+    ),
+    Program(
+        "LLaMA-Adapter",
+        "OpenGVLab/LLaMA-Adapter alpaca_finetuning_v1/util/misc.py (MetricLogger.log_every)",
+        ("Epoch: [0]  [ 10/500]  eta: 0:01:02  lr: 0.000150  loss: 2.1250 (2.3010)  time: 0.5120  data: 0.0010  max mem: 11234",),
+        {"step": 10, "steps": 500, "epoch": 0, "loss": 2.125, "lr": 1.5e-4, "memory_peak": 11234 * MIB},
+    ),
+    Program(
         "RWKV-LM",
         "BlinkDL/RWKV-LM RWKV-v5/src/trainer.py (train_callback)",
         ("Epoch 0:   1%|          | 40/4032 [00:21<35:12,  1.89it/s, loss=5.310, lr=0.0006, REAL it/s=1.910, Kt/s=62.50]",),

@@ -166,7 +166,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(job: JobFolder, small_disk: Path
 
 def test_the_command_names_the_zip_and_refuses_what_is_no_job(job: JobFolder, tmp_path: Path) -> None:
     code, out, err = dstui("bundle", "job", cwd=tmp_path)
-    assert (code, out) == (0, f"{tmp_path}/job-bundle.zip\n") and "look through it" in err
+    assert (code, out) == (0, f"{tmp_path}/job-bundle.zip\n") and "read it before you pass it on" in err
     assert json.loads(unpacked(tmp_path / "job-bundle.zip")["machine.json"])["host"]
     code, _, err = dstui("bundle", "job", cwd=tmp_path)
     assert code == 2 and "--force" in err

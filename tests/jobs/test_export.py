@@ -93,7 +93,7 @@ def test_the_command_prints_the_table(tmp_path: Path) -> None:
     assert code == 2 and "combined with --rank" in err
     made(tmp_path / "mute", logs={0: "hello\n"})
     code, out, err = dstui("logs", "mute", "--metrics", "csv", cwd=tmp_path)
-    assert (code, out) == (0, "step,rank,name,value,attempt,source\n") and "no numbers" in err
+    assert (code, out) == (0, "step,rank,name,value,attempt,source\n") and "no known metrics" in err
 
 
 def test_the_trainers_numbers_belong_to_the_step_of_the_bar_that_they_were_written_over(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_pattern_that_takes_too_long_is_given_up_and_everything_else_goes_on(t
     assert found == ["loss", "mine"] * 400
     notices = measure.notices()
     assert [note.split(" took")[0].split(":")[0] for note in notices] == [
-        *("run.metrics. is not looked for", "run.metrics.endless is not looked for", "run.metrics.slow"),
+        *("run.metrics. is not used", "run.metrics.endless is not used", "run.metrics.slow"),
     ], "each is said once"
     assert measure.notices() == []
 

@@ -68,7 +68,7 @@ def test_a_kill_somewhere_on_the_host_is_likely_but_not_certain(tmp_path: Path) 
 def test_a_kill_that_nobody_counted_was_somebody_elses(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED)
     assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 0)
-    assert any("not for want of memory" in note for note in found.notes)
+    assert any("not a lack of memory" in note for note in found.notes)
     assert found.could_be == ("SLURM-CANCEL",), "what the facts speak against is no candidate"
 
 
@@ -197,7 +197,7 @@ def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tm
         assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "failed\n"
         found = diagnose_job(JobFolder(tmp_path / "job"))
     assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 1, "high")
-    assert any("of the job's cgroup for want of memory (limit 1 GiB" in line.text for line in found.evidence)
+    assert any("of the job's cgroup for lack of memory (limit 1 GiB" in line.text for line in found.evidence)
 
 
 @pytest.mark.launcher

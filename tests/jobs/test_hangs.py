@@ -37,7 +37,7 @@ def test_ranks_that_have_ended_or_never_came_are_named() -> None:
 def test_where_no_rank_is_behind_nobody_is_blamed() -> None:
     assert "rank 1" not in str(verdict(sixteen(), NOW, SILENCE))
     assert str(verdict({0: view(7, 61), 1: view(None, 90)}, NOW, SILENCE)) == (
-        "all 2 ranks that run have written nothing for 1 min 01 s, the last step told is 7: silent work, or a hang"
+        "all 2 ranks that run have written nothing for 1 min 01 s, the last reported step is 7: silent work, or a hang"
     )
     assert str(verdict({0: view(None, 61)}, NOW, SILENCE)).startswith(
         "rank 0, the only one that runs, has written nothing for 1 min 01 s: "
@@ -70,7 +70,7 @@ def test_a_hang_is_said_once_when_it_begins_and_once_when_it_ends() -> None:
     said = [watch.news(views, NOW + seconds) for seconds in (1, 59, 61, 62, 200)]
     assert [bool(sentence) for sentence in said] == [False, False, True, False, False]
     views[0].last_line_at = NOW + 201
-    assert [watch.news(views, NOW + seconds) for seconds in (201, 202)] == ["the ranks go on, after 3 min 20 s without a line", None]
+    assert [watch.news(views, NOW + seconds) for seconds in (201, 202)] == ["the ranks continue, after 3 min 20 s without a line", None]
     assert watch.news(views, NOW + 300) is not None
     for ended in views.values():
         ended.state = "lost"

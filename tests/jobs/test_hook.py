@@ -68,7 +68,7 @@ def ranks_output(folder: Path, *words: str, path: str | None) -> tuple[list[str]
     return [line for line in log.splitlines() if line.startswith("[[[")], "mine" in log
 
 
-@pytest.mark.parametrize("path", [None, "own"])
+@pytest.mark.parametrize("path", [pytest.param(None, marks=pytest.mark.twin), "own"])
 def test_a_rank_and_its_children_find_path_environment_and_sitecustomize_as_without_the_hook(tmp_path: Path, path: str | None) -> None:
     if path:
         (tmp_path / path).mkdir()

@@ -55,7 +55,7 @@ def test_a_lock_that_nobody_holds_is_reported_once_with_its_path(tmp_path: Path)
     lock.touch()
     builds = OpBuilds(tmp_path)
     assert builds.poll({}) == []  # it may be on its way out
-    text = f"ranks that need shm_comm wait for ever for a build that was killed; rm {lock} ends that"
+    text = f"ranks that need shm_comm wait for ever for a build that was killed; rm {lock} lets them continue"
     assert builds.poll({}) == [BuildNews(text, str(lock.parent), lasts=True)]
     assert builds.poll({}) == []
     builds.remove_locks()
@@ -110,7 +110,7 @@ def baton(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
 def test_a_lock_whose_build_lives_is_not_stale_and_never_removed(tmp_path: Path, baton: tuple[Path, subprocess.Popen[bytes]]) -> None:
     lock, _ = baton
     assert stale_locks(tmp_path) == ()
-    assert "stays: a process holds it" in remove_locks([str(lock)])
+    assert "is kept: a process uses it" in remove_locks([str(lock)])
     assert lock.exists()
 
 

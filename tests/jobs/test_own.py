@@ -226,19 +226,19 @@ def test_one_folder_is_the_same_by_any_path(tmp_path: Path) -> None:
 
 
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "others may write the folder": (lambda path: path.chmod(0o777), "others may write"),
-    "others may write a record": (lambda path: (path.chmod(0o755), (path / "launch.json").chmod(0o666)), "others may write"),
+    "others may write the folder": (lambda path: path.chmod(0o777), "be written by others"),
+    "others may write a record": (lambda path: (path.chmod(0o755), (path / "launch.json").chmod(0o666)), "be written by others"),
     "a link in the place of a record": (
         lambda path: ((path / "launch.json").rename(path / "real"), (path / "launch.json").symlink_to("real")),
-        "symbolic link in the place of launch.json",
+        "symbolic link instead of launch.json",
     ),
     "a link in the place of the logs": (
         lambda path: ((path / "logs").rename(path / "real"), (path / "logs").symlink_to("real")),
-        "symbolic link in the place of logs",
+        "symbolic link instead of logs",
     ),
     "another job in its place": (
         lambda path: (path / "status.json").write_text((path / "status.json").read_text().replace("unknown-tag", "another")),
-        "holds another job",
+        "contains another job",
     ),
 }
 

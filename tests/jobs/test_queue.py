@@ -115,7 +115,7 @@ def test_every_state_has_a_meaning_and_an_unknown_one_ends_nothing() -> None:
     assert all((state.exit_code is not None) == (state.means in ("failed", "stopped")) for state in STATES.values())
     assert state_of("CANCELLED by 1000").means == "stopped" and state_of("REVOKED+") is STATES["REVOKED"]
     assert state_of("SOMETHING_NEW").means == "running"
-    assert describe_reason("(None)") == "waits for the scheduler to look at it"
+    assert describe_reason("(None)") == "waits for the scheduler"
     assert "cluster.slurm.time" in describe_reason("PartitionTimeLimit")
     drained = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
     assert describe_reason(drained).startswith("waits for nodes that are down, drained or reserved")

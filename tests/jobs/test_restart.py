@@ -30,7 +30,7 @@ def test_the_checkpoint_that_was_completed_last_is_taken(tmp_path: Path) -> None
 
 def test_a_checkpoint_of_an_earlier_job_is_none_to_go_on_from(tmp_path: Path) -> None:
     checkpoint(tmp_path / "out", 500)
-    assert restart_arguments(launch(tmp_path), since=600) == ([], "from the beginning: it has written no checkpoint yet")
+    assert restart_arguments(launch(tmp_path), since=600) == ([], "from the beginning: there is no checkpoint yet")
 
 
 @pytest.mark.parametrize("word", ["--output_dir={0}", "{0}"])

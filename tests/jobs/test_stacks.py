@@ -102,7 +102,7 @@ def test_a_stopped_rank_is_read_or_given_up_and_stays_as_it_is(hanging_job: JobF
         ("exec sleep 100", "no answer in 0.5 s"),
         ("echo Permission Denied: Try running again with elevated permissions >&2; exit 1", "--cap-add SYS_PTRACE"),
         ("echo 'Error: Failed to find python version' >&2; exit 1", "py-spy: Error: Failed to find python version"),
-        ("echo '[{\"frames\": [{}]}]'", "it said nothing"),
+        ("echo '[{\"frames\": [{}]}]'", "it printed nothing"),
         ("echo '{}'; exit 0", ""),
     ],
 )
@@ -170,7 +170,7 @@ def test_who_has_not_come_to_the_meeting_is_named_first_and_ranks_at_one_place_t
 
 def test_ranks_in_different_meetings_took_different_ways() -> None:
     found = grouped([reducing(0), reducing(1, "broadcast", 40), reducing(2)])
-    assert found[0].startswith("The ranks wait in different meetings")
+    assert found[0].startswith("The ranks wait in different collectives")
     assert found[1:] == (
         "rank 1: waiting in broadcast, from main (train.py:40)",
         "ranks 0, 2: waiting in all_reduce, from main (train.py:31)",
@@ -189,7 +189,7 @@ def test_a_device_waits_in_a_phase_of_the_engine_and_a_stopped_process_comes_to_
     found = grouped([stack(0, "synchronize (torch/cuda/__init__.py:1)", waits, own="main (train.py:4)"), stack(1, "load (data.py:7)")])
     assert found[0] == "rank 1 has not reached the step that rank 0 waits in."
     assert found[2] == "rank 0: in step, from main (train.py:4)"
-    halted = Stack(1, "h", reason="a signal has stopped its process: kill -CONT 7 lets it go on", halted=True)
+    halted = Stack(1, "h", reason="a signal has stopped its process: kill -CONT 7 resumes it", halted=True)
     assert grouped([reducing(0), halted])[0] == "rank 1 has not reached the all_reduce that rank 0 waits in."
 
 

@@ -75,7 +75,7 @@ def test_an_interpreter_without_deepspeed_is_found_out_before_the_launch(place: 
 
 
 def test_an_interpreter_that_is_none_is_said_to_be_none(place: Path) -> None:
-    assert "does not run as a Python" in refusal(place, job="script: train.py, python: /bin/false")
+    assert "is not a working Python" in refusal(place, job="script: train.py, python: /bin/false")
 
 
 def test_hosts_that_are_started_by_hand_are_refused_with_the_command_of_each(place: Path) -> None:

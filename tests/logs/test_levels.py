@@ -92,3 +92,15 @@ def test_a_level_is_read_from_what_is_shown_of_a_line(line: str) -> None:
 def test_a_coloured_traceback_is_kept_whole(trace: list[str]) -> None:
     levels = Levels(ERROR)
     assert [line for line in ("step 1", *trace, "step 2") if levels.keep(3, line.encode())] == trace
+
+
+def test_lines_that_are_passed_over_at_once_are_those_that_are_judged_one_by_one() -> None:
+    lines = [b"step %d" % n for n in range(600)]
+    lines[300:303] = [b"Traceback (most recent call last):", b'  File "a.py", line 1', b"KeyError: 1"]
+    lines[255], lines[590] = b"[E] at the end of a piece", b"\x1b[31mERROR\x1b[0m red"
+    logs = [n % 2 for n in range(600)]
+    logs[300:303] = [1, 1, 1]
+    alone = Levels(ERROR)
+    expected = [n for n, line in enumerate(lines) if alone.keep(logs[n], line)]
+    assert Levels(ERROR).select(logs, lines) == expected
+    assert {255, 300, 301, 302, 590} <= set(expected)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
 import farm as farming
+
+from dstui.doctor.deep import all_reduce as all_reduce_of
+from dstui.doctor.gather import gather_cases
+from tests.machines import gpus
 
 PLAN = "version: 1\njob: {script: train.py, args: [--deepspeed_config, '{ds_config}']}\ncluster: {hosts: {h1: 1, h2: 1}, env: {GLOO_SOCKET_IFNAME: eth0}}\n"
 
@@ -35,3 +42,18 @@ def test_a_host_that_cannot_be_reached_keeps_the_others_from_trying(farm: farmin
     finally:
         farm.cable("h2", plugged=True)
     assert found["verdict"] == "fail" and "h2 cannot be reached" in found["seen"]
+
+
+def test_where_there_are_gpus_it_is_repeated_over_nccl() -> None:
+    """A torch for CPUs has no nccl, and says so: all that can be seen without GPUs."""
+    job, found = gather_cases(None)
+    with_gpus = [replace(case, machine=replace(case.machine, gpus=gpus(2))) for case in found]
+    (case,) = all_reduce_of(job, with_gpus)
+    assert case.deep and case.deep["ranks"] == 2, case.deep
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("a torch with GPUs here: they decide how it ends")
+    assert "NCCL" in case.deep["nccl"]["problem"], case.deep
+    (without,) = all_reduce_of(job, found)
+    assert without.deep and "nccl" not in without.deep

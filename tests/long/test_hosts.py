@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from dstui.jobs.store.ranks import read_record
 from tests.releases import accelerate
 from tests.waiting import wait_for
 
+HERE = Path(__file__).parent
 SHAPES = {"2x1": ("h1: 1, h2: 1", 2), "2x2": ("h1: 2, h2: 2", 4), "4x1": ("h1: 1, h2: 1, h3: 1, h4: 1", 4)}
 LAUNCHERS = {
     "ssh": "",
@@ -92,7 +94,9 @@ def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
     return name
 
 
-def begin(far: Far, launcher: str, request: pytest.FixtureRequest, *behaviour: str, shape: str = "2x1", job: str = "") -> None:
+def begin(
+    far: Far, launcher: str, request: pytest.FixtureRequest, *behaviour: str, shape: str = "2x1", job: str = "", run: str = ""
+) -> None:
     """Start a job with this launcher; SLURM's within an allocation."""
     env, allocation = {}, None
     if launcher == "accelerate":
@@ -103,7 +107,7 @@ def begin(far: Far, launcher: str, request: pytest.FixtureRequest, *behaviour: s
     hosts = ",".join(pair.split(":")[0].strip() for pair in SHAPES[shape][0].split(","))
     far.within = ["salloc", "--quiet", f"--nodelist={hosts}"] if allocation else []
     far.environment = allocation.variables if allocation else {}
-    far.start(*behaviour, hosts=SHAPES[shape][0], cluster=LAUNCHERS[launcher], env=env, job=job)
+    far.start(*behaviour, hosts=SHAPES[shape][0], cluster=LAUNCHERS[launcher], env=env, job=job, run=run)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -277,3 +281,24 @@ def test_a_number_of_hosts_takes_those_of_the_allocation(far: Far, launcher: str
     assert code == 0, out + err + far.words()
     assert {rank["host"] for rank in far.status["ranks"].values()} == {"h1", "h2"}
     far.nothing_left()
+
+
+@pytest.mark.parametrize("fault", ["stuck", "endless-loop", "blocked-data"])
+@pytest.mark.parametrize("launcher", ["ssh", "slurm"], indirect=True)
+def test_a_hang_over_hosts_is_told_with_the_rank_and_its_line(
+    far: Far, launcher: str, fault: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Without being asked: the silence of all ranks, then which rank of another host has not come, and in which line it is."""
+    words = f"[--config, '{{ds_config}}', --fault, {fault}, --talk]"
+    begin(far, launcher, request, job=f"{{script: {HERE / 'crash_script.py'}, args: {words}, workdir: '{tmp_path}'}}", run="silence: 8")
+
+    def in_step() -> list[dict[str, Any]]:  # the start may be silent too
+        return [event for event in far.events("stacks") if "all_reduce" in event["lines"][0]]
+
+    wait_for(in_step, 90, otherwise=far.words)
+    (told,) = in_step()
+    silent = max(far.folder.log(rank).stat().st_mtime for rank in (0, 1)) + 8
+    assert told["late"] == [1] and "crash_script.py:" in told["at"], told
+    print(f"{launcher:8} {fault:14} {told['lines'][0]} {told['at']}: {told['t'] - silent:.1f} s after the allowed silence")
+    assert told["t"] - silent < 10
+    assert far.run("stop", str(far.folder.path)).returncode == 0

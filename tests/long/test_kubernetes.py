@@ -149,7 +149,7 @@ def looked_at(folder: Path) -> None:
     assert "Nothing has failed so far; its ranks have recorded no end" in dstui("diagnose", str(folder)).stdout
     assert "step 2" in dstui("logs", str(folder), "--rank", "1").stdout
     refused = dstui("stop", str(folder))
-    assert refused.returncode and "it is only looked at, and nothing was done" in refused.stderr
+    assert refused.returncode and "it is read-only here, and nothing was done" in refused.stderr
     words = [sys.executable, "-m", "dstui", "attach", "--plain", str(folder)]
     with pytest.raises(subprocess.TimeoutExpired) as attached:
         subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=4)

@@ -203,7 +203,7 @@ def test_slurmctld_may_restart_while_a_job_waits_and_while_it_runs(far: Far, slu
     start(far, "all:say ready", f"all:wait {far.path}/go", "all:say done")
     job = number(far)
     slurm.stop_controller()
-    wait_for(lambda: "SLURM gives no answer" in (listed := far.run("runs").stdout) and "queued" in listed, 60)
+    wait_for(lambda: "SLURM does not answer" in (listed := far.run("runs").stdout) and "queued" in listed, 60)
     slurm.start_controller()
     wait_for(lambda: "waits for" in far.run("runs").stdout, 60, otherwise=far.words)
     slurm.run("scancel", blocking)

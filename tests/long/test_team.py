@@ -126,7 +126,7 @@ def test_from_a_site_file_to_the_failures_of_the_week(team: Team) -> None:
         terminal.wait("queues it with SLURM")
         terminal.settle(1.0, timeout=5)
         terminal.press("l")
-        terminal.wait("export FARM=yes", "not lines of your Plan")
+        terminal.wait("export FARM=yes", "commands are not in your Plan")
         terminal.press("y")
         terminal.wait("failed (exit status 1)", "KeyError: 'labels'", timeout=240)
         terminal.press("q")

@@ -14,7 +14,7 @@ from dstui.check.rule import RULES
 from dstui.check.rules.machine.machine_finding import MachineFinding, MachineRule
 from dstui.check.rules.machine.machine_findings import check_machine
 from dstui.check.rules.machine.requirement import Requirement
-from dstui.machine.binding import deepspeed_binding, even_binding, far_ranks, near_binding, numactl_wrapper, physical_cores
+from dstui.machine.binding import deepspeed_binding, even_binding, misplaced_ranks, near_binding, numactl_wrapper, physical_cores
 from dstui.machine.choice import choose
 from dstui.machine.snapshot import Disk, Driver, Fabric, Gpu, GpuProcess, Host, IbPort, Machine, Nic, NvLink, PciGpu, Software, Unknown
 from dstui.machine.topology import islands
@@ -447,9 +447,9 @@ def test_deepspeeds_own_binding_is_simulated(name: str, cores: int, far: int) ->
     machine = system(name)
     gpus = range(len(machine.gpus))
     assert physical_cores(machine) == cores
-    assert len(far_ranks(machine, deepspeed_binding(machine, gpus))) == far
+    assert len(misplaced_ranks(machine, deepspeed_binding(machine, gpus))) == far
     assert len(found(machine, "MC208", cpu_binding="deepspeed")) == (far > 0)
-    assert far_ranks(machine, near_binding(machine, gpus)) == ()
+    assert misplaced_ranks(machine, near_binding(machine, gpus)) == ()
 
 
 @pytest.mark.xdist_group("torch")

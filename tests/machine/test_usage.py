@@ -158,4 +158,4 @@ def test_a_rank_on_another_host_is_not_sampled_and_that_is_said(tmp_path: Path) 
 def test_a_process_that_is_gone_is_unknown(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, pid=2**22 + 1)
     sampler = looked_at(folder, lambda sampler: sampler.note)
-    assert "cannot be looked at" in sampler.note and read_json(folder.record(0))["pid"] == 2**22 + 1
+    assert "cannot be read" in sampler.note and read_json(folder.record(0))["pid"] == 2**22 + 1

@@ -64,7 +64,7 @@ def test_an_exclude_that_leaves_nothing_is_said_before_the_launcher_dies_of_it()
 
 
 def test_a_bad_line_is_named_with_its_number() -> None:
-    with pytest.raises(HostfileError, match=r"line 3: the host 'a' stands here a second time"):
+    with pytest.raises(HostfileError, match=r"line 3: the host 'a' is given a second time"):
         parse_hostfile("# hosts\na slots=1\na slots=2\n")
 
 

@@ -34,6 +34,9 @@ def test_of_arguments_only_what_differs_is_shown(tmp_path: Path) -> None:
     out = dstui("runs", "--compare", "a", "b", cwd=tmp_path)[1]
     line = next(line for line in out.splitlines() if line.startswith("job.args"))
     assert line.split() == ["job.args", "--steps", "40", "--steps", "100"]
+    made(runs / "c", plan().replace("args: [", 'args: [--seed, "1", '), log(1.0))
+    out = dstui("runs", "--compare", "a", "c", cwd=tmp_path)[1]
+    assert next(line for line in out.splitlines() if line.startswith("job.args")).split() == ["job.args", "--steps", "40", "–"]
 
 
 def test_numbers_that_are_none_and_runs_that_are_not_there(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_site_is_checked_against_its_templates(here: Path) -> None:
     write_site(here, (here / "site.yaml").read_text() + "machines: {ours: none.json}\n")
     ran = dstui("site", "check")
     assert ran.returncode == 1
-    assert "big.yaml:5: cluster.num_nodes: 8, but this site allows at most 4: four nodes are ours" in ran.stdout
+    assert "big.yaml:5: cluster.num_nodes: 8, but this site allows at most 4: we have four nodes" in ran.stdout
     assert "machines.ours: " in ran.stdout and "3 wrong" not in ran.stdout
     write_site(here, "version: 1\nzzz: 1\n")
     broken = dstui("site", "check")

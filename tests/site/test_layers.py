@@ -26,7 +26,7 @@ defaults:
     optimizer: {type: AdamW, params: {lr: 1e-4, betas: [0.9, 0.95]}}
 locked:
   deepspeed.bf16.enabled: true
-  cluster.num_nodes: {max: 4, reason: four nodes are ours}
+  cluster.num_nodes: {max: 4, reason: we have four nodes}
   deepspeed.zero_optimization.zero_hpz_partition_size: {value: 8, when: {deepspeed.zero_optimization.stage: 3}, reason: two NVLink islands}
 launchers: [local, slurm]
 """
@@ -127,8 +127,8 @@ def test_what_is_kept_of_a_run_is_one_text_with_the_same_values(here: Path) -> N
     [
         (["deepspeed.bf16.enabled=false"], "false, from --set, but this site allows only true"),
         (["job.integration=trainer", "deepspeed.bf16.enabled=auto"], "nobody can check it: write true here, and give the script the same"),
-        (["cluster.num_nodes=5"], "5, from --set, but this site allows at most 4: four nodes are ours"),
-        (["cluster.hosts={a: 1, b: 1, c: 1, d: 1, e: 1}"], "this site allows at most 4: four nodes are ours"),
+        (["cluster.num_nodes=5"], "5, from --set, but this site allows at most 4: we have four nodes"),
+        (["cluster.hosts={a: 1, b: 1, c: 1, d: 1, e: 1}"], "this site allows at most 4: we have four nodes"),
         (["cluster.launcher=pdsh"], "pdsh, from --set, but this site allows one of local, slurm"),
         (
             ["deepspeed.zero_optimization.stage=3"],

@@ -25,7 +25,7 @@ PLAN = "version: 1\njob: {script: train.py}\ncluster: {hosts: {localhost: 1}}\nd
         ("version: 1\ndefaults:\n  cluster:\n    laucher: ssh\n", "site.yaml:4: defaults.cluster.laucher: unknown key; did you mean"),
         ("version: 1\ndefaults:\n  run: {silence: soon}\n", "site.yaml:3: defaults.run.silence: expected a number, not 'soon'"),
         ("version: 1\ndefaults: 3\n", "site.yaml:2: defaults: expected keys of a Plan"),
-        ("version: 1\nlocked: {bf16.enabled: true}\n", "site.yaml:2: locked.bf16.enabled: no key of a Plan: one begins with"),
+        ("version: 1\nlocked: {bf16.enabled: true}\n", "site.yaml:2: locked.bf16.enabled: not a key of a Plan: it begins with"),
         ("version: 1\nlocked:\n  name: {reason: x}\n", "site.yaml:3: locked.name: give value, or choices, or min and max"),
         ("version: 1\nlocked:\n  cluster.num_nodes: {max: four}\n", "site.yaml:3: locked.cluster.num_nodes.max: expected a number"),
         ("version: 1\nlocked:\n  cluster.num_nodes: {min: 4, max: 2}\n", "no number is at least 4 and at most 2"),

@@ -37,7 +37,7 @@ async def test_plain_deepspeed_passes_over_auto_and_the_form_says_so(open_app: O
     async with open_app(plan("deepspeed")) as pilot:
         await pilot.press("3")
         form = text_of(pilot, "#form-rows")
-        assert "● auto" in form and "DeepSpeed passes over it" in form and "needs stage 3" in form
+        assert "● auto" in form and "DeepSpeed ignores it" in form and "needs stage 3" in form
         assert "ZeRO-0 · fp32" in screen(pilot)
 
 

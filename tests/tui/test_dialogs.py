@@ -147,7 +147,7 @@ async def test_escape_leads_back_from_the_review_and_from_the_list_of_jobs(open_
         await pilot.press("escape")
         assert pilot.app.step.id == "zero"
         await pilot.press("9")
-        await until(pilot, lambda: "No job yet" in screen(pilot) or "Enter looks at a job" in screen(pilot))
+        await until(pilot, lambda: "No job yet" in screen(pilot) or "Enter opens a job" in screen(pilot))
         await pilot.press("escape")
         assert pilot.app.step.id == "zero" and pilot.app.focused.id == "form-rows"
 

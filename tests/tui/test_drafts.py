@@ -93,7 +93,7 @@ async def test_a_draft_is_discarded_only_when_asked(open_app: Open, tmp_path: Pa
 async def test_a_file_that_changed_since_is_said(open_app: Open, tmp_path: Path) -> None:
     leave_behind(tmp_path, began="version: 1\n")
     async with open_app() as pilot:
-        await until(pilot, lambda: "changed by something else since" in " ".join(text_of(pilot, "#answers").split()))
+        await until(pilot, lambda: "changed by another program since" in " ".join(text_of(pilot, "#answers").split()))
 
 
 async def test_the_newest_of_several_is_offered_and_those_of_other_plans_are_not(open_app: Open, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_a_draft_that_is_no_plan_is_not_lost(open_app: Open, tmp_path: Pat
     async with open_app() as pilot:
         await until(pilot, lambda: "Unsaved edits" in screen(pilot))
         await pilot.press("t")
-        await until(pilot, lambda: "no Plan any more" in screen(pilot))
+        await until(pilot, lambda: "not a valid Plan" in screen(pilot))
         assert len(drafts()) == 1
 
 

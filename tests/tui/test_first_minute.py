@@ -123,7 +123,7 @@ async def test_enter_alone_goes_from_the_quickstart_to_the_launch(
             assert number == 8 or "Enter next step" in screen(pilot)
             assert not launched
             await pilot.press("enter")
-        await until(pilot, lambda: any("once more launches this" in note.message for note in pilot.app._notifications))
+        await until(pilot, lambda: any("again" in note.message for note in pilot.app._notifications))
         assert not launched, "the key may be held since the start"
         monkeypatch.setattr("dstui.tui.flows.launching.FRESH", 0.0)
         await pilot.press("enter")
@@ -139,7 +139,7 @@ async def test_launch_is_heard_on_every_step_and_leads_to_review_first(begin: Be
         for number in "12345679":
             await pilot.press(number, "l")
             assert pilot.app.step is STEPS[7]
-            await until(pilot, lambda: any("l once more launches this" in note.message for note in pilot.app._notifications))
+            await until(pilot, lambda: any("l again" in note.message for note in pilot.app._notifications))
             assert not launched
         monkeypatch.setattr("dstui.tui.flows.launching.FRESH", 0.0)
         await pilot.press("l")

@@ -50,7 +50,7 @@ async def test_memory_that_others_use_is_not_free(open_app: Open) -> None:
 
 async def test_without_a_model_one_line_says_what_to_give_and_where(open_app: Open) -> None:
     async with open_app(PLAN, gpus=2) as pilot:
-        await until(pilot, lambda: "Name the model" in text_of(pilot, "#memory"))
+        await until(pilot, lambda: "Set the model" in text_of(pilot, "#memory"))
         assert "step 2" in text_of(pilot, "#memory")
         assert len(text_of(pilot, "#memory").splitlines()) == 1
         store(pilot).edit(("model.params", 7.0e9))

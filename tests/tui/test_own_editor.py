@@ -74,7 +74,7 @@ async def test_what_the_editor_leaves_is_one_step_of_undo(open_app: Open, tmp_pa
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ('echo "stage: [" >> "$2"', "This is no Plan"),
+        ('echo "stage: [" >> "$2"', "This is not a valid Plan"),
         ("exit 3", "ended with status 3"),
         ("true", "Nothing was changed"),
     ],
@@ -98,7 +98,7 @@ async def test_without_a_terminal_it_is_said(open_app: Open, monkeypatch: pytest
     monkeypatch.setenv("VISUAL", "vi")
     async with open_app() as pilot:
         await pilot.press("V")
-        await until(pilot, lambda: any("needs a terminal" in note.message for note in pilot.app._notifications))
+        await until(pilot, lambda: any("needs its own terminal" in note.message for note in pilot.app._notifications))
 
 
 @pytest.mark.usefixtures("terminal")

@@ -56,6 +56,7 @@ async def test_every_action_and_every_step_is_offered_whatever_is_on_the_screen(
             found = await opened(pilot)
             names = {str(option.hit.text) for option in found.options}
             assert wanted <= names
+            assert "\U0001f50e" not in screen(pilot), "an emoji that consoles lack"
             assert {"Save (F2)", "Undo (z)", "Stop (s)", "Metrics as a plot (m)", "Bundle for a bug report (b)", "Quit (q)"} <= names
             for key in KEYS:
                 if key.name and key.where & ANYWHERE and key.name not in LEFT_OUT:
@@ -104,10 +105,10 @@ async def test_typed_names_act_as_their_keys_do(open_app: Open, tmp_path: Path) 
 async def test_of_a_job_too(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await choose(pilot, "Stop")
-        assert pilot.app.step.id == "run", "no job is looked at yet: the list of them is where to begin"
+        assert pilot.app.step.id == "run", "no job is open yet: the list of them is where to begin"
         await show_job(pilot, job(tmp_path / "job"))
         await choose(pilot, "Stop")
-        await until(pilot, lambda: "nothing to act on" in screen(pilot))
+        await until(pilot, lambda: "is not available now" in screen(pilot))
         await choose(pilot, "Bundle")
         await until(pilot, lambda: list(tmp_path.glob("*bundle.zip")))
         await choose(pilot, "Metrics")
@@ -204,7 +205,7 @@ async def test_a_finding_a_recent_plan_a_run_and_any_file_are_gone_to_by_name(
         await until(pilot, lambda: len(recent_plans()) == 2)
         await pilot.press("3", "down", "enter")
         await choose(pilot, "Plan: plan.yaml")
-        await until(pilot, lambda: "open it, and drop the edits" in screen(pilot))
+        await until(pilot, lambda: "open it, and discard the edits" in screen(pilot))
         await pilot.press("o")
         await until(pilot, lambda: store(pilot).state.plan.name == "small")
         await choose(pilot, "Run: a-run")

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.style import Style
 from textual.pilot import Pilot
 
 from dstui.jobs.metrics.series import MetricSeries
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.summary import value_text
+from dstui.tui.plot.canvas import Canvas
 from dstui.tui.plot.curves import Picture, PlotLine, View, decades, picture, ticks
 from dstui.tui.session.messages import PathChosen
 from tests.own import owned
@@ -185,6 +187,8 @@ async def test_it_is_drawn_in_every_kind_of_theme_and_without_colours(
         await open_plot(pilot, job(tmp_path / "job", {0: steps(20) + "eval_loss: 9\n", 1: steps(20, "{0}5")}, attempt_2=steps(30)))
         await until(pilot, lambda: "attempt 2" in screen(pilot) and "●" in screen(pilot) and "eval" in screen(pilot))
         assert pilot.app.no_color is (theme == "dstui")
+        grounds = {Style.parse(str(span.style)).bgcolor for span in pilot.app.screen.query_one(Canvas).render().spans}
+        assert all(ground is None or ground.is_default for ground in grounds), "a label has the ground of the plot"
 
 
 async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> None:
@@ -206,7 +210,7 @@ async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open
     async with open_app() as pilot:
         await open_plot(pilot, job(tmp_path / "job", {0: steps(9)}))
         await pilot.press("o")
-        await until(pilot, lambda: "Lay another run over it" in screen(pilot) and "before" in screen(pilot))
+        await until(pilot, lambda: "Add another run to the plot" in screen(pilot) and "before" in screen(pilot))
         listed = [line for line in text_of(pilot, "#other-runs").splitlines() if line.strip()]
         assert "before" in listed[0] and "elsewhere" not in listed[0], "those of this project first"
         assert "theirs" in listed[1] and str(tmp_path / "elsewhere")[-20:] in listed[1]

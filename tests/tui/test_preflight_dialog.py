@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.tui.flows.launching import far_hosts
+from dstui.tui.flows.launching import remote_hosts
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 FAR = PLAN + "cluster: {hosts: {far-1: 1, far-2: 1}}\n"
@@ -33,7 +33,7 @@ async def test_hosts_that_refuse_are_named_with_what_to_do_and_nothing_is_starte
         said = " ".join(text_of(pilot, "#preflight").split())
         for host in ("far-1", "far-2"):
             assert f"✖ {host} reach: nothing listens on its ssh port → start sshd on {host}" in said
-        assert "l launch all the same" in said
+        assert "l launch anyway" in said
         await pilot.press("b")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         assert not (tmp_path / "dstui_runs").exists()
@@ -54,8 +54,8 @@ async def test_hosts_that_do_not_answer_are_named_while_they_are_waited_for_and_
 
 async def test_a_job_of_this_machine_is_started_without_a_look_at_hosts(open_app: Open) -> None:
     async with open_app() as pilot:
-        assert far_hosts(store(pilot).state.launch_target()) == ()
+        assert remote_hosts(store(pilot).state.launch_target()) == ()
     async with open_app(FAR) as pilot:
-        assert far_hosts(store(pilot).state.launch_target()) == ("far-1", "far-2")
+        assert remote_hosts(store(pilot).state.launch_target()) == ("far-1", "far-2")
     async with open_app(FAR.replace("hosts:", "launcher: nossh, hosts:")) as pilot:
-        assert far_hosts(store(pilot).state.launch_target()) == ()
+        assert remote_hosts(store(pilot).state.launch_target()) == ()

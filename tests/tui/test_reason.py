@@ -111,7 +111,7 @@ async def test_the_fix_of_another_plans_job_opens_that_plan_and_loses_no_edit(op
         store(pilot).edit(("deepspeed.gradient_clipping", 0.5))
         await show_job(pilot, folder)
         await pilot.press("x")
-        await until(pilot, lambda: "has edits that are not saved" in screen(pilot))
+        await until(pilot, lambda: "unsaved edits" in screen(pilot))
         await pilot.press("n")
         assert value(pilot, "deepspeed.gradient_clipping") == 0.5 and value(pilot, "name") == "small"
         store(pilot).undo()

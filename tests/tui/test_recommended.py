@@ -79,7 +79,7 @@ async def test_without_a_model_both_keys_say_what_to_give(open_app: Open) -> Non
     async with open_app(PLAN, gpus=2) as pilot:
         for key in ("r", "M"):
             await pilot.press("3", key)
-            await until(pilot, lambda: any("Name the model" in note.message for note in pilot.app._notifications))
+            await until(pilot, lambda: any("Set the model" in note.message for note in pilot.app._notifications))
             pilot.app.clear_notifications()
         assert len(pilot.app.screen_stack) == 1
 
@@ -96,7 +96,7 @@ async def test_capital_m_names_every_part_with_its_bytes_and_the_moment_of_the_p
         large = [part for part, amount in outlook.forecast.gpu.parts.items() if amount > outlook.forecast.gpu.bytes / 100]  # type: ignore[operator]
         assert len(large) > 4
         assert all(part.replace("_", " ") in told for part in large)
-        assert "Not known, and would narrow it" in told
+        assert "Unknown; each would narrow the estimate" in told
         assert "GPU: each GPU" in screen(pilot)
         assert all(sum(len(span.text) for span in (*line.left, *line.right)) <= 60 for line in breakdown_rows(outlook.forecast, 60))
 

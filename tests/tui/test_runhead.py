@@ -140,5 +140,5 @@ def test_a_step_that_is_only_a_counter_of_lines_says_so(folder: JobFolder) -> No
     follower = Follower(folder)
     follower.poll()
     first, second = said(follower, 118)
-    assert "loss line 3 (no line tells a step)" in first and "step 3" not in first
+    assert "loss line 3 (no steps in the log)" in first and "step 3" not in first
     assert second == "reward 0.5   completions/mean length 188.5"

@@ -61,7 +61,7 @@ async def test_a_filter_that_makes_no_sense_is_refused_where_it_is_typed(open_ap
     async with open_app() as pilot:
         await open_table(pilot)
         await pilot.press("/", *"loss<x", "enter")
-        await until(pilot, lambda: "x is no number" in " ".join(screen(pilot).split()))
+        await until(pilot, lambda: "x is not a number" in " ".join(screen(pilot).split()))
 
 
 async def test_marked_runs_are_compared_copied_and_drawn_over_each_other(open_app: Open, three: Path) -> None:

@@ -88,13 +88,13 @@ deepspeed: {train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: 1
 async def test_a_key_makes_several_models_of_one_and_one_undo_takes_it_back(open_app: Open) -> None:
     async with open_app(ALONE) as pilot:
         await pilot.press("3", "A")
-        await until(pilot, lambda: "that is here now is called" in screen(pilot))
+        await until(pilot, lambda: "name of the present model" in screen(pilot))
         await pilot.press("enter")
-        await until(pilot, lambda: "The other one is called" in screen(pilot))
+        await until(pilot, lambda: "name of the other model" in screen(pilot))
         await pilot.press("ctrl+u", *"student", "enter")
         await until(pilot, lambda: "student exists" in screen(pilot))
         await pilot.press("ctrl+u", *"judge", "enter")
-        await until(pilot, lambda: "What is done with judge?" in screen(pilot))
+        await until(pilot, lambda: "How is judge used?" in screen(pilot))
         await pilot.press("i")
         await until(pilot, lambda: "3 · ZeRO stage · judge" in screen(pilot))
         assert value(pilot, "models.judge.role") == "inference" and "# mine" in store(pilot).state.plan.text
@@ -107,7 +107,7 @@ async def test_a_key_makes_several_models_of_one_and_one_undo_takes_it_back(open
 async def test_one_more_is_asked_for_by_its_name_alone_and_esc_changes_nothing(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         await pilot.press("3", "A")
-        await until(pilot, lambda: "The other one is called" in screen(pilot))
+        await until(pilot, lambda: "name of the other model" in screen(pilot))
         await pilot.press("escape")
         assert store(pilot).state.plan.text == PLAN
         await pilot.press("A", *"critic", "enter", "t")

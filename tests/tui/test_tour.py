@@ -65,7 +65,7 @@ async def test_it_waits_for_the_key_and_goes_on_where_it_was_left(folder: TourFo
         await pilot.press("colon")
         await until(pilot, lambda: "Search for commands" in screen(pilot))
         await pilot.press(*"tour: the next")
-        await until(pilot, lambda: "Pass over this step" in screen(pilot) and "Theme" not in screen(pilot))
+        await until(pilot, lambda: "Skip this step" in screen(pilot) and "Theme" not in screen(pilot))
         await pilot.press("enter")
         await until(pilot, lambda: guide.step.name == "zero")  # a Plan's other step is seen already
         await pilot.press("3")
@@ -83,7 +83,7 @@ async def test_it_waits_for_the_key_and_goes_on_where_it_was_left(folder: TourFo
 
 def test_a_folder_that_came_from_elsewhere_is_no_tour(folder: TourFolder, tmp_path: Path) -> None:
     shutil.copytree(folder.path, tmp_path / "cloned")
-    with pytest.raises(FileProblem, match="no tour that was begun here"):
+    with pytest.raises(FileProblem, match="not a tour that was begun here"):
         TourFolder(tmp_path / "cloned").prepare()
     folder.note("fix")
     folder.prepare()

@@ -36,7 +36,7 @@ NAMELESS = PLAN.replace("deepspeed:", "cluster: {num_nodes: 2, num_gpus: 8}\ndee
 async def test_a_plan_whose_hosts_have_no_names_is_not_started_from_here(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     async with open_app(NAMELESS, size=(80, 24)) as pilot:
-        await until(pilot, lambda: "hosts are given: they count" in screen(pilot))
+        await until(pilot, lambda: "hosts are given and used" in screen(pilot))
         await pilot.press("8")
         await until(pilot, lambda: "Nothing is started from here" in screen(pilot))
         assert "not from here" in screen(pilot) and "l launches" not in screen(pilot)

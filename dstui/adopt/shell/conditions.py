@@ -5,11 +5,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from dstui.adopt.shell.expansion import Expander, line_of
 from dstui.adopt.shell.shell_state import Node, Undecidable
+from dstui.plan.patterns import compile_pattern
 
 NUMERIC: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": lambda left, right: left == right,
@@ -62,6 +62,15 @@ class Conditions:
             return bool(known and known[0])
         raise Undecidable
 
+    def _matches(self, text: str, pattern: str) -> bool:
+        """Evaluate `=~`, in time linear in the text, and set BASH_REMATCH."""
+        try:
+            found = compile_pattern(pattern).search(text)
+        except ValueError:
+            raise Undecidable from None
+        self.expander.state.variables["BASH_REMATCH"] = [] if found is None else [found[0], *(group or "" for group in found.groups())]
+        return found is not None
+
     def _joined(self, operator: str, left: Callable[[], bool], right: Callable[[], bool]) -> bool:
         """Evaluate `&&` and `||`, for which one known side may be enough."""
         decisive = operator == "||"
@@ -97,11 +106,7 @@ class Conditions:
         if operator in ("=", "==", "!="):
             return (left == right) == (operator != "!=")
         if operator == "=~":
-            with suppress(re.error):
-                found = re.search(right, left)
-                if found:
-                    self.expander.state.variables["BASH_REMATCH"] = [found[0], *(group or "" for group in found.groups())]
-                return found is not None
+            return self._matches(left, right)
         if operator in ("<", ">"):
             return left < right if operator == "<" else left > right
         raise Undecidable

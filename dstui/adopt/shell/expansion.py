@@ -76,7 +76,7 @@ class Expander:
         return found
 
     def value_of(self, name: str) -> Value | None:
-        """Return a variable's value; None where nobody has set it."""
+        """Return a variable's value; None if it is unset."""
         if name.isdigit() and name != "0":
             position = int(name)
             return self.state.positional[position - 1] if position <= len(self.state.positional) else None

@@ -32,7 +32,7 @@ INTEGERS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def filtered(name: str, words: Sequence[str], given: str) -> str | None:
-    """Return the output of a program for a standard input; None if only running it tells."""
+    """Return the output of a program for a standard input; None if only running it shows that."""
     program = FILTERS.get(name)
     if program is None or OPEN in given or any(OPEN in word for word in words) or len(given) > MOST_CHARACTERS:
         return None

@@ -38,6 +38,8 @@ MAX_TEXTS = 500
 MAX_DEPTH = 40
 """Nested functions, evals and bash -c."""
 UNSET = re.compile(hole("unset", r"(\w+)"))
+DEFINED_IN = "DefinedIn"
+"""Key of a function's body: the text to which its positions belong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class ShellReader:
 
     def follow(self, tree: Node, text: str, state: ShellState) -> bool | None:
         """Follow a text with its syntax tree. Raises ShellLimit."""
-        return self._inside(text, lambda: self.run(tree.get("Stmts", ()), state, Streams()))
+        return self._inside(text.encode(), lambda: self.run(tree.get("Stmts", ()), state, Streams()))
 
     def run(self, statements: Sequence[Node], state: ShellState, streams: Streams) -> bool | None:
         """Follow statements one after another. Return the success of the last."""
@@ -222,9 +224,9 @@ class ShellReader:
 
     # Nested text
 
-    def _inside(self, text: str, follow: Callable[[], bool | None]) -> bool | None:
+    def _inside(self, text: bytes, follow: Callable[[], bool | None]) -> bool | None:
         """Follow nodes whose positions belong to another text."""
-        outer, self._text = self._text, text.encode()
+        outer, self._text = self._text, text
         try:
             return follow()
         finally:
@@ -250,7 +252,7 @@ class ShellReader:
         outer, self._wrapped = self._wrapped, (*self._wrapped, *wrappers)
         try:
             with self._deeper(line):
-                return self._inside(text, lambda: self.run(_moved(tree.get("Stmts", ()), line), state, streams))
+                return self._inside(text.encode(), lambda: self.run(_moved(tree.get("Stmts", ()), line), state, streams))
         finally:
             self._wrapped = outer
 
@@ -258,7 +260,7 @@ class ShellReader:
         outer = state.positional, state.arguments_given
         state.positional, state.arguments_given = words, True
         with self._deeper(line_of(body)):
-            status = self.statement(body, state, streams)
+            status = self._inside(body.get(DEFINED_IN, self._text), lambda: self.statement(body, state, streams))
         state.positional, state.arguments_given = outer
         state.ended = "" if state.ended == "return" else state.ended
         flow.left_perhaps(self, state, "return", line_of(body))
@@ -403,7 +405,8 @@ def _time(reader: ShellReader, node: Node, state: ShellState, streams: Streams) 
     return reader.statement(node["Stmt"], state, streams) if node.get("Stmt") else True
 
 
-def _define(_reading: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+def _define(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+    node["Body"][DEFINED_IN] = reader._text
     state.functions[node["Name"]["Value"]] = node["Body"]
     return True
 

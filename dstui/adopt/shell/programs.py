@@ -34,7 +34,7 @@ CONVERSION = re.compile(r"%%|%[-+ 0]*\d{0,3}(?:\.\d{1,2})?[sdifg]")
 
 
 def printed(name: str, words: Sequence[str], state: ShellState, given: str | None, around: ShellContext) -> str | None:
-    """Return the output of a program; None if only running it tells. `given` is its standard input."""
+    """Return the output of a program; None if only running it shows that. `given` is its standard input."""
     short = name.rpartition("/")[2]
     if program := PRINTING.get(short):
         return program(list(words), state, given, around)

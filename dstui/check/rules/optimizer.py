@@ -9,7 +9,7 @@ from typing import Any
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
-from dstui.check.rules.removed import REPLACED
+from dstui.check.rules.releases import REPLACED
 from dstui.plan.catalogue import Release
 from dstui.plan.finding import Fix
 

@@ -14,6 +14,7 @@ from dstui.check.context import MISSING, Context, Problem
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
 from dstui.plan.finding import Fix
+from dstui.plan.handed_over import hands_over, named_files
 
 SOURCE = "transformers/integrations/deepspeed.py"
 MISMATCH = "Please correct the following DeepSpeed config values that mismatch"
@@ -129,7 +130,8 @@ def best_model_without_state(c: Context) -> Problems:
 )
 def fully_sharded_too(c: Context) -> Problems:
     """--fsdp together with DeepSpeed."""
-    if arguments(c).get("fsdp"):
+    given = c.plan is not None and (c.raw or hands_over(c.plan) or any(named_files(c.plan)) or c.plan.cluster.launcher == "accelerate")
+    if given and arguments(c).get("fsdp"):
         yield _argument("--fsdp cannot be combined with DeepSpeed", "Using --fsdp xxx together with --deepspeed is not possible")
 
 

@@ -75,7 +75,7 @@ class ConfirmedFacts:
         own = sum((event.facts.get("killed") or {}).get(str(rank), 0) for rank, event in self.ends.items())
         counted, host = own + (self._risen(last, "oom_kill") or 0), self._risen(last, "host_oom_kill") or 0
         many = counted or host
-        where = "of the job's cgroup for want of memory" if counted else "of this host for want of memory while the job ran"
+        where = "of the job's cgroup for lack of memory" if counted else "of this host for lack of memory while the job ran"
         for rank in self._killed()[:many]:
             text = f"the kernel killed {many} process{'es' if many > 1 else ''} {where}{_limits(self.ends[rank]) if counted else ''}"
             self._hit("OOM-HOST", rank, text, sure=bool(counted))
@@ -83,7 +83,7 @@ class ConfirmedFacts:
             return
         reported = "the kernel counted no such kill, neither in the job's cgroup nor on this host"
         self.found.ruled_out.add("OOM-HOST")
-        self.found.remarks["KILLED-UNKNOWN"] = f"It was not for want of memory: {reported}."
+        self.found.remarks["KILLED-UNKNOWN"] = f"It was not a lack of memory: {reported}."
         free = last.least("memory_available")
         if free is not None and free > PLENTY:
             why = "the allocation by itself was too large, or a limit that the script has set refused it"

@@ -200,7 +200,7 @@ def _add_stop(found: Collected, folder: JobFolder, status: JobStatus | None) -> 
     request = folder.read_stop()
     who = ", ".join(str(request[name]) for name in ("by", "command") if request.get(name))
     found.files.append(str(folder.stop_file))
-    text = f"somebody asked for the end of the job{f': process {who}' if who else ''}"
+    text = f"a stop of the job was requested{f': process {who}' if who else ''}"
     found.stop = Stop(cause, at, (len(found.files) - 1, 1), text)
 
 

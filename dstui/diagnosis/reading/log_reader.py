@@ -1,5 +1,7 @@
 """Read logs of any size with bounded memory: each line once, in chunks; of a huge file its head and its tail.
 
+After MOST_NEW lines that do not recur, the middle of a file of such lines is only examined near words about a failure.
+
 100 MB of ordinary training output take half a second of CPU time, nearly all of it to find out that they contain nothing.
 """
 
@@ -9,6 +11,7 @@ import os
 import re
 import stat
 import sys
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
@@ -27,6 +30,8 @@ from dstui.diagnosis.recognition.shapes import DIGITS
 from dstui.logs.decode import LONGEST, decode, overwritten
 
 CHUNK = 1 << 20
+Chunk = tuple[int, list[bytes]]
+"""The number of the first line, and the lines."""
 HEAD, TAIL = 64 << 20, 448 << 20
 """Bytes of a huge file that are read at its two ends. In between, lines are only counted."""
 HEAD_SHOWN = 1024
@@ -38,6 +43,18 @@ COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 HEADER = b"Traceback (most recent"
 BEFORE = 8
 """Lines above the head of a traceback that show what the program was doing."""
+MOST_NEW = 200_000
+"""Lines unlike all earlier ones that are examined, of all files together. Beyond it, parts of such lines are searched for ERRORS only."""
+NEW_IN_CHUNK = 100
+"""Such lines in one chunk that show that its lines do not recur."""
+ERRORS = (
+    b"rror", b"xception", b"raceback", b"illed", b"atal", b"bort", b"SIG", b"ailed", b"FAILED", b"CANCELLED", b"out of memory", b"atchdog",
+)  # fmt: skip
+"""What lines about a failure contain."""
+ABOVE, BELOW = 5, 60
+"""Lines around a line with one of ERRORS that are examined, too."""
+LAST_LINES = 1000
+"""Lines at the end of a file that are examined in any case."""
 TAIL_LINES = 12
 MOST_BLANK = 50
 """Lines from the end among which the last non-blank ones are searched."""
@@ -152,7 +169,7 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
     begun = False
     tail: deque[tuple[int, bytes]] = deque(maxlen=MOST_BLANK)
     nothing = scanner.shapes.nothing
-    for first, lines in _chunks(file, size):
+    for (first, lines), last_one in _with_last(_chunks(file, size)):
         scanner.found.lines += len(lines)
         if not begun:
             scanner.learn_beginning([decode(line[:LONGEST]) for line in lines[:HEAD_LINES] if line.strip()])
@@ -160,15 +177,47 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
                 scanner.shapes.learn_beginning(lines[:HEAD_LINES])
             begun = True
         # All lines of a log pass through this loop: 0.6 µs for a line like an earlier one.
+        new = scanner.shapes.searched + NEW_IN_CHUNK if scanner.shapes.searched > MOST_NEW else sys.maxsize
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:
                 _scan_line(scanner, number, line, lines[max(number - first - BEFORE, 0) : number - first])
+                if scanner.shapes.searched > new:
+                    _scan_errors(scanner, first, lines, number + 1 - first, LAST_LINES if last_one else 0)
+                    break
         tail.extend(enumerate(lines[-MOST_BLANK:], first + max(len(lines) - MOST_BLANK, 0)))
     worded = [(number, line) for number, line in tail if line and not line.isspace()]
     last = worded[-TAIL_LINES:]
     scanner.found.tails[name] = [decode(line) for _, line in last]
     scanner.found.width[len(scanner.found.files) - 1] = sum(len(line) + 1 for _, line in tail) / max(len(tail), 1)
     scanner.end([(number, decode(line)) for number, line in last], [(number, overwritten(line)) for number, line in worded])
+
+
+def _scan_errors(scanner: Scanner, first: int, lines: list[bytes], begin: int, whole: int) -> None:
+    """Scan only the lines from index `begin` on that are near a line about a failure, and the last `whole` ones."""
+    text = b"\n".join(lines[begin:])
+    if b"\x1b" in text:
+        text = COLOUR.sub(b"", text)
+    ends = [found.start() for found in re.finditer(b"\n", text)]
+    marked = set(range(max(len(lines) - whole, begin), len(lines)))
+    for word in ERRORS:
+        at = text.find(word)
+        while at >= 0:
+            index = bisect_left(ends, at)
+            marked.update(range(begin + max(index - ABOVE, 0), min(begin + index + BELOW, len(lines))))
+            at = text.find(word, ends[index]) if index < len(ends) else -1
+    for index in sorted(marked):
+        _scan_line(scanner, first + index, lines[index], lines[max(index - BEFORE, 0) : index])
+
+
+def _with_last(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, bool]]:
+    """Yield each chunk, and whether only a few lines follow it."""
+    held = next(chunks, None)
+    for chunk in chunks:
+        if held is not None:
+            yield held, len(chunk[1]) < LAST_LINES
+        held = chunk
+    if held is not None:
+        yield held, True
 
 
 def _scan_line(scanner: Scanner, number: int, line: bytes, before: list[bytes]) -> None:
@@ -183,7 +232,7 @@ def _scan_line(scanner: Scanner, number: int, line: bytes, before: list[bytes]) 
             scanner.feed(number, decode(segment), shape, [decode(one[-LONGEST:]) for one in above])
 
 
-def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:
+def _chunks(file: Readable, size: int) -> Iterator[Chunk]:
     """Yield lines in chunks, each with the number of its first line. A line without end is split into pieces of CHUNK."""
     number, rest, position = 1, b"", 0
     while chunk := file.read(CHUNK):

@@ -108,7 +108,7 @@ READINGS = (
     Reading(
         "NotImplementedError",
         r"",
-        "What was asked for does not exist in this class or release.",
+        "The requested attribute does not exist in this class or release.",
         "what the installed release can do",
     ),
     Reading(

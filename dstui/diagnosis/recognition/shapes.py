@@ -105,6 +105,8 @@ class Shapes:
         self._first: dict[bytes, int] = {}
         self._expected: set[bytes] = set()
         self._held = 0
+        self.searched = 0
+        """Lines unlike all earlier ones, each of which was searched for every literal text."""
 
     def learn_beginning(self, lines: list[bytes]) -> None:
         """Learn the first lines of a file: a few long ones are examined wherever they recur."""
@@ -139,6 +141,7 @@ class Shapes:
         return shape
 
     def _find(self, bare: bytes) -> Shape | None:
+        self.searched += 1
         self._held += len(bare)
         if len(self._known) + len(self.nothing) >= MOST or self._held > MOST_BYTES:
             self.forget()

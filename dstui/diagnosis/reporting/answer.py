@@ -157,7 +157,7 @@ def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
     missing = context.silent() if verdict.signature is not None and verdict.signature.role == "symptom" else []
     if 0 < len(missing) < max(len(context.ranks), 2):
         listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
-        notes.append(f"Not one of those that reported it: rank {listed}. Look first at what {'it' if len(missing) == 1 else 'they'} did.")
+        notes.append(f"No message about it from rank {listed}: first check what {'it' if len(missing) == 1 else 'they'} did.")
     if verdict.signature is not None and (remark := context.found.remarks.get(verdict.signature.id)):
         notes += [remark] if all(hit.text != remark for hit in verdict.hits) else []
     slow = {hit.signature.title for hit in context.found.hits if hit.signature.role == "performance"}

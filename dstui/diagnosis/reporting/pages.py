@@ -59,7 +59,7 @@ def causes_document() -> str:
         ]
         lines += [signature.cause] if signature.cause else []
         lines += [f"\n- To tell: {signature.confirm}"] if signature.confirm else [""]
-        lines += [f"- To mend: {way.text}" for way in signature.all_remedies()]
+        lines += [f"- Fix: {way.text}" for way in signature.all_remedies()]
         lines += [f"- Could also be: {', '.join(signature.alike)}"] if signature.alike else []
         lines += [f"- At this site: {note}"] if not signature.answer and (note := site_note(signature.id)) else []
         lines += [f"- Source: `{signature.source.replace(':', '`, `')}`"] if signature.source else []
@@ -78,7 +78,7 @@ def _page(signature: Signature) -> Iterator[str]:
     if signature.confirm:
         yield _wrapped("proof", signature.confirm)
     for way in signature.all_remedies():
-        yield _wrapped("mend", way.text + (" (offered as an edit of the Plan)" if way.patch else ""))
+        yield _wrapped("fix", way.text + (" (offered as an edit of the Plan)" if way.patch else ""))
     if note := site_note(signature.id):
         yield _wrapped("here", note)
     if signature.explains:

@@ -29,12 +29,12 @@ SIGNATURES = (
         "offload_param_device, the two nvme paths, zero3_save_16bit_model and mixed_precision may stand in the YAML. The message "
         "lists all nine, not those that stand there.",
         ("the following accelerate config variables will be ignored",),
-        ("Take those of the nine out of the YAML that stand there: dstui check FILE names them", "Say the same in the ds_config.json"),
+        ("Remove those of the nine that are in the YAML: dstui check FILE names them", "Say the same in the ds_config.json"),
     ),
     Signature(
         "ACCELERATE-DUMMY",
         "root",
-        "Who makes optimizer and scheduler is said differently in the configuration and in the script",
+        "Configuration and script disagree about who builds optimizer and scheduler",
         "An optimizer or scheduler in the ds_config.json needs a DummyOptim or DummyScheduler in the script; without it, a real one.",
         (
             rx("You cannot create a `Dummy", r"You cannot create a `Dummy(?:Optim|Scheduler)` without specifying"),

@@ -9,12 +9,12 @@ SIGNATURES = (
         "NPU-LINK",
         "root",
         "Ascend ranks could not connect to each other",
-        "A rank did not start, or did not come as far, another device is faulty, or a firewall is between the hosts.",
+        "A rank did not start, or did not get as far, another device is faulty, or a firewall is between the hosts.",
         (
             "EI0006: ",
             "Getting socket times out",
         ),
-        ("Look at the ranks that say nothing of this: they did not start, or failed first", "HCCL_CONNECT_TIMEOUT: more seconds"),
+        ("Check the ranks without this message: they did not start, or failed first", "HCCL_CONNECT_TIMEOUT: more seconds"),
         "hccn_tool -i 0 -link -g on each host: whether the device's link is up.",
         explains=("NPU-ERROR",),
         alone=True,
@@ -54,7 +54,7 @@ SIGNATURES = (
     Signature(
         "ACCEL-ERROR",
         "root",
-        "The accelerator's runtime reported an error of its own",
+        "The accelerator's runtime reported an error",
         "The driver, a kernel or the device failed below PyTorch.",
         (
             rx("FATAL ERROR :: MODULE:", r"FATAL ERROR :: MODULE:(?!PT_DEVMEM Allocation)"),  # Gaudi

@@ -77,7 +77,7 @@ SIGNATURES = (
         "CKPT-PERM",
         "root",
         "A folder cannot be written",
-        "It belongs to somebody else, or the file system is mounted read-only on this host.",
+        "It belongs to another user, or the file system is mounted read-only on this host.",
         ("PermissionError", "Read-only file system", rx("[Errno ", r"\[Errno (?:13|30)\]")),
         ("Choose a folder that every host may write",),
         "touch FOLDER/x, on the host that failed.",

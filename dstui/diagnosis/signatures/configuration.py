@@ -31,7 +31,7 @@ SIGNATURES = (
     Signature(
         "AUTO-UNRESOLVED",
         "root",
-        'An "auto" in the configuration was left for nobody to fill in',
+        'Nothing fills in an "auto" of the configuration',
         'Only the Trainer and accelerate replace "auto"; deepspeed.initialize compares the word with a number.',
         (
             rx(
@@ -46,7 +46,7 @@ SIGNATURES = (
     Signature(
         "UNKNOWN-KEY",
         "root",
-        "DeepSpeed does not take a key of the configuration, or its value",
+        "DeepSpeed does not accept a key of the configuration, or its value",
         "Sections such as zero_optimization refuse what they do not know.",
         (
             rx("validation error", r"validation errors? for (?:DeepSpeed|HybridEngine|Zero|FP16|BF16)\w*"),
@@ -62,7 +62,7 @@ SIGNATURES = (
     Signature(
         "DUP-KEY",
         "root",
-        "A key stands twice in the configuration",
+        "A key is twice in the configuration",
         "DeepSpeed refuses JSON objects with the same key twice.",
         ("Duplicate keys in DeepSpeed config",),
         ("Remove one of the two", CHECK),
@@ -120,6 +120,21 @@ SIGNATURES = (
         confirm="dstui check FILE names the two parts.",
     ),
     Signature(
+        "GENERATE-Z3",
+        "root",
+        "Generation during the evaluation and ZeRO 3 exclude each other in this program",
+        "predict_with_generate would run the model out of step with the ranks that gather its parameters.",
+        (rx("predict_with_generate", r"Error: .*predict_with_generate\W.*incompatible with DeepSpeed ZeRO-3"),),
+        (
+            Remedy("ZeRO 2 for this run, if the model fits", patches.setting("deepspeed.zero_optimization.stage", 2)),
+            "predict_with_generate: false, and a run of its own for the generation",
+        ),
+        "The same command with predict_with_generate: false.",
+        explains=("CONFIG-ASSERT",),
+        alike=("CONFIG-ASSERT",),
+        answer="CONFIG-ASSERT",
+    ),
+    Signature(
         "CONFIG-PATH",
         "root",
         "The configuration file is not where the ranks look for it",
@@ -165,7 +180,7 @@ SIGNATURES = (
         "TRAINER-BF16",
         "root",
         "The Trainer finds no GPU that computes in bf16",
-        "Either there is none, and it must be told so with --use_cpu, or it is older than Ampere (compute capability 8.0).",
+        "Either there is none, and the Trainer needs --use_cpu, or it is older than Ampere (compute capability 8.0).",
         (rx("Your setup doesn't support bf16/gpu", r"support bf16/gpu.*use_cpu"),),
         ("On ranks without a GPU: give the script --use_cpu", Remedy("On an older GPU: train in fp16", patches.to_fp16)),
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",
@@ -214,7 +229,7 @@ SIGNATURES = (
         "PARALLEL-BATCH",
         "root",
         "A size does not divide by the number of ranks, or of parallel groups",
-        "Global batch, layers, heads or samples are dealt out to the ranks in equal parts.",
+        "Global batch, layers, heads or samples are divided into equal parts for the ranks.",
         (rx("divisible by", r"divisible by .{0,60}(?:parallel|world.?size|number of (?:GPUs|ranks|processes))"),),
         ("Take sizes that divide by the numbers in the message",),
         "The numbers in the message.",
@@ -225,18 +240,18 @@ SIGNATURES = (
     Signature(
         "CONFIG-UNREAD",
         "quiet",
-        "No rank has read this Plan's ds_config.json: it was not trained as the Plan says, or without DeepSpeed altogether",
+        "No rank has read this Plan's ds_config.json: it was not trained as in the Plan, or without DeepSpeed altogether",
         "A script finds the file only through its arguments ({ds_config}), DSTUI_DS_CONFIG in its environment or, with accelerate, "
         "through what accelerate launch would have set. It succeeded with what it has itself.",
         (),
-        ("Look how the script hands its configuration to deepspeed.initialize, the Trainer or Accelerator",),
+        ("Check how the script passes its configuration to deepspeed.initialize, the Trainer or Accelerator",),
         "The file was never opened between the launch and the end of the job.",
     ),
     Signature(
         "SILENT-TYPO",
         "quiet",
         "A key of the configuration was silently ignored",
-        "At the top level DeepSpeed passes over what it does not know: what the key was meant to change did not change.",
+        "At the top level DeepSpeed ignores unknown keys: what the key was meant to change did not change.",
         (),
         (CHECK,),
         "The key is in no release's list of keys.",

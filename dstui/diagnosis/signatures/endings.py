@@ -13,7 +13,7 @@ SIGNATURES = (
         "KILLED-UNKNOWN",
         "root",
         "A rank was killed (SIGKILL), and nothing proves by whom",
-        "The kernel does it when memory runs out, without a word in the log; so can a person or a scheduler.",
+        "The kernel does it when memory runs out, without a message in the log; so can a person or a scheduler.",
         (
             rx("Killed", r"^(?:.*: line \d+: +\d+ )?Killed(?=\W*$| {2,}|: \d| python)"),
             rx("illed", r"^(?:zsh: killed\b|\[\d+\]\s*[+-]?\s+(?:\d+ )?[Kk]illed\s)"),
@@ -30,11 +30,11 @@ SIGNATURES = (
         "HOST-LOST",
         "root",
         "A host could not be reached any more, and the job was given up",
-        "It went down, was taken away, or its network is cut: the other ranks waited for its ranks without a word.",
+        "It went down, was removed, or its network is cut: the other ranks silently waited for its ranks.",
         remedies=(
             "ping the host, and look at its console: start it again, or take it out of cluster.hosts",
             "dstui stop RUN, once it answers again: processes of the job may still be running there",
-            "run.host_lost: more seconds, where the network is cut for long and the training goes on; 0 waits for ever",
+            "run.host_lost: more seconds, if the network is cut for long and the training continues; 0 waits for ever",
         ),
         confirm="dstui doctor PLAN: whether the host answers now.",
         alone=True,
@@ -58,14 +58,14 @@ SIGNATURES = (
     Signature(
         "RAY-WORKER",
         "root",
-        "A Ray worker died without a word of why",
+        "A Ray worker died without a reason",
         "Its process is gone: killed for memory, by a person or a scheduler, or crashed in native code. Its own log may know more.",
         (
             rx("ActorDiedError", r"(?:ray\.exceptions\.)?ActorDiedError"),
             rx("WorkerCrashedError", r"(?:ray\.exceptions\.)?WorkerCrashedError"),
             rx("RayActorError", r"ray\.exceptions\.RayActorError: The actor died"),
         ),
-        ("Look into the worker's own log (/tmp/ray/session_latest/logs), and for the kernel's word: dmesg | grep -i oom",),
+        ("Look into the worker's own log (/tmp/ray/session_latest/logs), and for messages of the kernel: dmesg | grep -i oom",),
         "ray list workers --detail: how it ended.",
         sure=False,
         alike=("OOM-HOST", "SIGSEGV"),
@@ -107,7 +107,7 @@ SIGNATURES = (
         "A rank ran an instruction that this CPU does not have",
         "A compiled op or package was built on another host, for a newer CPU (AVX-512): a cache of extensions that hosts share does it.",
         (rx("llegal instruction", r"(?:^|\s)[Ii]llegal instruction(?! was encountered)"),),
-        ("rm -rf ~/.cache/torch_extensions, and a folder of its own per kind of host (TORCH_EXTENSIONS_DIR)",),
+        ("rm -rf ~/.cache/torch_extensions, and a separate folder per kind of host (TORCH_EXTENSIONS_DIR)",),
         "lscpu of the host that failed, against that of the one that built it.",
         sure=False,
         alike=("SIGSEGV",),
@@ -138,8 +138,8 @@ SIGNATURES = (
     Signature(
         "EARLY-EXIT",
         "root",
-        "A rank left on its own while others went on",
-        "The script called sys.exit, or came to its end, on that rank only.",
+        "A rank left early while others continued",
+        "The script called sys.exit, or reached its end, on that rank only.",
         (),
         ("Look for sys.exit and for conditions on the rank in the script",),
         "The last lines of that rank.",
@@ -159,7 +159,7 @@ SIGNATURES = (
         "LIBTORCH-CHECK",
         "root",
         "A check inside PyTorch failed (INTERNAL ASSERT)",
-        "PyTorch met a state that it holds for impossible: a fault of its own, or of what was done to it before.",
+        "PyTorch reached a state that it considers impossible: a bug in PyTorch, or a consequence of an earlier error.",
         (rx("INTERNAL ASSERT FAILED", r"INTERNAL ASSERT FAILED at "),),
         ("Search for the file and line of the message among PyTorch's issues; try another release, or without what the message names",),
         "The same with another release of PyTorch.",
@@ -217,13 +217,13 @@ SIGNATURES = (
             *(rx(word, rf"^\W*{word}\W*$") for word in ("Done", "DONE", "Finished", "FINISHED")),
         ),
     ),
-    Signature("BENIGN-NOISE", "success", "The run ended well; what it printed at its exit harms nothing"),
+    Signature("BENIGN-NOISE", "success", "The run ended well; what it printed at its exit is harmless"),
     # Stops
     Signature(
         "SLURM-TIME",
         "stop",
         "The scheduler ended the job at its time limit",
-        "The time that the job asked for was over.",
+        "The requested time of the job was over.",
         (
             "DUE TO TIME LIMIT",
             "TERM_RUNLIMIT",
@@ -264,7 +264,7 @@ SIGNATURES = (
     Signature(
         "SIGHUP",
         "stop",
-        "The terminal or the ssh connection was closed, and took the job with it (SIGHUP)",
+        "The terminal or the ssh connection was closed, and that ended the job (SIGHUP)",
         "torchrun handles SIGHUP itself, so that even nohup does not help.",
         (
             rx("got signal: 1", r"got signal: 1\b"),

@@ -121,6 +121,28 @@ SIGNATURES = (
         answer="IMPORT-VERSION",
     ),
     Signature(
+        "IMPORT-CIRCULAR",
+        "root",
+        "Modules of the program import each other in a circle",
+        "One of them is asked for a name before it has reached the line that defines it.",
+        (
+            rx(
+                "most likely due to a circular import",
+                r"partially initialized module '(?!(?:torch|deepspeed|transformers|accelerate|peft|trl|datasets|numpy)\b)"
+                r"(?!.*(?:site|dist)-packages)",
+            ),
+        ),
+        (
+            "Move one of the two imports into the function that needs it, or what both need into a module of its own",
+            "A file of yours that is named like a package hides that package: rename it",
+        ),
+        "python -X importtime -c 'import NAME' 2>&1 | tail -20, in the folder of the script: the order of the imports.",
+        explains=("IMPORT-VERSION",),
+        sure=False,
+        alike=("IMPORT-VERSION",),
+        answer="IMPORT-VERSION",
+    ),
+    Signature(
         "IMPORT-CALL",
         "root",
         "One library calls another with arguments that the installed release does not take",

@@ -43,7 +43,7 @@ SIGNATURES = (
             rx("nvcc", r"Unable to run \S*nvcc, unable to compile"),
             rx("CUDA_HOME environment variable is not set", r"OSError: CUDA_HOME environment variable is not set"),
         ),
-        (NO_BUILD, "Install cuda-nvcc of PyTorch's major version and export CUDA_HOME", "Upgrade DeepSpeed where it dies at its import"),
+        (NO_BUILD, "Install cuda-nvcc of PyTorch's major version and export CUDA_HOME", "Upgrade DeepSpeed if its import fails"),
         "ls $CUDA_HOME/bin/nvcc in the environment of the ranks.",
         explains=("OP-BUILD", "BUILD-FAILED"),
         alike=("CUDA-MISMATCH", "IMPORT-VERSION"),
@@ -78,7 +78,7 @@ SIGNATURES = (
         "BUILD-FAILED",
         "root",
         "Something could not be compiled",
-        "A package with CUDA or C++ code, or an op on its first use: the compiler's own error stands above.",
+        "A package with CUDA or C++ code, or an op on its first use: the compiler's error is above.",
         (
             rx("Failed building wheel for", r"ERROR: Failed building wheel for (?:deepspeed|flash|apex|xformers|mpi4py|\S*cuda)"),
             rx("Failed to build ", r"^(?:ERROR: )?Failed to build (?:deepspeed|flash|apex|xformers|mpi4py|\S*cuda)"),

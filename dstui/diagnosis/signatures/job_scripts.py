@@ -171,7 +171,7 @@ SIGNATURES = (
         "CONTAINER",
         "root",
         "The container did not start",
-        "Its image, or a folder that is to be mounted into it, is not there on this host, may not be read, or cannot be fetched.",
+        "Its image, or a folder to be mounted into it, does not exist on this host, is not readable, or cannot be fetched.",
         (
             rx("FATAL: ", r"^FATAL: {3}\S"),  # apptainer and singularity
             rx(
@@ -182,7 +182,7 @@ SIGNATURES = (
             rx("ImagePull", r"\b(?:ErrImagePull|ImagePullBackOff)\b"),
             rx("connect to the Docker daemon", r"(?i:cannot|permission denied).*connect to the Docker daemon"),
         ),
-        ("ls of the image and of every mounted folder, on the host that failed; docker pull, with a login where the registry wants one",),
+        ("ls of the image and of every mounted folder, on the host that failed; docker pull, with a login if the registry needs one",),
         "The same container by hand on that host, with true as its command.",
         launcher=True,
         sure=False,
@@ -200,7 +200,7 @@ SIGNATURES = (
             rx("unbound variable", r"^\S+: line \d+: \w+: unbound variable"),
             rx("parameter null or not set", r"line \d+: \w+: parameter (?:null or )?not set"),
         ),
-        ("Mend the line that the message names; a Plan needs no shell script at all",),
+        ("Fix the line that the message names; a Plan needs no shell script at all",),
         "bash -n SCRIPT",
         sure=False,
         alike=("NO-SCRIPT", "REMOTE-ENV"),

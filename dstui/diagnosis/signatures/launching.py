@@ -60,7 +60,7 @@ SIGNATURES = (
         "HOSTFILE-IGNORED",
         "quiet",
         "The hostfile was not found, so that only this machine trained",
-        "DeepSpeed warns and goes on with the local GPUs where --hostfile names no file.",
+        "DeepSpeed warns and continues with the local GPUs if --hostfile names no file.",
         ("Hostfile not found, training on this machine only",),
         ("Give --hostfile a path that exists",),
         launcher=True,
@@ -232,7 +232,7 @@ SIGNATURES = (
         "NO-GPU-QUIET",
         "quiet",
         "No GPU was found, so that the CPU trained",
-        "DeepSpeed warns and goes on where it cannot find an accelerator.",
+        "DeepSpeed warns and continues if it finds no accelerator.",
         (
             rx(
                 "Setting accelerator to CPU",

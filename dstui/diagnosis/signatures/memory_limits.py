@@ -75,7 +75,7 @@ SIGNATURES = (
         ),
         (
             "A smaller gpu_memory_utilization where training shares the GPU, a larger one where vLLM has it alone; max_model_len",
-            "vLLM on GPUs of its own (server mode)",
+            "vLLM on separate GPUs (server mode)",
         ),
         "nvidia-smi at that moment: who holds what.",
         sure=False,
@@ -85,7 +85,7 @@ SIGNATURES = (
     Signature(
         "GPU-BUSY",
         "root",
-        "The GPU belongs to somebody else",
+        "Another process uses the GPU",
         "Another process holds the GPU's memory, or the GPU is in exclusive mode and taken: often a rank that an earlier run left behind.",
         (
             rx("busy or unavailable", r"CUDA-capable device(?:s are|\(s\) is/are) busy or unavailable"),
@@ -120,7 +120,7 @@ SIGNATURES = (
         (rx("dispatched on the CPU or the disk", r"dispatched on the CPU or the disk\..*enough GPU RAM"),),
         (
             "device_map={'': local rank}: each rank holds the whole quantized model on its own GPU",
-            "A smaller type (nf4 in the place of int8), or a GPU that nobody else uses",
+            "A smaller type (nf4 in the place of int8), or a GPU that no other process uses",
         ),
         "nvidia-smi: what is free before the start.",
         alike=("OOM-GPU", "DEVICE-MAP-Z3"),
@@ -160,7 +160,7 @@ SIGNATURES = (
         "root",
         "A limit on the memory of each process (ulimit) refused an allocation",
         "The ranks inherit the limits of the shell or the batch system that they are started from. The kernel killed nothing: "
-        "the process asked for more than its limit and was told no.",
+        "the process requested more than its limit and was refused.",
         remedies=(
             "Raise it where the job is started from: ulimit -v unlimited (and ulimit -d unlimited), or ask the batch system for more",
             "Offload to ordinary instead of pinned memory, fewer data-loader workers, smaller buckets: less is asked for",
@@ -231,7 +231,7 @@ SIGNATURES = (
         "DL-WORKER",
         "root",
         "A data-loader worker was killed",
-        "Workers are processes of their own: they die of full shared memory or of too little host memory.",
+        "Workers are separate processes: they die of full shared memory or of too little host memory.",
         (
             rx("encountered in worker", r"Unexpected (?:segmentation fault|bus error|floating-point exception) encountered in worker"),
             rx("DataLoader worker", r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal|exited unexpectedly)"),

@@ -343,7 +343,7 @@ SIGNATURES = (
         in_code=True,
         alike=("Z3-HANG-MOE",),
         source="deepspeed/runtime/zero/partitioned_param_coordinator.py:_fetch_sub_module_impl",
-        confirm="The same run with stage3_prefetch_bucket_size: 0 goes on.",
+        confirm="The same run with stage3_prefetch_bucket_size: 0 continues.",
     ),
     Signature(
         "OFFLOAD-SLOW",

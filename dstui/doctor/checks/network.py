@@ -151,11 +151,16 @@ def rdma(case: Case) -> Outcomes:
 
 @doctor_check("all-reduce", once=True)
 def all_reduce(case: Case) -> Outcomes:
-    """All hosts add up a number together, over gloo, as the ranks will meet."""
+    """All hosts add up a number together, over gloo and, where there are GPUs, over nccl, as the ranks will meet."""
+    nccl = (case.deep or {}).get("nccl") or {}
     if case.deep is None:
         yield Outcome("skipped", "only with --deep")
     elif case.deep.get("problem"):
         fix = "see the checks names, port and interface; GLOO_SOCKET_IFNAME names the interface"
         yield Outcome("fail", str(case.deep["problem"]), fix)
+    elif nccl.get("problem"):
+        fix = "gloo works: NCCL_DEBUG=INFO in cluster.env says what nccl chose; NCCL_SOCKET_IFNAME names the interface"
+        yield Outcome("fail", f"over nccl: {nccl['problem']}", fix)
     else:
-        yield Outcome("ok", f"{case.deep['ranks']} ranks in {case.deep['seconds']:.1f} s")
+        over = f"; over nccl in {nccl['seconds']:.1f} s" if nccl else ""
+        yield Outcome("ok", f"{case.deep['ranks']} ranks in {case.deep['seconds']:.1f} s{over}")

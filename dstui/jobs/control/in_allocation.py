@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     folder, job = JobFolder(argv[0]), os.environ["SLURM_JOB_ID"]
     lock = _lock(folder)
     if lock is None:
-        say(f"{folder.path} is looked after by another dstui, or is not there on this node")
+        say(f"{folder.path} is supervised by another dstui, or does not exist on this node")
         return 1
     known = folder.read_status()
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.supervisor.launch_command import SHIM, far_folder
+from dstui.jobs.supervisor.launch_command import SHIM, remote_folder
 from dstui.plan import Plan
 from dstui.plan.patterns import TAKEN
 from dstui.render.spec import BIND, LaunchSpec
@@ -26,7 +26,7 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
     """Return the content of launch.json for a new job."""
     run, files, cluster = plan.run, folder.path, None
     if not spec.local:
-        files, cluster = Path(far_folder(tag)), cluster_json(spec, tag)
+        files, cluster = Path(remote_folder(tag)), cluster_json(spec, tag)
     config = str(files / folder.ds_config.name)
     argv = spec.argv(config)
     return {
@@ -50,13 +50,13 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
 
 def cluster_json(spec: LaunchSpec, tag: str) -> dict[str, Any]:
     """Return the key "cluster" of launch.json."""
-    config = f"{far_folder(tag)}/ds_config.json"
+    config = f"{remote_folder(tag)}/ds_config.json"
     hosts = {
         host: {"command": _own_launcher(spec, config, node), "env": spec.environment(config, node)} for node, host in enumerate(spec.hosts)
     }
     reach = "here" if spec.only_here else "srun" if spec.launcher == "slurm" else "ssh"
     allocation = os.environ.get("SLURM_JOB_ID", "") if reach == "srun" else ""
-    return {"reach": reach, "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port, "allocation": allocation}
+    return {"reach": reach, "folder": remote_folder(tag), "hosts": hosts, "port": spec.master_port, "allocation": allocation}
 
 
 def _own_launcher(spec: LaunchSpec, config: str, node: int) -> list[str] | None:

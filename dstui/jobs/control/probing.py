@@ -41,7 +41,7 @@ class Probed:
 
     @property
     def ok(self) -> bool:
-        """Return whether every engine was made, each as the Plan says."""
+        """Return whether every engine was made, each as in the Plan."""
         return not self.problem and not any(engine.different for engine in self.engines)
 
     def lines(self) -> list[str]:

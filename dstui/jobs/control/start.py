@@ -129,7 +129,7 @@ def _without_holes(target: Target) -> Target:
     try:
         plan = fill_holes(target.plan, os.environ)
     except PlanError as error:
-        raise LaunchError(f"A hole of the Plan is filled with what it cannot be: {error}") from None
+        raise LaunchError(f"A hole of the Plan is filled with an invalid value: {error}") from None
     if still_open := open_holes(plan):
         raise LaunchError(describe_open_holes(still_open))
     return target if plan is target.plan else replace(target, plan=plan)
@@ -151,13 +151,13 @@ def _check_launcher(spec: LaunchSpec) -> None:
     """Check the launcher on this machine. Agents report what other hosts lack."""
     if not spec.named:
         raise LaunchError(
-            f"cluster.hosts: {len(spec.hosts)} hosts are wanted and none is named, so nothing can be started from here: name them, start "
+            f"cluster.hosts: {len(spec.hosts)} hosts are requested and none is named, so none can be started from here: name them, start "
             "inside a SLURM allocation, or give the cluster what `dstui render --only sbatch` (or k8s) writes"
         )
     if spec.launcher == "nossh":
         raise LaunchError(f"cluster.launcher: nossh means that you start each host by hand:\n\n{spec.command()}")
     if spec.launcher == "accelerate" and spec.start != "hosts":
-        raise LaunchError("cluster.launcher: accelerate over pdsh cannot be followed: take pdsh, or accelerate's standard launcher")
+        raise LaunchError("cluster.launcher: accelerate over pdsh cannot be followed: use pdsh, or accelerate's standard launcher")
     path = os.pathsep.join(filter(None, [os.path.dirname(spec.python), os.environ.get("PATH")]))  # noqa: PTH120 - as the launch has it
     reached_by = "srun" if spec.launcher == "slurm" else "" if spec.only_here else "ssh"
     for program in filter(None, (reached_by, BY_NAME[spec.launcher].program if spec.start == "login" else "")):
@@ -178,19 +178,19 @@ def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> No
             [found, "-c", ASK_FOR_DEEPSPEED], env={**os.environ, **env}, cwd=workdir, capture_output=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LaunchError(f"job.python: {python} does not run: {error}") from None
+        raise LaunchError(f"job.python: {python} cannot be run: {error}") from None
     if answer.returncode == 3:
         raise LaunchError(f"job.python: {python} has no deepspeed: {INSTALL}")
     if answer.returncode:
         reported = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {reported}")
+        raise LaunchError(f"job.python: {python} is not a working Python (exit status {answer.returncode}): {reported}")
 
 
 def fill(target: Target, folder: JobFolder, facts: dict[str, Any], tag: str) -> None:
     """Write the files of a launch into the folder of its job. `facts`: launch.json. Raises LaunchError, FileProblem or OSError."""
     record = LaunchRecord.from_json(facts)
     if record is None:
-        raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
+        raise LaunchError("The Plan has a text that cannot be passed to a program: it has a NUL character, or more than 1 MiB")
     files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
     files |= {"machine.json": json.dumps(target.machine.to_json(), indent=1) + "\n"}
     for name, text in files.items():
@@ -208,7 +208,7 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
     status = initial(tag, spec.ranks, owner, () if spec.local else spec.hosts)
     with registered(folder, status, name, tag) as (lock, unlisted):
         if unlisted:
-            text = f"{unlisted}: other dstui commands can only look at this job. A SIGTERM to its supervisor stops it"
+            text = f"{unlisted}: for other dstui commands this job is read-only. A SIGTERM to its supervisor stops it"
             folder.append_event(time.time(), "notice", text=text)
         supervisor = spawn_supervisor(folder, lock, tag)
     deadline = time.monotonic() + UP

@@ -64,22 +64,22 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM, *, take_over:
         return _cancel(folder, status, status.slurm_job, exit_code)
     if not here(status) and not status.final:
         return _stop_elsewhere(folder, status, tag, exit_code, take_over)
-    far: list[str] = []
+    remote: list[str] = []
     if status.final:
-        far = _sweep(folder, status, tag)
+        remote = _sweep(folder, status, tag)
     else:
         _ask(folder, exit_code, supervisor_of(status, tag))
         status = _await_end(folder, status, exit_code, tag)
-        far = [f"not confirmed on {name}: {host.problem or 'no answer'}" for name, host in status.hosts.items() if host.state != "ended"]
+        remote = [f"not confirmed on {name}: {host.problem or 'no answer'}" for name, host in status.hosts.items() if host.state != "ended"]
     left = escalate(lambda: tagged(tag))
-    return StopReport(status.state, status.exit_code, [*sorted(process.describe() for process in left), *far])
+    return StopReport(status.state, status.exit_code, [*sorted(process.describe() for process in left), *remote])
 
 
 def _stop_elsewhere(folder: JobFolder, status: JobStatus, tag: str, exit_code: int, take_over: bool) -> StopReport:
     """Stop a job whose supervisor is on another host: only if requested, and if that host gives no sign of life."""
     host, silence = supervisor_host(status), folder.silence(time.time())
     if status.unheard is None and silence is not None:
-        there = f"{host} looks after the job: stop it there (dstui stop {quote(str(folder.path))})"
+        there = f"{host} supervises the job: stop it there (dstui stop {quote(str(folder.path))})"
         return StopReport(status.state, None, [f"{there}. It gave its last sign of life {silence:.0f} s ago"])
     if not take_over:
         runs = f"the job runs on {host}: stop it there, or, where {host} is gone, from here with --take-over"

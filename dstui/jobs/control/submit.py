@@ -94,7 +94,7 @@ def _sbatch(folder: JobFolder) -> str:
     number = ran.stdout.decode(errors="replace").strip().partition(";")[0]
     if ran.returncode or not number.isdigit():
         reported = " ".join(sanitise(ran.stderr.decode(errors="replace")).replace("sbatch: error: ", "").split())
-        raise LaunchError(f"SLURM refuses the job: {reported or 'sbatch gave no reason'}. cluster.slurm in the Plan says what is asked for")
+        raise LaunchError(f"SLURM refuses the job: {reported or 'sbatch gave no reason'}. cluster.slurm in the Plan sets what is requested")
     return number
 
 

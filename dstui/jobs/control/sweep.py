@@ -25,7 +25,7 @@ def sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:
         return []
     lock = folder.lock()
     if lock is None:
-        return [f"{folder.name} is looked after by another dstui just now"]
+        return [f"{folder.name} is supervised by another dstui at the moment"]
     mirror = Mirror(folder, tag, status)
     own = record.cluster is not None and status.hosts.keys() <= record.cluster.hosts.keys()
     cluster = cluster_of(record, mirror, status) if own else cluster_from_here(record, mirror, status)

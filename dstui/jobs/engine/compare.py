@@ -29,7 +29,7 @@ class Difference:
     missing: bool = False
 
     def __str__(self) -> str:
-        return f"{self.key}: {_text(self.planned)} in the Plan, {'not there' if self.missing else _text(self.found)} in the run"
+        return f"{self.key}: {_text(self.planned)} in the Plan, {'missing' if self.missing else _text(self.found)} in the run"
 
 
 def differences(planned: Mapping[str, Any], made: EngineMade) -> list[Difference]:

@@ -90,7 +90,7 @@ def lines(resolved: Resolved) -> list[str]:
         found.append(f"{made.parameters:,} parameters, {trained}; on {made.device_name or made.device}")
     groups = [f"{name} {size}" for name, size in made.groups.items() if size and size > 1]
     found += [f"groups: {', '.join(groups)}"] if groups else []
-    found.append("configuration, as DeepSpeed has it:")
+    found.append("configuration in DeepSpeed:")
     found += [f"  {line}" for line in json.dumps(made.config, indent=2, default=str).splitlines()]
-    found.append(f"other than the Plan: {resolved.sentence}" if resolved.different else "as the Plan says")
+    found.append(f"other than the Plan: {resolved.sentence}" if resolved.different else "as in the Plan")
     return found

@@ -86,7 +86,7 @@ class JobHost:
     @property
     def why(self) -> str:
         """Return why it does not answer."""
-        return self.status.problem or "it gives no answer"
+        return self.status.problem or "it does not answer"
 
     def enter(self, state: HostState, problem: str | None = None, text: str = "") -> None:
         """Change its state; nothing happens if it is the same.
@@ -124,7 +124,7 @@ class JobHost:
         except FrameError as why:
             self.drop(str(why))
         except OSError as error:
-            self.drop(f"what it sends cannot be written here: {error.strerror}")
+            self.drop(f"its output cannot be written here: {error.strerror}")
         if self.connection and self.connection.ended:
             self.drop("")
 
@@ -162,7 +162,7 @@ class JobHost:
     def _greet(self, facts: Mapping[str, Any]) -> None:
         """Record that the agent is ready. Raises FrameError if it said so before on this connection."""
         if self.greeted:
-            raise FrameError("its agent greets again and again")
+            raise FrameError("its agent repeats its greeting")
         self.greeted = True
         self.there, self.lacks = facts["there"], tuple(facts["lacks"])
         self.status = replace(self.status, folder=facts["folder"])
@@ -192,7 +192,9 @@ class JobHost:
         if self.status.state == "starting":
             self.enter("starting", reason)
         elif not self.done:
-            self.enter("unreachable", reason, f"{self.name} is unreachable: {reason}. Its ranks may go on; it is tried again")
+            self.enter(
+                "unreachable", reason, f"{self.name} is unreachable: {reason}. Its ranks may continue; the connection is tried again"
+            )
 
     def close(self) -> None:
         """Close the connection."""

@@ -58,7 +58,7 @@ class Mirror:
             return self._launcher_lines(host, at, data)
         attempt, rank, kind = self._place(host, name)
         if kind != "log" and kind not in OF_ENGINE:
-            raise FrameError(f"it sends {name} as a log")
+            raise FrameError(f"it sent {name} as a log")
         path = self.folder.log(rank, attempt)
         if kind in OF_ENGINE:
             path = self.folder.engine(rank, attempt, kind)
@@ -75,7 +75,7 @@ class Mirror:
         if kind == "state" and found:
             return self._state(self.folder.engine(rank, attempt, "json"), found)
         if kind != "record" or not sound(found, SHIM) or found.get("rank") != rank or found.get("tag") != self.tag:
-            raise FrameError(f"what it sends as {name} is no record of rank {rank}")
+            raise FrameError(f"{name}, which it sent, is not a record of rank {rank}")
         facts: dict[str, Any] = {key: value for key, value in found.items() if key in SHIM and key not in OF_ITS_HOST}
         if abs(skew) > CLOCKS_AGREE:
             facts |= {key: max(facts[key] - skew, 0.0) for key in TIMES if facts.get(key) is not None}
@@ -115,7 +115,7 @@ class Mirror:
         rank, attempt = (rank_number(match[3]), rank_number(match[1] or "1")) if match else (None, None)
         kind = KINDS.get(match[2] + match[4]) if match else None
         if not kind or rank is None or not attempt or self.owners.get(rank) != host:
-            raise FrameError(f"it sends {json.dumps(name)[:100]}, which is no file of its ranks")
+            raise FrameError(f"it sends {json.dumps(name)[:100]}, which is not a file of its ranks")
         return attempt, rank, kind
 
     def _launcher(self, host: str) -> tuple[int, bytes]:

@@ -353,7 +353,7 @@ class Own:
 
         for name, text in patterns.items():
             if problem := metric_problem(name, text):
-                self.reported.append(sanitise(f"run.metrics.{name} is not looked for: {problem}"))
+                self.reported.append(sanitise(f"run.metrics.{name} is not used: {problem}"))
             else:
                 self._patterns[name] = compile_pattern(text, in_bytes=True)
         self._spent = dict.fromkeys(self._patterns, 0.0)
@@ -389,6 +389,6 @@ class Own:
         """Drop the patterns that took more than the mean."""
         mean = sum(self._spent.values()) / len(self._spent)
         for name in [name for name, spent in self._spent.items() if spent >= mean]:
-            self.reported.append(f"run.metrics.{name} took {self._spent[name]:.1f} s: it is not looked for any more")
+            self.reported.append(f"run.metrics.{name} took {self._spent[name]:.1f} s: it is no longer used")
             del self._patterns[name]
         self._spent, self._allowed = dict.fromkeys(self._patterns, 0.0), ALLOWED

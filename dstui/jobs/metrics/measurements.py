@@ -119,7 +119,7 @@ class Measure:
         reported, self._own.reported = self._own.reported, []
         return reported
 
-    def glance(self, view: RankView, bar: str) -> None:
+    def record_bar(self, view: RankView, bar: str) -> None:
         """Record the step of an unfinished progress bar."""
         if (state := bar_of(bar)) is not None:
             drawn(view, state)
@@ -127,7 +127,7 @@ class Measure:
     def __call__(self, view: RankView, rank: int, line: str, bar: str = "") -> list[Metric]:
         """Return the measurements of a rank's next line, and record them in its view. `bar`: the progress bar that the line overwrote."""
         if bar:
-            self.glance(view, bar)
+            self.record_bar(view, bar)
         found = _with_own(self._scan(line), self._own.scan(line))
         if not found:
             return []

@@ -122,7 +122,7 @@ class MetricSeries:
                     self._series[key].add(step, value)
 
     def add(self, metrics: list[Metric], attempt: int = 1) -> None:
-        """Add numbers that no line tells."""
+        """Add numbers that are in no line."""
         self._take(attempt, metrics)
 
     def close(self) -> None:

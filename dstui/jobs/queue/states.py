@@ -43,19 +43,19 @@ STATES: Mapping[str, SlurmState] = {
     "COMPLETING": SlurmState("running"),
     "COMPLETED": SlurmState("ended"),
     "FAILED": SlurmState("ended"),
-    "FORGOTTEN": SlurmState("ended", says="SLURM has forgotten it"),
+    "FORGOTTEN": SlurmState("ended", says="SLURM no longer knows it"),
     "BOOT_FAIL": SlurmState("failed", 1, "a node did not start: launch it again"),
     "CANCELLED": SlurmState("stopped", ENDED, "it was cancelled by scancel, not by dstui"),
-    "DEADLINE": SlurmState("failed", TIME_OVER, "its deadline came before it could end"),
+    "DEADLINE": SlurmState("failed", TIME_OVER, "its deadline passed before it ended"),
     "NODE_FAIL": SlurmState("failed", 1, "a node of it failed: launch it again, or let run.restarts queue it again"),
-    "OUT_OF_MEMORY": SlurmState("failed", KILLED, "it used more memory than it had asked for: raise cluster.slurm.mem"),
+    "OUT_OF_MEMORY": SlurmState("failed", KILLED, "it used more memory than it had requested: raise cluster.slurm.mem"),
     "PREEMPTED": SlurmState("failed", ENDED, "a job of higher priority took its nodes: launch it again, or set run.restarts"),
     "REVOKED": SlurmState("failed", 1, "another cluster of the federation started it"),
     "TIMEOUT": SlurmState("failed", TIME_OVER, "its time was up: raise cluster.slurm.time, or let run.restarts queue it again"),
 }
-UNKNOWN = SlurmState("running", says="SLURM is in a state that dstui does not know")
+UNKNOWN = SlurmState("running", says="dstui does not know this state of SLURM")
 
-NEVER = "it never starts like this: stop it, and change"
+NEVER = "it can never start like this: stop it, and change"
 REASONS: Mapping[str, str] = {
     "Resources": "waits for free nodes",
     "Priority": "waits for jobs of higher priority",
@@ -90,7 +90,7 @@ def describe_reason(reason: str) -> str:
     """Return in words why a job waits, including SLURM's own term."""
     name = reason.strip("()").partition(",")[0].strip()
     if not name or name == "None":
-        return "waits for the scheduler to look at it"
+        return "waits for the scheduler"
     if name in REASONS:
         return f"{REASONS[name]} ({name})"
     if name.startswith(("QOS", "Assoc", "Max")):

@@ -144,7 +144,7 @@ def wait_for(pid: int, launcher: int, heard: dict[str, object]) -> int:
 def sender(pid: int, orphaned: bool) -> str:
     """Describe the sender of a signal."""
     if orphaned:
-        return ", for its launcher had died"
+        return ", because its launcher had died"
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
             words = file.read(100).replace(b"\0", b" ").decode("utf-8", "replace").strip()

@@ -32,7 +32,7 @@ def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
         except OSError as error:
             raise FileProblem(f"Cannot make the job folder {path}: {reason(error)} (--run-dir names another place)") from None
         return JobFolder(path)
-    raise FileProblem(f"{base} holds a thousand runs of this second already")
+    raise FileProblem(f"{base} already has a thousand runs of this second")
 
 
 def _given(path: Path) -> JobFolder:

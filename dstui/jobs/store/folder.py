@@ -99,7 +99,7 @@ class JobFolder:
         return self.path if number == 1 else self.path / "attempts" / str(number)
 
     def prepare(self, attempt: int) -> None:
-        """Create the folders that the shims of an attempt write to. Raises OSError if the job folder belongs to somebody else."""
+        """Create the folders that the shims of an attempt write to. Raises OSError if the job folder belongs to another user."""
         self.path.mkdir(0o700, parents=True, exist_ok=True)
         self._guard()
         for part in ("logs", "ranks"):
@@ -242,7 +242,7 @@ class JobFolder:
     def lock(self) -> int | None:
         """Take the lock of this job and return a descriptor that holds it; None if another process has it.
 
-        Also None if the lock is not available at all (the folder is gone, or belongs to somebody else).
+        Also None if the lock is not available at all (the folder is gone, or belongs to another user).
         """
         fd = self._opened_lock()
         if fd is None:

@@ -98,7 +98,7 @@ def find(name: str = "") -> JobFolder:
         raise LookupError(f"There is no job in {name}{_why_not(name)}")
     found = known_runs()
     if not found:
-        raise LookupError("There is no run yet: dstui --headless PLAN starts one")
+        raise LookupError("No runs yet: dstui --headless PLAN starts one")
     return _newest_here(found) if not name else _named(name, found)
 
 

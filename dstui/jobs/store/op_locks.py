@@ -68,7 +68,7 @@ def lock_findings(locks: Iterable[Path]) -> Iterator[Finding]:
             "OP001",
             "warning",
             "",
-            f"a build of {lock.parent.name} was killed and has left its lock: ranks that need this op wait for ever",
+            f"a build of {lock.parent.name} was killed and left its lock: ranks that need this op wait for ever",
             f"torch waits until {lock} is gone; no process on this machine holds it.",
             fix=Fix(f"remove the lock: rm {shlex.quote(str(lock))}", removes=(str(lock),)),
         )
@@ -81,5 +81,5 @@ def remove_locks(paths: Iterable[str]) -> str:
         if path.name == "lock" and _is_stale(path):
             with suppress(OSError):
                 path.unlink()
-        words.append(f"{path} stays: a process holds it, or it is not yours." if path.exists() else f"{path} is removed.")
+        words.append(f"{path} is kept: a process uses it, or it is not yours." if path.exists() else f"{path} is removed.")
     return " ".join(words)

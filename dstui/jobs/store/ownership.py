@@ -119,14 +119,14 @@ def own_tag(folder: JobFolder, status: JobStatus | None) -> str:
     if strange := _strange(folder):
         raise NotOwn(strange)
     if status and status.version > VERSION:
-        raise NotOwn(f"is looked after by a newer dstui (version {status.version} of status.json, and this one knows {VERSION})")
+        raise NotOwn(f"is supervised by a newer dstui (version {status.version} of status.json, and this one knows {VERSION})")
     if tag:
         return tag
     if any(not entry.tag for entry in here):
         by_hand = shlex.quote(f"{SUPERVISORS[-1]} {folder.path}")
-        raise NotOwn(f"was started by an older dstui, which noted no tag (pkill -TERM -f {by_hand} stops it)")
+        raise NotOwn(f"was started by an older dstui, which recorded no tag (pkill -TERM -f {by_hand} stops it)")
     if here:
-        raise NotOwn("holds another job than the one that you started here")
+        raise NotOwn("contains another job than the one that you started here")
     elsewhere = next((entry.folder for entry in known if entry.tag and entry.tag == reported), None)
     if elsewhere:
         raise NotOwn(f"is a copy of {elsewhere}, or was moved from there")
@@ -156,14 +156,14 @@ def _strange(folder: JobFolder) -> str:
         except FileNotFoundError:
             continue
         except OSError as error:
-            return f"cannot be looked at ({error.strerror})"
+            return f"cannot be read ({error.strerror})"
         if found.st_uid != os.geteuid():
             return f"is another user's ({_name(found.st_uid)})"
         if stat.S_ISLNK(found.st_mode):
-            return f"has a symbolic link in the place of {path.name}"
+            return f"has a symbolic link instead of {path.name}"
         reached = path == folder.path or folder.path.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
         if found.st_mode & OF_OTHERS and reached:
-            return f"is one that others may write (chmod -R go-w {shlex.quote(str(folder.path))} closes it)"
+            return f"can be written by others (chmod -R go-w {shlex.quote(str(folder.path))} closes it)"
     return ""
 
 

@@ -72,7 +72,7 @@ def orphan_hint(folder: JobFolder, status: JobStatus) -> str:
 
 
 def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
-    """Return that a job elsewhere may have ended without a word, and what to do, as a sentence; "" for other jobs."""
+    """Return that a job elsewhere may have ended silently, and what to do, as a sentence; "" for other jobs."""
     if status.unwatched:
         return UNWATCHED
     if status.unheard is None:
@@ -199,12 +199,12 @@ def _queued(folder: JobFolder, status: JobStatus, job: str) -> JobStatus:
     """Return the status of a job that SLURM started or will start: only SLURM knows whether it still has a supervisor."""
     found = look(job)
     if found is None:
-        return replace(status, unheard=unheard(folder, status), waits="SLURM gives no answer" if status.state == "queued" else "")
+        return replace(status, unheard=unheard(folder, status), waits="SLURM does not answer" if status.state == "queued" else "")
     if found.meaning.means == "queued":
         return replace(status, state="queued", waits=found.words)
     if found.meaning.means == "running":
         return replace(
-            status, waits=found.words or "its nodes are there: dstui starts on them" if status.state == "queued" else found.words
+            status, waits=found.words or "its nodes are allocated: dstui starts on them" if status.state == "queued" else found.words
         )
     status = folder.read_status() or status  # its supervisor may have written the end since
     return status if status.final else replace(ended_by_slurm(folder, status, found), orphaned=True, waits=found.words)
@@ -220,7 +220,7 @@ def ended_by_slurm(folder: JobFolder, status: JobStatus, found: QueuedJob) -> Jo
 
 
 def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
-    """Return the visible status of a job of somebody else, or of a copy: nothing is written, and nothing invisible is claimed.
+    """Return the visible status of a job of another user, or of a copy: nothing is written, and nothing invisible is claimed.
 
     If its supervisor should be visible and is not running, the job has ended if all its ranks have; otherwise its state is lost.
     """

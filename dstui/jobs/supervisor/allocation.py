@@ -45,8 +45,8 @@ class Allocation:
         if number == signal.SIGUSR1:
             self._state = STATES["TIMEOUT"]
             self._requeue = self._waits = self.job.ranks.attempt <= self.job.record.restarts.max
-            then = "the job is queued again" if self._requeue else "all of run.restarts.max are used"
-            self._note(f"its time is nearly up: the ranks are told to end, and {then}")
+            then = "the job is queued again" if self._requeue else "run.restarts.max is reached"
+            self._note(f"its time is nearly up: the ranks get a SIGTERM, and {then}")
             return self._state.exit_code or 1
         facts = controller_facts(self.number)
         if int(facts.get("Restarts") or 0) > int(os.environ.get("SLURM_RESTART_COUNT") or 0):

@@ -23,7 +23,7 @@ from dstui.jobs.hosts.job_hosts import JobHosts
 from dstui.jobs.hosts.mirror import Mirror
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.records import HostLaunch, HostStatus, JobStatus, LaunchRecord
-from dstui.jobs.supervisor.launch_command import HOOK, RANK_ENV, SHIM, far_folder, rank_command
+from dstui.jobs.supervisor.launch_command import HOOK, RANK_ENV, SHIM, rank_command, remote_folder
 
 NVML = Path(__file__).parents[2] / "machine/nvml.py"
 FILES = ("hostfile", "bind.sh", "accelerate.yaml")
@@ -73,7 +73,7 @@ def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -
         if cluster and job_host.name in cluster.hosts:
             return opening(record, mirror, job_host, makes)
         place: dict[str, Any] = {
-            "folder": far_folder(mirror.tag),
+            "folder": remote_folder(mirror.tag),
             "name": folder_name(mirror.tag, job_host.name),
             "known": None,
             "ranks": [],
@@ -119,7 +119,7 @@ def gauge() -> dict[str, str]:
 
 
 def _files(folder: JobFolder, host: HostLaunch) -> dict[str, str]:
-    found = {SHIM.name: SHIM.read_text(), RANK_ENV: json.dumps(far_environment(host.env))}
+    found = {SHIM.name: SHIM.read_text(), RANK_ENV: json.dumps(remote_environment(host.env))}
     found[f"{HOOK.parent.name}/{HOOK.name}"] = HOOK.read_text()
     for path in (*folder.ds_configs, *(folder.path / name for name in FILES)):
         with suppress(OSError):
@@ -133,10 +133,10 @@ def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[
     launch = record.cluster.hosts[host]
     ranks = [*rank_command(record, mirror.folder, mirror.tag, mirror.attempt), *more]
     argv = [*launch.command, *ranks] if launch.command is not None else None
-    return {"do": "start", "attempt": mirror.attempt, "argv": argv, "cwd": record.workdir, "env": far_environment(launch.env)}
+    return {"do": "start", "attempt": mirror.attempt, "argv": argv, "cwd": record.workdir, "env": remote_environment(launch.env)}
 
 
-def far_environment(env: Mapping[str, str]) -> dict[str, str]:
+def remote_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return what is added to a host's own environment besides the Plan's variables."""
     own = {name: value for name, value in os.environ.items() if name.startswith(TRAVELS) or name in SECRETS}
     return {**own, "PYTHONUNBUFFERED": "1", **env}

@@ -24,7 +24,7 @@ PORTS = range(20000, 32768)
 """Below the kernel's range for outgoing connections, since seconds pass between this check and rank 0's listen()."""
 
 
-def far_folder(tag: str) -> str:
+def remote_folder(tag: str) -> str:
     """Return the placeholder for the job's folder in commands for a host; the agent replaces it by the real path."""
     return f"/tmp/dstui-{tag}"
 
@@ -44,9 +44,9 @@ def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int
     """
     shim, hook, there, env = str(SHIM), str(HOOK.parent), str(folder.attempt(attempt)), list[str]()
     if record.cluster:
-        far = JobFolder(record.cluster.folder)
-        shim, hook, there = str(far.path / SHIM.name), str(far.path / HOOK.parent.name), str(far.attempt(attempt))
-        env = [f"env:{far.path / RANK_ENV}"]
+        remote = JobFolder(record.cluster.folder)
+        shim, hook, there = str(remote.path / SHIM.name), str(remote.path / HOOK.parent.name), str(remote.attempt(attempt))
+        env = [f"env:{remote.path / RANK_ENV}"]
     bind = [f"bind:{record.bind}"] if record.bind else []
     observe = [f"hook:{record.observe}:{hook}"] if record.observe != "off" else []
     return [shim, there, tag, *env, *observe, *bind, *record.script, *record.args]

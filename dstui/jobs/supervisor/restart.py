@@ -18,7 +18,7 @@ PASSED_OVER = ("dstui_runs", "node_modules", "__pycache__", "wandb", "site-packa
 
 
 def restart_arguments(launch: LaunchRecord, since: float) -> tuple[list[str], str]:
-    """Return the arguments that a new attempt appends, and a word about its starting point.
+    """Return the arguments that a new attempt appends, and a text about its starting point.
 
     Only a checkpoint that this job has written since `since` (seconds since the epoch) counts. Without one, arguments that refer to it are
     all left out.
@@ -28,7 +28,7 @@ def restart_arguments(launch: LaunchRecord, since: float) -> tuple[list[str], st
         return words, "as before" if not words else f"with {' '.join(words)}"
     found = latest_checkpoint(places(launch), since)
     if found is None:
-        return [], "from the beginning: it has written no checkpoint yet"
+        return [], "from the beginning: there is no checkpoint yet"
     return [word.replace(CHECKPOINT, str(found)) for word in words], f"from {found}"
 
 

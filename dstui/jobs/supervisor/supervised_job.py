@@ -61,7 +61,7 @@ class SupervisedJob:
     def _popen(self, more: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes] | None:
         """Return the launcher process; None if it cannot be started, with the reason in its log."""
         if self.record.missing:
-            log.write(f"dstui: cannot start the job: {self.folder.launch_file} does not say its {self.record.missing}\n".encode())
+            log.write(f"dstui: cannot start the job: {self.folder.launch_file} has no {self.record.missing}\n".encode())
             return None
         try:
             argv = command(self.record, self.folder, self.tag, self.ranks.attempt, more)

@@ -165,7 +165,7 @@ class Supervisor:
                     folder.write_json(folder.record(number, self.job.ranks.attempt), rank.as_record(number, self.job.tag))
             self.locks.append(folder.lock())
             self.job.write()
-            self.job.note("the job folder was deleted while the job runs: what the ranks have written, and will write, is lost")
+            self.job.note("the job folder was deleted while the job runs: all output of the ranks is lost")
 
     def note_facts(self, changed: Sequence[int]) -> None:
         """Write facts that may explain an end when a rank has ended. Their minimum is sampled all the time."""
@@ -325,6 +325,6 @@ def _hosts_of(job: SupervisedJob) -> ThisHost:
     """Return this host alone, or the several hosts of a job."""
     if job.record.cluster is None:
         return ThisHost(job)
-    from dstui.jobs.supervisor.far_hosts import FarHosts  # not needed for a job of one host
+    from dstui.jobs.supervisor.remote_hosts import RemoteHosts  # not needed for a job of one host
 
-    return FarHosts(job, job.record.cluster)
+    return RemoteHosts(job, job.record.cluster)

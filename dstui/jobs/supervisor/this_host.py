@@ -13,7 +13,7 @@ STUCK = 30.0
 
 
 class ThisHost:
-    """The ranks' host, with the interface that the supervisor uses; `far_hosts.FarHosts` is the same for several hosts."""
+    """The ranks' host, with the interface that the supervisor uses; `remote_hosts.RemoteHosts` is the same for several hosts."""
 
     def __init__(self, job: SupervisedJob) -> None:
         self.job = job

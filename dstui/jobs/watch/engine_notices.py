@@ -45,8 +45,8 @@ class EngineNotices:
             self._made.add(rank)
             return self._once(self.compare(report))
         elif isinstance(report, HookFault):
-            text = f"rank {rank}: the hook that observes DeepSpeed has a fault of its own ({report.where}: {report.error}); "
-            return self._once(Notice(f"{text}the training is not touched", code=UNOBSERVED))
+            text = f"rank {rank}: the hook that observes DeepSpeed has a defect ({report.where}: {report.error}); "
+            return self._once(Notice(f"{text}the training is not affected", code=UNOBSERVED))
         return []
 
     def due(self, living: Collection[int]) -> list[Notice]:

@@ -88,7 +88,7 @@ class Follower:
         self._engines: dict[int, EngineMetrics] = {}
         self._engine_notices = EngineNotices(folder)
         self._engine_turn = 0
-        self._hooks_looked_for = False
+        self._hooks_checked = False
         self._phases_read: dict[int, float] = {}
         self.warnings: list[str] = []
         """Warnings from the engines, shown when they are found and again at the end."""
@@ -190,7 +190,7 @@ class Follower:
             self.waits = status.waits if status else ""
             self.unheard = (no_sign_of_life(self.folder, status) or orphan_hint(self.folder, status)) if status else ""
             if status and status.final and not self.folder.has_ended:
-                self._unwritten = status  # the disk is full, or the folder belongs to somebody else
+                self._unwritten = status  # the disk is full, or the folder belongs to another user
 
     def _read_status(self) -> list[int]:
         """Read status.json if it has changed. Return the ranks that have started since."""
@@ -254,11 +254,11 @@ class Follower:
         events: list[Event] = []
         if self.foreign and not self._foreign_reported:
             self._foreign_reported = True
-            events.append(Notice(f"this job {self.foreign}: it is only looked at"))
+            events.append(Notice(f"this job {self.foreign}: it is read-only here"))
         full = self._status.disk_full if self._status else None
         if full and not self._full_disk_reported:
             self._full_disk_reported = True
-            text = "the disk is full: logs, checkpoints and what else ranks write there are cut off; free some space"
+            text = "the disk is full: logs, checkpoints and other output there are truncated; free some space"
             events.append(Notice(f"{sanitise(full)}: {text}"))
         if self.unheard and not self._unheard_reported:
             events.append(Notice(self.unheard))
@@ -303,12 +303,12 @@ class Follower:
 
     def _without_hook(self) -> list[int]:
         """Return ranks that run for a while without any output of their hook, though the launch asked for one. Checked once."""
-        if self._hooks_looked_for or self.state != "running" or time.time() - (self.started or time.time()) < HOOKED:
+        if self._hooks_checked or self.state != "running" or time.time() - (self.started or time.time()) < HOOKED:
             return []
         living = [rank for rank, view in self.ranks.items() if view.state == "started"]
         if len(living) < len(self.ranks):
             return []
-        self._hooks_looked_for = True
+        self._hooks_checked = True
         launch = self.folder.read_launch()
         if launch is None or launch.observe == "off":
             return []
@@ -361,7 +361,7 @@ class Follower:
             return []
         if now - view.bar_measured >= BAR_GLANCE:
             view.bar_measured = now
-            self.measure.glance(view, view.live)
+            self.measure.record_bar(view, view.live)
         if now - view.bar_reported < BAR_EVERY:
             return []
         view.bar_reported = now

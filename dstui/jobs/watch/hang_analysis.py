@@ -88,7 +88,7 @@ def analyse(stacks: Iterable[Stack]) -> Standstill:
         reached, waits = "has not reached" if len(late) == 1 else "have not reached", "waits" if len(there) == 1 else "wait"
         lines.insert(0, f"{ranks_in_words(late)} {reached} {where} that {ranks_in_words(there)} {waits} in.")
     elif len(places) > 1 and all(place.meeting for place in places):
-        text = "The ranks wait in different meetings, each for the others: one of them took another way through the program."
+        text = "The ranks wait in different collectives, each for the others: one of them took another path through the program."
         lines.insert(0, text)
     at = next((place.at for place, ranks in ordered if late and late[0] in ranks), "")
     return Standstill(tuple(late), at, tuple(lines))

@@ -47,7 +47,7 @@ class Hang:
             text += f"{_named(self.missing)}: {self.phases.get(self.missing[0]) or f'{reached} not reached it'}"
         else:
             who = f"all {self.living} ranks that run have" if self.living > 1 else f"rank {self.waiting[0]}, the only one that runs, has"
-            reported = f", the last step told is {self.step}" if self.step is not None else ""
+            reported = f", the last reported step is {self.step}" if self.step is not None else ""
             text = f"{who} written nothing for {since}{reported}: silent work, or a hang"
         return text + (f"; {_named(self.absent)} {'is' if len(self.absent) == 1 else 'are'} not running" if self.absent else "")
 
@@ -83,7 +83,7 @@ class Watch:
         if self.hang and not before:
             return f"{self.hang}. `dstui stacks` shows where each of them is"
         if before and not self.hang and _living(views):
-            return f"the ranks go on, after {duration_text(before.seconds)} without a line"
+            return f"the ranks continue, after {duration_text(before.seconds)} without a line"
         return None
 
 

@@ -99,8 +99,8 @@ def stacks(
     own = is_own(folder, status)
     using = program or find_program()
 
-    far = [number for number in wanted if ranks.ranks[number].host != os.uname().nodename]
-    elsewhere = FarStacks(folder, ranks, far, deadline) if far and own else None
+    remote = [number for number in wanted if ranks.ranks[number].host != os.uname().nodename]
+    elsewhere = RemoteStacks(folder, ranks, remote, deadline) if remote and own else None
 
     def inspect(number: int) -> Stack:
         rank = ranks.ranks[number]
@@ -126,19 +126,19 @@ def stacks(
             by_script = () if hook_first else ask_hook()
             threads = by_script or tuple(_threads(dump_by_signal(member, folder.log(number, ranks.attempt), deadline)))
         if halted and not threads:
-            return Stack(number, rank.host, reason=f"a signal has stopped its process: kill -CONT {member.pid} lets it go on", halted=True)
+            return Stack(number, rank.host, reason=f"a signal has stopped its process: kill -CONT {member.pid} resumes it", halted=True)
         return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}", halted)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(inspect, wanted))
 
 
-class FarStacks:
+class RemoteStacks:
     """The stacks of ranks on other hosts: the supervisor's agents there signal the hooks, and send home what those write."""
 
-    def __init__(self, folder: JobFolder, ranks: Ranks, far: Sequence[int], deadline: float) -> None:
+    def __init__(self, folder: JobFolder, ranks: Ranks, remote: Sequence[int], deadline: float) -> None:
         self._ranks, self._until = ranks, time.monotonic() + deadline + FAR_LATER
-        self._files = {number: folder.engine(number, ranks.attempt, "stacks") for number in far}
+        self._files = {number: folder.engine(number, ranks.attempt, "stacks") for number in remote}
         self._sizes = {number: path.stat().st_size if path.exists() else 0 for number, path in self._files.items()}
         launch = folder.read_launch()
         self._problem = "run.observe is off in its Plan" if launch and launch.observe == "off" else ""
@@ -208,13 +208,13 @@ def ptrace_scope() -> int:
 def why_not(reported: str, scope: int, folder: str = "") -> str:
     """Return why py-spy could not read, and what to do. `folder`: of the job, which another user's index does not know."""
     if "ermission" not in reported:
-        return f"py-spy: {sanitise(reported.strip().rpartition(chr(10))[2]) or 'it said nothing'}"
+        return f"py-spy: {sanitise(reported.strip().rpartition(chr(10))[2]) or 'it printed nothing'}"
     if scope == 3:
         return f"this machine allows no inspection of processes until it is restarted ({YAMA} is 3)"
     remedy = f"sudo {sys.executable} -m dstui stacks {shlex.quote(folder)}"
     if scope:
-        return f"this user may not look into processes ({YAMA} is {scope}): {remedy}, or sudo sysctl {YAMA}=0"
-    return f"this user may not look into processes: {remedy}; in a container, start it with --cap-add SYS_PTRACE"
+        return f"this user may not inspect processes ({YAMA} is {scope}): {remedy}, or sudo sysctl {YAMA}=0"
+    return f"this user may not inspect processes: {remedy}; in a container, start it with --cap-add SYS_PTRACE"
 
 
 def report(found: Iterable[Stack], *, every_thread: bool = False) -> str:

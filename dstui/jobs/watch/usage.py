@@ -98,7 +98,7 @@ def _reported(path: Path) -> dict[int, GpuState]:
     return {state.index: state for state in states}
 
 
-def _far_in_words(hosts: Sequence[str], kind: str) -> str:
+def _remote_in_words(hosts: Sequence[str], kind: str) -> str:
     """Describe the hosts that are not sampled; "" if there are none."""
     more = f" and {len(hosts) - 2} more" if len(hosts) > 2 else ""
     return f"{kind} use not known on {', '.join(hosts[:2])}{more}" if hosts else ""
@@ -155,12 +155,12 @@ class Sampler:
         running = sorted(number for number, rank in status.ranks.items() if rank.state == "started")
         records = {rank: self._record(rank, status.attempt) for rank in running}
         near = {rank: record for rank, record in records.items() if record.get("host") == here}
-        far = {rank: record for rank, record in records.items() if record.get("host") not in (here, None)}
+        remote = {rank: record for rank, record in records.items() if record.get("host") not in (here, None)}
         usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
-        usages |= {} if self._on_cpu else self._of_far(status, far)
-        unknown = sorted({str(far[rank]["host"]) for rank in far.keys() - usages.keys()})
+        usages |= {} if self._on_cpu else self._of_remote(status, remote)
+        unknown = sorted({str(remote[rank]["host"]) for rank in remote.keys() - usages.keys()})
         why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
-        self.note = "; ".join(filter(None, [why, _far_in_words(unknown, "CPU" if self._on_cpu else "GPU")]))
+        self.note = "; ".join(filter(None, [why, _remote_in_words(unknown, "CPU" if self._on_cpu else "GPU")]))
         return usages
 
     def _note_peaks(self) -> None:
@@ -200,7 +200,7 @@ class Sampler:
             load = process.cpu_percent(None)
             return Usage("CPU", None if new else load, process.memory_info().rss, capacity=psutil.virtual_memory().total)
         except psutil.Error:
-            return Usage("CPU", why=f"process {pid} cannot be looked at")
+            return Usage("CPU", why=f"process {pid} cannot be read")
 
     def _of_gpu(self, record: Mapping[str, Any]) -> Usage:
         from dstui.machine.live import Live
@@ -216,7 +216,7 @@ class Sampler:
             self._gpus = self._recorded_gpus() or [Gpu(index=index) for index in sorted(self._states)]
         return self._of_device(record, self._gpus, self._states)
 
-    def _of_far(self, status: JobStatus, records: Mapping[int, Mapping[str, Any]]) -> dict[int, Usage]:
+    def _of_remote(self, status: JobStatus, records: Mapping[int, Mapping[str, Any]]) -> dict[int, Usage]:
         """Return the use of ranks on other hosts with a recent report."""
         from dstui.machine.snapshot import Gpu
 

@@ -31,14 +31,14 @@ class CheckpointDialog(Ask):
         """`arguments` with which the script goes on from it; `line`: what it would say where it takes none."""
         answers = []
         if arguments and not resume:
-            answers.append(Answer("g", "go on from it: the script gets these arguments", GO_ON))
+            answers.append(Answer("g", "resume from it: the script gets these arguments", GO_ON))
         if not (why := conversion_problem(found)):
             answers += [
                 Answer("f", "write whole 32-bit weights (safetensors)", FP32),
                 Answer("u", "convert it for any number of ranks (universal)", UNIVERSAL),
             ]
         if len(found.tags) > 1:
-            answers.append(Answer("t", f"look at another of its {len(found.tags)}", OTHER))
+            answers.append(Answer("t", f"show another of its {len(found.tags)}", OTHER))
         super().__init__(f"Checkpoint {sanitise(found.tag or found.folder.name)}", sanitise(str(found.path)), answers)
         how = how_rows(arguments, line, WIDTH - 2) if not resume else []
         self.details = (*checkpoint_rows(found, resume, why, WIDTH - 2), *how)
@@ -50,15 +50,15 @@ def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, 
     for name, text, severity in describe_checkpoint(found):
         style = STYLE_OF[severity] if severity else ""
         rows += paragraph(sanitise(text), width - NAME, style, first=(Span(fit(name, NAME), style or "dim"),))
-    rows += [BLANK, row(("To go on from it with this Plan", "title"))]
+    rows += [BLANK, row(("To resume from it with this Plan", "title"))]
     if not resume:
-        rows.append(row((f"{GLYPHS['ok']} ", "ok"), f"it can: training would go on from step {found.step}"))
+        rows.append(row((f"{GLYPHS['ok']} ", "ok"), f"possible: training would resume from step {found.step}"))
     for finding in resume:
         rows += paragraph(sanitise(finding.message), width, first=(Span(f"{GLYPHS['error']} ", "error"),))
         if finding.fix:
             rows += paragraph(sanitise(finding.fix.text), width - 3, "value", first=(Span("  → ", "accent"),))
     if why_not and not found.problems:
-        rows += [BLANK, *paragraph(f"Nothing can be made of it: {sanitise(why_not)}.", width, "dim")]
+        rows += [BLANK, *paragraph(f"It cannot be converted: {sanitise(why_not)}.", width, "dim")]
     return [*rows, BLANK]
 
 
@@ -67,7 +67,7 @@ def how_rows(arguments: Sequence[str], line: str, width: int) -> list[Row]:
     arrow = (Span("  → ", "accent"),)
     if arguments:
         return [*paragraph(sanitise(shlex.join(arguments)), width - 3, "value", first=arrow), BLANK]
-    text = "The script has no option for it, as far as can be seen. It needs:"
+    text = "No option of the script for it was found. It needs:"
     return [*paragraph(text, width, "dim"), *paragraph(sanitise(line), width - 3, "value", first=arrow), BLANK]
 
 
@@ -110,7 +110,7 @@ class Converting(Lines):
             BLANK,
             *paragraph(sanitise(self.tool_line)[:200], self.room, "dim"),
             BLANK,
-            row(("Esc cancels: nothing is left then", "dim")),
+            row(("Esc cancels and leaves nothing behind", "dim")),
         ]
 
     def on_unmount(self, _event: events.Unmount) -> None:

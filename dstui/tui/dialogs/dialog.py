@@ -43,13 +43,13 @@ class Over(Screen[T]):
         return self.PANE in PANES.get(action, ())
 
     @property
-    def on_top(self) -> bool:
+    def is_topmost(self) -> bool:
         """Return whether it is shown, with nothing on top of it."""
         return self.app.screen_stack[-1:] == [self]
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """Close it with this result. Does nothing if it is closed already or has another dialog on top: callers need not check."""
-        return super().dismiss(result) if self.on_top else AwaitComplete()
+        return super().dismiss(result) if self.is_topmost else AwaitComplete()
 
     @on(events.Mount)
     @on(RowList.Resized)

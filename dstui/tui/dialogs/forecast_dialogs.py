@@ -57,7 +57,7 @@ def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -
         for run in runs:
             yield from paragraph(str(run), width, first=(Span("  - ", "dim"),))
     if estimate.unknown:
-        yield row(("Not known, and would narrow it", "title"))
+        yield row(("Unknown; each would narrow the estimate", "title"))
         for sentence in estimate.unknown:
             yield from paragraph(sentence, width, first=(Span("  - ", "dim"),))
 
@@ -186,7 +186,7 @@ def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
         lines = [_sentence(change) for change in changes(outlook.plan, outlook.plan.patch(plan.patch))]
     except PlanError as error:
         lines = [str(error)]
-    shown = lines[:MOST_CHANGES] if lines else ["nothing changes: this is the Plan as it is"]
+    shown = lines[:MOST_CHANGES] if lines else ["no changes: this is the Plan as it is"]
     shown += [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
     words = paragraph(plan.why, width - len(INDENT), "dim", indent=INDENT) if len(_figures(plan)) + 2 + len(plan.why) > width else []
     return [*words, *(line for text in shown for line in paragraph(text, width - len(INDENT), "value", indent=INDENT))]

@@ -53,7 +53,7 @@ class Preflight(Lines):
         if self.results is None:
             return (Answer("b", "back", False), self.WAITING)
         failed = any(result.verdict == "fail" for result in self.results)
-        return (Answer("b", "back", False), Answer("l", "launch all the same" if failed else "launch", True))
+        return (Answer("b", "back", False), Answer("l", "launch anyway" if failed else "launch", True))
 
     def host_answered(self, host: str) -> None:
         """Note that a host has answered or timed out."""

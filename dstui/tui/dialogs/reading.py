@@ -121,7 +121,7 @@ def _catalogue_rows(path: str, width: int) -> list[Row]:
         return []
     facts = {
         "type": key.type,
-        "default": "" if key.default is None else f"{key.default}: what DeepSpeed takes where the Plan says nothing",
+        "default": "" if key.default is None else f"{key.default}: DeepSpeed's default",
         "because": key.why,
         "auto": "; ".join(
             f"{who} fills it from {FILLED[reader][key.path]}" for reader, who in READERS.items() if key.path in FILLED[reader]

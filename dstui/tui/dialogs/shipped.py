@@ -34,8 +34,10 @@ class Shipped(Ask):
 
     def lines(self) -> list[Row]:
         """Return each Plan with its forecast, and what it is for."""
-        of = f"of {self.model}, which the script names" if self.model else "of the model that each Plan names; yours may differ"
-        told = f"Each is opened for the script of this folder. Memory per GPU, or host RAM, is {of}. After it: what stays free, or how many"
+        of = f"for {self.model}, which the script uses" if self.model else "for the model of each Plan; yours may differ"
+        told = (
+            f"Each is opened for the script of this folder. Memory per GPU, or host RAM, is {of}. After it: what remains free, or how many"
+        )
         rows = [*paragraph(f"{told} times too much it is, and tokens per second.", self.room, "dim"), BLANK]
         for name, purpose in SHIPPED.items():
             rows.append(row(name, right=[(self.figures.get(name, ""), "set")], key=name))

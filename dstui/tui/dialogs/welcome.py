@@ -154,7 +154,7 @@ def found_rows(found: FolderContents, machine: Machine | None, width: int) -> li
     """Return the machine in one line, and what the folder contains, for a width in cells."""
     scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
     here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or NOTHING
-    rows = [row((summarise(machine), "set")) if machine else row(("This machine is being looked at…", "dim"))]
+    rows = [row((summarise(machine), "set")) if machine else row(("Probing this machine…", "dim"))]
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 
 
@@ -172,17 +172,17 @@ def start_sections(
     of_site = [Answer("t"[n:], _of_template(one, judged.get(one.name, ""), width), one) for n, one in enumerate(found.templates)]
     anyway = [
         Answer("q", fit("quickstart", LABEL) + "a tiny GPT, half a minute", QUICKSTART),
-        Answer("b", fit("blank", LABEL) + "nothing but a script", BLANK_PLAN),
-        Answer("p", fit("a Plan of dstui's", LABEL) + "all, and whether they fit here", "shipped Plans"),
+        Answer("b", fit("blank", LABEL) + "a script without a configuration", BLANK_PLAN),
+        Answer("p", fit("a Plan of dstui", LABEL) + "all, with whether they fit here", "shipped Plans"),
     ]
     sections = [
-        ("Unsaved edits that a session left behind", unsaved),
+        ("Unsaved edits of an earlier session", unsaved),
         ("The script and its configuration", both),
         (f"A Plan for {script.name if script else ''} on this machine (estimates)", made),
-        ("Open what is here", there),
+        ("Open a file of this folder", there),
         ("Templates of this site", of_site),
-        ("Open what was open last, elsewhere", [Answer("", _near_end(name), name) for name in found.recent]),
-        ("Or begin with", anyway),
+        ("Open a recent file", [Answer("", _near_end(name), name) for name in found.recent]),
+        ("Or start with", anyway),
     ]
     return [(title, answers) for title, answers in sections if answers]
 

@@ -56,9 +56,7 @@ class Checkpoints:
             self._ask_path(ELSEWHERE)
             return
         answers = [Answer(str(number), _short(path), str(path)) for number, path in enumerate(found, 1)]
-        self._app.push_screen(
-            Ask("Checkpoints", "Looking changes nothing.", [*answers, Answer("o", "another folder", ELSEWHERE)]), self._chosen
-        )
+        self._app.push_screen(Ask("Checkpoints", "Nothing is changed.", [*answers, Answer("o", "another folder", ELSEWHERE)]), self._chosen)
 
     def _chosen(self, path: str | None) -> None:
         if path == ELSEWHERE:
@@ -67,7 +65,7 @@ class Checkpoints:
             self._inspect(Path(path))
 
     def _ask_path(self, path: str) -> None:
-        text = "The folder that holds `latest`, or the folder of one tag. Looking changes nothing."
+        text = "The folder that holds `latest`, or the folder of one tag. Nothing is changed."
         self._app.push_screen(
             Prompt("Which checkpoint?", text, path, _no_folder), lambda given: self._inspect(typed_path(given)) if given else None
         )
@@ -104,7 +102,7 @@ class Checkpoints:
             self._show_review()
             say(
                 self._app,
-                f"The next launch goes on from step {found.step}. {key_of('launch')} launches it, {key_of('undo')} takes it back.",
+                f"The next launch resumes from step {found.step}. {key_of('launch')} launches it, {key_of('undo')} undoes it.",
             )
         else:
             say(self._app, self._session.state.refusal[1], "error")
@@ -137,7 +135,7 @@ class Checkpoints:
     def _ask_begin(self, kind: Kind, found: Checkpoint, target: Path, cost: ConversionCost) -> None:
         from dstui.tui.dialogs.checkpoint import cost_text
 
-        begin = Answer("y", "try all the same" if cost.too_much else "begin", True)
+        begin = Answer("y", "try anyway" if cost.too_much else "begin", True)
         dialog = Ask(f"{WHAT[kind]}?", cost_text(cost, str(target)), [begin, Answer("n", "no", False)])
         self._app.push_screen(dialog, lambda yes: self._begin(kind, found, target, cost) if yes else None)
 
@@ -183,10 +181,10 @@ def _short(path: Path) -> str:
 
 
 def _no_folder(text: str) -> str:
-    return "" if is_folder(typed_path(text)) else f"{text or 'That'} is no folder."
+    return "" if is_folder(typed_path(text)) else f"{text or 'That'} is not a folder."
 
 
 def _not_free(text: str) -> str:
     """Return why nothing can be written to a path, or ""."""
     path = typed_path(text)
-    return f"{text} is there already: nothing is replaced." if is_there(path) else "" if text.strip() else "Name a folder."
+    return f"{text} exists: nothing is replaced." if is_there(path) else "" if text.strip() else "Name a folder."

@@ -28,7 +28,7 @@ LINES = 3
 
 def question(why: list[str], target: Target) -> Ask:
     """Return the question with what would be started and where. The first answer, which Enter gives, is no."""
-    answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
+    answers = [Answer("n", "no, do not start", False), Answer("y", "start it: I know these programs", True)]
     return Ask("Start these programs?", "\n".join(why), answers, [*_details(target), BLANK])
 
 
@@ -38,7 +38,7 @@ def _details(target: Target) -> list[Row]:
 
     plan = target.plan
     try:
-        hosts = "nodes that SLURM gives" if plan.cluster.submits else ", ".join(target.launch.hosts)
+        hosts = "nodes from SLURM" if plan.cluster.submits else ", ".join(target.launch.hosts)
     except RenderError:  # the launch reports it
         hosts = "unknown"
     workdir = plan.place(plan.job.workdir)
@@ -79,10 +79,10 @@ class Trusting:
             return
         self._asked_about |= {python}
         known = f" {describe_interpreter(plan)}".rstrip()
-        text = f"The Plan names an interpreter of its own for the ranks:\n{python}\n"
-        text += "May dstui run it also while you only look, so that its DeepSpeed judges the Plan? Else dstui's own does."
-        text += f"{known} A launch runs it too, and asks where you have not agreed."
-        answers = [Answer("n", "no, dstui's own judges", False), Answer("y", "yes, run it: I know this Plan", True)]
+        text = f"The Plan names its own interpreter for the ranks:\n{python}\n"
+        text += "May dstui also run it for checks, so that its DeepSpeed checks the Plan? Otherwise dstui's own does."
+        text += f"{known} A launch runs it too, after your consent."
+        answers = [Answer("n", "no, use dstui's own", False), Answer("y", "yes, run it: I know this Plan", True)]
         self._app.push_screen(Ask("Another interpreter", text, answers), partial(self._answered, plan))
 
     def _answered(self, plan: Plan, yes: bool | None) -> None:

@@ -51,7 +51,7 @@ class TypingKeys:
     def ask(self, path: str) -> None:
         """Ask for the value at this dotted path."""
         value = self._session.state.plan.get(path, UNSET)
-        text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty takes the key out:"
+        text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty removes the key:"
         self._app.push_screen(Prompt("Set a key", text, editable_text(value), no_yaml), partial(self._write, path))
 
     def _write(self, path: str, text: str | None) -> None:
@@ -93,7 +93,7 @@ PLACES = 3
 """Places of a hole that are named."""
 TITLE = "Add a model"
 ROLES = [
-    Answer("t", "train it: it has an optimizer of its own", "train"),
+    Answer("t", "train it: it has its own optimizer", "train"),
     Answer("i", "inference only, as a teacher: stage 3, no optimizer", "inference"),
 ]
 
@@ -108,23 +108,25 @@ class AddingModels:
         """Ask for the names of the models, including that of the present one if it has none."""
         models = self._session.state.plan.models
         if len(models) >= MOST_MODELS:
-            say(self._app, f"{MOST_MODELS} models are the most in one run.", "warning")
+            say(self._app, f"{MOST_MODELS} models are the limit of one run.", "warning")
         elif models:
             self._ask_name("")
         else:
-            text = "Its configuration becomes that of a model with a name, in a file of its own. The model that is here now is called:"
+            text = "Its configuration becomes that of a named model, in its own file. The name of the present model:"
             self._app.push_screen(Prompt(TITLE, text, "student", lambda name: name_problem(name, {})), self._ask_name)
 
     def _ask_name(self, present: str | None) -> None:
         if present is None:
             return
         taken = dict.fromkeys((present, *self._session.state.plan.models))
-        prompt = Prompt(TITLE, "The other one is called:", "" if "teacher" in taken else "teacher", lambda name: name_problem(name, taken))
+        prompt = Prompt(
+            TITLE, "The name of the other model:", "" if "teacher" in taken else "teacher", lambda name: name_problem(name, taken)
+        )
         self._app.push_screen(prompt, partial(self._ask_role, present))
 
     def _ask_role(self, present: str, name: str | None) -> None:
         if name is not None:
-            self._app.push_screen(Ask(TITLE, f"What is done with {name}?", ROLES), partial(self._add, present, name))
+            self._app.push_screen(Ask(TITLE, f"How is {name} used?", ROLES), partial(self._add, present, name))
 
     def _add(self, present: str, name: str, role: str | None) -> None:
         if role is None:
@@ -135,7 +137,7 @@ class AddingModels:
             say(self._app, str(error), "error")
             return
         self._session.select_model(name)
-        say(self._app, f"{name} has its own configuration; O goes to the next model.")
+        say(self._app, f"{name} has its own configuration; O switches to the next model.")
 
 
 class Fixing:
@@ -151,9 +153,9 @@ class Fixing:
         elif finding.fix.removes:
             in_thread(self._app, partial(self._remove_files, finding.fix))
         elif self._session.apply(finding.fix):
-            say(self._app, f"{finding.code}: {finding.fix.text} ({key_of('undo')} takes it back)")
+            say(self._app, f"{finding.code}: {finding.fix.text} ({key_of('undo')} undoes it)")
         else:
-            say(self._app, f"{finding.fix.text}: this one is yours to do.")
+            say(self._app, f"{finding.fix.text}: do this by hand.")
 
     def _remove_files(self, fix: Fix) -> None:
         from dstui.jobs.store.op_locks import remove_locks
@@ -203,7 +205,7 @@ class Forecasting:
 
             Measuring(self._app, self._session).ask()
         elif fix is not None and self._session.apply(fix):
-            say(self._app, f"{fix.text} ({key_of('undo')} takes it back)")
+            say(self._app, f"{fix.text} ({key_of('undo')} undoes it)")
 
     def break_down(self) -> None:
         """Show what fills the memory, part by part."""
@@ -214,7 +216,7 @@ class Forecasting:
 
     def plan_elsewhere(self) -> None:
         """Ask for hardware by name and plan for it as if it were here. Nothing is launched on it. An empty line returns to this machine."""
-        text = "How many GPUs of a node and which, with the network: 8xH100-80 ib-400. Nothing: this machine."
+        text = "Number and kind of the GPUs of a node, and the network: 8xH100-80 ib-400. Empty: this machine."
         self._app.push_screen(Prompt("Plan for another machine", text, "", _no_machine), self._plan_on)
 
     def _plan_on(self, text: str | None) -> None:
@@ -229,10 +231,10 @@ class Forecasting:
         named = machine_by_words(text)
         self._elsewhere.add(named.source)
         self._session.machine_probed(named)
-        say(self._app, f"Planning for {named.source}. H and an empty line come back to this machine.")
+        say(self._app, f"Planning for {named.source}. H and an empty line return to this machine.")
 
     def _outlook(self) -> Outlook | None:
         outlook = self._session.state.outlook
         if outlook is None or outlook.forecast.problem:
-            say(self._app, outlook.forecast.problem if outlook else "Name the model first (model.source or params, in step 2).", "warning")
+            say(self._app, outlook.forecast.problem if outlook else "Set the model first (model.source or params, in step 2).", "warning")
         return outlook if outlook and not outlook.forecast.problem else None

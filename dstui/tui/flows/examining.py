@@ -27,7 +27,7 @@ class Examined(TextViewer):
 
 def examine_plan(app: App[Any], plan: Plan) -> None:
     """Examine the hosts of a Plan in a thread, and show the results."""
-    say(app, "Examining this machine and the hosts of the Plan: it takes as long as the import of torch…")
+    say(app, "Checking this machine and the hosts of the Plan: this takes as long as importing torch…")
     in_thread(app, partial(_examine, app, plan))
 
 
@@ -46,7 +46,7 @@ def result_rows(results: Sequence[Result], width: int, *, several: bool) -> Iter
     """Yield the verdict, then each result, most severe first. Skipped checks are only counted."""
     counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in (*STATES, "skipped")}
     ready = "Ready." if not counts["fail"] else "Not ready."
-    yield row((ready, "error" if counts["fail"] else "ok"), f" {counts['ok']} ok, {counts['warn']} to look at, {counts['fail']} failed")
+    yield row((ready, "error" if counts["fail"] else "ok"), f" {counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failed")
     yield BLANK
     for verdict, state in STATES.items():
         for result in (result for result in results if result.verdict == verdict):

@@ -42,7 +42,7 @@ class FailedScript:
 
     def _found(self, foreign: str, found: tuple[Path, int, bool] | None) -> None:
         if found is None:
-            say(self._app, "No line of a script of yours is in the log of the rank that failed.", "warning")
+            say(self._app, "The log of the rank that failed has no line of your script.", "warning")
             return
         path, line, own = found
         if own and not foreign:

@@ -54,7 +54,7 @@ class Launching:
         if fresh:
             self.launch()
         else:
-            say(self._app, "Nothing is launched while a key is held; once more launches this.")
+            say(self._app, "Nothing is launched while a key is held; press it again to launch.")
 
     def launch(self, beside: WatchedJob | None = None) -> None:
         """Start the job, detached; if there are errors, show them and start nothing. `beside`: a job in view that may still be running."""
@@ -87,7 +87,7 @@ class Launching:
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
         if beside is not None and beside.alive and setting("confirm_beside"):
-            answers = [Answer("n", "no", False), Answer("y", "launch another one beside it", True)]
+            answers = [Answer("n", "no", False), Answer("y", "launch another one as well", True)]
             self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
         else:
             self._launch(True)
@@ -96,7 +96,7 @@ class Launching:
         if not yes:
             return
         target = self._session.state.launch_target()
-        if hosts := far_hosts(target):
+        if hosts := remote_hosts(target):
             examine_first(self._app, target, hosts, self._start_soon)
         else:
             self._start_soon()
@@ -131,7 +131,7 @@ class Launching:
             self._app.call_later(say, self._app, f"Not probed: {error}", "error")
         else:
             rows = [Row((Span(line),)) for text in lines for line in text.splitlines()]
-            self._app.call_later(self._app.push_screen, TextViewer("What DeepSpeed makes of this Plan", rows))
+            self._app.call_later(self._app.push_screen, TextViewer("This Plan as resolved by DeepSpeed", rows))
 
     # The job in view
 
@@ -166,8 +166,8 @@ class Launching:
         elif self._session.state.saved:
             open_it()
         else:
-            text = f"{job.name} was run from another Plan than the one that is open, which has edits that are not saved."
-            answers = [Answer("n", "no, stay with this one", False), Answer("o", "open the job's Plan, and drop those edits", True)]
+            text = f"{job.name} was run from another Plan than the open one, which has unsaved edits."
+            answers = [Answer("n", "no, keep this one", False), Answer("o", "open the job's Plan, and discard those edits", True)]
             self._app.push_screen(Ask("Another Plan", text, answers), lambda yes: open_it() if yes else None)
 
     def _open_its_plan(self, plan: Plan, name: str, then: Callable[[], object]) -> None:
@@ -185,8 +185,8 @@ class Launching:
         if not setting("confirm_stop"):
             self._stop(job, True)
             return
-        text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
-        text += "and after 5 s more SIGKILL ends what is left."
+        text = "Its ranks get a SIGTERM and 5 s to end; then every process of the job gets one, "
+        text += "and after another 5 s SIGKILL."
         if (status := job.folder.read_status()) and status.slurm_job:
             cancelled = f"SLURM job {status.slurm_job} is cancelled (scancel), and not queued again."
             text = cancelled if status.state == "queued" else f"{cancelled} {text}"
@@ -202,11 +202,7 @@ class Launching:
         from dstui.jobs.control.stop import stop
 
         report = stop(folder)
-        left = (
-            f", but: {'; '.join(map(str, report.left))}. {key_of('stop')} once more tries again."
-            if report.left
-            else ". No process is left."
-        )
+        left = f", but: {'; '.join(map(str, report.left))}. {key_of('stop')} tries again." if report.left else ". No process is left."
         text = f"Not stopped: {folder.name} {report.refused}." if report.refused else f"Stopped{left}"
         self._app.call_later(say, self._app, text, "error" if report.refused or report.left else "information")
 
@@ -222,7 +218,7 @@ def job_lines(folder: JobFolder) -> list[str]:
     return [f"job      {folder.path}", f"         dstui attach {name}" + (f"     dstui stop {name}" if lives else "")]
 
 
-def far_hosts(target: Target) -> tuple[str, ...]:
+def remote_hosts(target: Target) -> tuple[str, ...]:
     """Return the hosts of a launch on other hosts; empty if it stays here or has no command (the launch reports why)."""
     from dstui.render.launch import RenderError
 

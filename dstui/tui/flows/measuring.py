@@ -17,8 +17,8 @@ from dstui.tui.kit.tools import say
 from dstui.tui.session.session import Session
 
 ABOUT = (
-    "Each of the best plans runs for a few steps as a job of its own, one after the other, ten minutes at most. The script is started as "
-    "it is, and its outputs go elsewhere. Ctrl-C leaves it; the next time it goes on."
+    "Each of the best plans runs for a few steps as its own job, one after the other, ten minutes at most. The script is started as "
+    "it is, and its outputs go elsewhere. Ctrl-C stops; the next time it resumes."
 )
 
 
@@ -50,7 +50,7 @@ class Measuring:
                         input("Enter goes back to the Plan. ")
                 self._take(won, ended)
             except SuspendNotSupported:
-                say(self._app, "Measuring needs a terminal of its own: dstui tune in a shell does the same.", "warning")
+                say(self._app, "Measuring needs its own terminal: run dstui tune in a shell.", "warning")
             except (OSError, FileProblem, PlanError, EOFError, KeyboardInterrupt) as error:
                 say(self._app, f"The Plan is as it was: {error}", "error")
 
@@ -58,7 +58,7 @@ class Measuring:
         if not won.exists():
             say(self._app, f"Nothing was chosen: dstui tune ended with status {ended}. The Plan is as it was.", "warning")
         elif (text := read_text(won)) == self._session.state.plan.text:
-            say(self._app, "The Plan stays: nothing that was measured is clearly faster.")
+            say(self._app, "The Plan is unchanged: no measured plan is clearly faster.")
         else:
             self._session.replace(text)
-            say(self._app, "The Plan is the one that measured fastest (z takes it back).")
+            say(self._app, "The Plan is now the fastest measured one (z undoes it).")

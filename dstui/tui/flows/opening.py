@@ -128,8 +128,8 @@ class Opening:
         if self._session.state.saved:
             self._read(path)
             return
-        answers = [Answer("n", "no, stay with this one", False), Answer("o", "open it, and drop the edits", True)]
-        text = f"The Plan that is open has edits that are not saved; {path} would take its place."
+        answers = [Answer("n", "no, keep this one", False), Answer("o", "open it, and discard the edits", True)]
+        text = f"The open Plan has unsaved edits; {path} would replace it."
         self._app.push_screen(Ask("Not saved", text, answers), lambda yes: self._read(path) if yes else None)
 
     def _read(self, path: Path) -> None:
@@ -186,13 +186,13 @@ class Opening:
             draft.forget()
             return
         answers = [
-            Answer("t", f"continue with them ({key_of('undo')} takes them back)", True),
+            Answer("t", f"continue with them ({key_of('undo')} undoes them)", True),
             Answer("d", "discard them", False),
-            Answer("l", "later: keep them for later", None),
+            Answer("l", "later: keep them", None),
         ]
         text = f"{_when(draft)} a session ended with edits of this Plan that were not saved."
         if draft.began != self._session.on_disk:
-            text += " The file was changed by something else since: saving the edits replaces that."
+            text += " The file was changed by another program since: saving the edits would replace that."
         self._app.push_screen(Ask("Unsaved edits", text, answers, _shown(changes)), partial(self._resume, draft))
 
     def _resume(self, draft: Draft, take: bool | None) -> None:
@@ -208,7 +208,7 @@ class Opening:
 
 
 def _no_file(text: str) -> str:
-    return "" if not text.strip() or is_file(typed_path(text)) else f"{text} is no file."
+    return "" if not text.strip() or is_file(typed_path(text)) else f"{text} is not a file."
 
 
 def _opened_or_why(name: str) -> Opened | str:

@@ -32,7 +32,7 @@ def run_editor(app: App[Any], file: Path, line: int = 1) -> bool:
         with app.suspend():
             ended = subprocess.run(command, check=False).returncode
     except SuspendNotSupported:
-        say(app, "An editor needs a terminal of its own, which does not exist here.", "warning")
+        say(app, "An editor needs its own terminal, which does not exist here.", "warning")
     except (OSError, ValueError) as error:
         say(app, f"The editor could not be started: {error}. It comes from VISUAL or EDITOR.", "error")
     else:
@@ -69,11 +69,11 @@ class OwnEditor:
             kept = self._keep(file)
             found = error.findings[0]
             where = f"line {found.line}: " if found.line else ""
-            say(self._app, f"This is no Plan: {where}{found.message}. The Plan is as it was; the text is in {kept}.", "error")
+            say(self._app, f"This is not a valid Plan: {where}{found.message}. The Plan is as it was; the text is in {kept}.", "error")
         except FileProblem as error:
             say(self._app, f"{error}. The Plan is as it was.", "error")
         else:
-            say(self._app, f"The Plan is as you wrote it; {key_of('undo')} takes it back, {key_of('save')} saves it.")
+            say(self._app, f"The Plan is as you wrote it; {key_of('undo')} undoes it, {key_of('save')} saves it.")
 
     def _keep(self, file: Path) -> Path:
         """Save a refused text to a file that the next edit does not overwrite."""

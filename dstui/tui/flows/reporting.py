@@ -95,7 +95,7 @@ class Reporting:
 
     def read_stacks(self, job: WatchedJob) -> None:
         """Read where each rank is in its code, and show it; the ranks are stopped for milliseconds."""
-        say(self._app, "Looking where the ranks are…")
+        say(self._app, "Reading the stacks of the ranks…")
         in_thread(self._app, partial(self._read_stacks, job))
 
     def _read_stacks(self, job: WatchedJob) -> None:
@@ -118,7 +118,7 @@ class Reporting:
         from dstui.explain import explain_run, run_lines
 
         rows = [Row((Span(line),)) for text in run_lines(explain_run(folder), folder.name) for line in text.splitlines()]
-        self._app.call_later(self._app.push_screen, TextViewer("What DeepSpeed made of the configuration", rows))
+        self._app.call_later(self._app.push_screen, TextViewer("The configuration as resolved by DeepSpeed", rows))
 
     def write_bundle(self, job: WatchedJob) -> None:
         """Write a zip for a bug report into the current folder."""
@@ -137,4 +137,4 @@ class Reporting:
 
     def _written(self, written: Path) -> None:
         self._session.note(f"written  {written}")
-        say(self._app, f"{written}: what looked like a secret is masked; look through it before you hand it on.")
+        say(self._app, f"{written}: what looked like a secret is masked; read it before you pass it on.")

@@ -1,4 +1,4 @@
-"""Write files: the Plan, generated files, a screenshot. A file written by somebody else is only replaced after a question."""
+"""Write files: the Plan, generated files, a screenshot. A file written by another program is only replaced after a question."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Saving:
         """What was asked for while the file was still being written."""
 
     def save(self) -> None:
-        """Save the Plan. Asks for a name if it has none, and before replacing a file that somebody else changed."""
+        """Save the Plan. Asks for a name if it has none, and before replacing a file that another program changed."""
         self._save_and(_nothing)
 
     def save_as(self) -> None:
@@ -81,7 +81,7 @@ class Saving:
     def _compared(self, path: Path, then: Then, moved: str) -> None:
         self._busy = False
         if moved:
-            answers = [Answer("r", "replace it with what is here", True)] if is_file(path) else []
+            answers = [Answer("r", "replace it with this Plan", True)] if is_file(path) else []
             answers.append(Answer("o", "save under another name", False))
             self._app.push_screen(Ask("Changed on disk", moved, answers), partial(self._resolve, path, then))
         else:
@@ -172,7 +172,7 @@ class Writing:
 
     def _ask_replace(self, place: Path, files: dict[Path, Artifact], changed: list[str]) -> None:
         if changed:
-            answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]
+            answers = [Answer("r", "replace", files), Answer("n", "no, replace nothing", None)]
             self._app.push_screen(Ask("Replace?", f"In {place} these have other content: {', '.join(changed)}.", answers), self._write)
         else:
             self._write(files)
@@ -203,8 +203,8 @@ class Writing:
         path = Path(plan.place(plan.job.workdir), script)
         take = partial(self._take_script, path, str(script), changed)
         if state_on_disk(path, changed.text) == "changed":
-            answers = [Answer("r", "replace it", True), Answer("n", "no, leave it", False)]
-            self._app.push_screen(Ask("Exists already", f"{path} holds something else.", answers), lambda yes: take() if yes else None)
+            answers = [Answer("r", "replace it", True), Answer("n", "no, keep it", False)]
+            self._app.push_screen(Ask("Exists already", f"{path} has other content.", answers), lambda yes: take() if yes else None)
         else:
             take()
 
@@ -229,7 +229,7 @@ def _write_all(files: dict[Path, Artifact]) -> None:
 
 def no_folder(text: str) -> str:
     """Return why a text names no folder that can be written to, or ""."""
-    return "" if is_folder(typed_path(text)) else f"{text or 'That'} is no folder."
+    return "" if is_folder(typed_path(text)) else f"{text or 'That'} is not a folder."
 
 
 NAME = "dstui-screenshot.svg"

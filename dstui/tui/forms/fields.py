@@ -128,7 +128,7 @@ def help_for(path: str) -> str:
         from dstui.plan.catalogue import lookup
 
         key = lookup(path.removeprefix("deepspeed."))
-        return key.help if key else "DeepSpeed's catalogue here has no such key; it is kept as it is."
+        return key.help if key else "dstui's catalogue has no such key; it is kept as it is."
     from dstui.plan.model import help_of
 
     return help_of(path)
@@ -188,7 +188,7 @@ def _number(text: str) -> Any:
     if value == "auto":
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise NotThat(f"{text!r} is no number; 4, 5e8 and 1e-4 are.")
+        raise NotThat(f"{text!r} is not a number; examples: 4, 5e8, 1e-4.")
     return value
 
 
@@ -198,7 +198,7 @@ def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise NotThat(f"{str(error).rstrip('.')}: quotes come in pairs, as in a shell.") from None
+        raise NotThat(f"{str(error).rstrip('.')}: a quote is not closed.") from None
 
 
 def _numbers(text: str) -> list[Any]:
@@ -212,7 +212,7 @@ def _pairs(text: str) -> dict[str, Any]:
     for part in filter(None, (p.strip() for p in text.strip("{}").split(","))):
         name, colon, value = part.partition(":" if ":" in part else "=")
         if not colon or not name.strip():
-            raise NotThat(f"{part!r} is no pair; write name: value, separated by commas.")
+            raise NotThat(f"{part!r} is not a pair; write name: value, separated by commas.")
         result[name.strip()] = resolve(value.strip())
     return result
 

@@ -15,7 +15,7 @@ from dstui.tui.session.state import UNSET, State
 
 NEXT: Final = "next step"
 """The key of the row."""
-HELP: Final = "Enter goes on with this step as it is; ↓ leads into its fields."
+HELP: Final = "Enter goes to the next step; ↓ goes into the fields."
 
 
 def next_row(step: Step) -> Row:

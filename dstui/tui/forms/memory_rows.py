@@ -20,7 +20,7 @@ NAME = 4
 SEVERITY: dict[Verdict, str] = {"fits": "ok", "tight": "warning", "too big": "error", "unknown": "unknown"}
 """A verdict -> its severity, which decides glyph and style."""
 LEAST_BAR, WIDEST_BAR = 12, 40
-NO_MODEL = ("Will it fit? Name the model: model.source or params, in step 2", "Will it fit? Name the model in step 2")
+NO_MODEL = ("Will it fit? Set the model: model.source or params, in step 2", "Will it fit? Set the model in step 2")
 NAMES = {"gpu": "GPU", "host": "RAM", "nvme": "NVMe"}
 
 
@@ -28,7 +28,7 @@ def memory_rows(state: State, width: int, most: int) -> list[Row]:
     """Return a line for each place that is needed, and one for the speed; if there is room for one only, the tightest place."""
     if state.outlook is None:
         named = state.plan.model is not None and state.plan.model.source
-        return [_dim("Will it fit? The model is being looked at…" if named else _longest(NO_MODEL, width), width)]
+        return [_dim("Will it fit? Reading the model…" if named else _longest(NO_MODEL, width), width)]
     estimate = state.outlook.forecast
     if estimate.problem:
         return [_dim(f"No forecast: {estimate.problem}", width)]

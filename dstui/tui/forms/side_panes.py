@@ -123,7 +123,7 @@ def check_rows(state: State, width: int) -> list[Row]:
     if not state.checked:
         return [row((f"{GLYPHS['unknown']} not checked yet", "dim"))]
     if not state.findings:
-        return [row((GLYPHS["ok"], "ok"), " nothing to complain about")]
+        return [row((GLYPHS["ok"], "ok"), " no findings")]
     rows: list[Row] = []
     for number, finding in enumerate(state.findings):
         rows += _finding_rows(number, finding, width)

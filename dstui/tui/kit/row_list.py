@@ -254,7 +254,7 @@ class RowList(ScrollView, can_focus=True):
 
 
 def _with_space(left: Strip, plain: Style) -> Strip:
-    """Return the left part of a row with a space before what stands at the right; where there is no room for one, cut it short."""
+    """Return the left part of a row with a space before the text at the right; where there is no room for one, cut it short."""
     room = left.cell_length
     if room < 2 or left.text.endswith(" "):
         return left

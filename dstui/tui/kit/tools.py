@@ -68,7 +68,7 @@ def _run(owner: MessagePump, work: Callable[[], object]) -> None:
         work()
     except Exception as error:
         with suppress(Exception):  # the app may have ended
-            owner.app.call_later(owner.app.notify, f"A fault of dstui: {error!r}", severity="error", markup=False)
+            owner.app.call_later(owner.app.notify, f"A defect of dstui: {error!r}", severity="error", markup=False)
 
 
 class Latest(Generic[T]):

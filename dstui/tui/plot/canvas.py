@@ -45,7 +45,7 @@ class Canvas(PlotextPlot):
         shades |= {f"rank {n}": Color.parse(colour).rgb for n, colour in enumerate(RANK_COLOURS)}
         for attempt, step in shown.attempts.items():
             plot.vertical_line(step, color=shades["axes"])
-            plot.text(f"attempt {attempt}", step, shown.y.high, color=shades["axes"], alignment=shown.side(step))
+            plot.text(f"attempt {attempt}", step, shown.y.high, color=shades["axes"], background="default", alignment=shown.side(step))
         for line in sorted(shown.lines, key=lambda line: line.style != "faint"):
             marker = "dot" if line.style in COARSE and self.app.no_color else "braille"
             plot.plot(line.xs, line.ys, marker=marker, color=shades[line.style])
@@ -55,7 +55,7 @@ class Canvas(PlotextPlot):
                 side = shown.side(line.xs[-1])
                 point = "●" if line.style == "beside" else ""
                 text = f"{line.label} {point}" if side == "right" else f"{point} {line.label}"
-                plot.text(text.strip(), line.xs[-1], line.ys[-1], color=shades[line.style], alignment=side)
+                plot.text(text.strip(), line.xs[-1], line.ys[-1], color=shades[line.style], background="default", alignment=side)
         for mark in shown.marks:
             plot.scatter([mark.x], [shown.y.high if mark.top else shown.y.low], marker="✖", color=shades["mark"])
         plot.xlim(shown.x.low, shown.x.high)

@@ -10,6 +10,7 @@ from functools import partial
 from threading import Event
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -39,7 +40,7 @@ BREATH, PAUSE = 0.01, 0.5
 FRAME = 0.3
 """Seconds between two drawings while more is read."""
 NAME_CELLS, LIST_CELLS = 15, 22
-READING, NOTHING = "Reading the logs…", "No line has told a number yet."
+READING, NOTHING = "Reading the logs…", "No metrics yet."
 
 
 class Plot(Over[None]):
@@ -158,7 +159,10 @@ class Plot(Over[None]):
         faults = f"✖ {shown.faults}" if shown.faults else ""
         left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
         below = (faults, left, f"{self.history.folder.name} over {'seconds' if self.view.name in USED else 'steps'}")
-        label(box, " · ".join(filter(None, self._title())), "  ".join(filter(None, below)))
+        title = list(filter(None, self._title()))
+        if sum(map(cell_len, title)) + len(" · ") * (len(title) - 1) > box.size.width - 6:
+            title.pop()  # what the metric means; its name says most of it
+        label(box, " · ".join(title), "  ".join(filter(None, below)))
 
     def _draw_head(self) -> None:
         line = self._headline()
@@ -174,10 +178,10 @@ class Plot(Over[None]):
         if len(self.others) > 1:
             about.append(f"beside {len(self.others)} other runs")
         about += [
-            f"beside {other.folder.name}" + ("" if other.tellers(view.name) else ", which tells none")
+            f"beside {other.folder.name}" + ("" if other.tellers(view.name) else ", which has none")
             for other in self.others[: len(self.others) == 1]
         ]
-        return [*about, (METRICS | USED).get(view.name, "as the lines name it, or a pattern of the Plan")]
+        return [*about, (METRICS | USED).get(view.name, "as in the log, or a pattern of the Plan")]
 
     def _progress(self) -> str:
         read, there = self.history.read
@@ -258,7 +262,7 @@ class OtherRun(Dialog):
     ROWS = "other-runs"
 
     def __init__(self, but: JobFolder) -> None:
-        super().__init__("Lay another run over it")
+        super().__init__("Add another run to the plot")
         self._but = but
 
     def on_mount(self) -> None:

@@ -28,7 +28,7 @@ SPARK = 12
 """Cells of a sparkline."""
 FIRST_VALUES = 2
 """The number of values from which there is a curve."""
-WAITING = "The plots begin with the second number that a rank tells."
+WAITING = "Plots begin with the second value of a rank."
 
 
 def plot(name: str, series: Buckets, width: int, height: int) -> list[tuple[Span, ...]]:
@@ -126,7 +126,7 @@ class Charts(RowList):
         self._names: list[list[str]] = []
 
     def show(self, series: RunSeries, own: tuple[str, ...], history: History | None = None) -> None:
-        """Draw what is new. What the ranks used has a plot where it is pinned: it stands above the log already."""
+        """Draw what is new. What the ranks used has a plot where it is pinned: it is above the log already."""
         pinned = tuple(setting("pinned"))
         now = (series, series.count, self.size, own, history, pinned)
         if now != self._drawn and self.size.width:

@@ -51,7 +51,7 @@ def full_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     rows += _part("Also", [line for note in diagnosis.notes for line in paragraph(note, width, indent="  ")])
     rows += _part("What to do", _fixes(diagnosis, width, len(diagnosis.fixes)))
     if diagnosis.confirm:
-        sure = "What makes it certain" if diagnosis.confidence == "high" else "What would confirm it"
+        sure = "What proves it" if diagnosis.confidence == "high" else "What would confirm it"
         rows += _part(sure, paragraph(diagnosis.confirm, width, indent="  "))
     return rows
 
@@ -130,7 +130,7 @@ def _part(title: str, rows: list[Row]) -> list[Row]:
 
 
 WARM_UP = 3.0
-"""Seconds after which the modules of the diagnosis are loaded, which takes a third of a second that nobody should wait for at the end."""
+"""Seconds after which the modules of the diagnosis are loaded, which takes a third of a second, so as not to delay the diagnosis."""
 BESIDE = 6
 """Cells of the screen's width for frame, margin and scroll bar, since a hidden pane has no width of its own."""
 Moment = tuple[int, bool]

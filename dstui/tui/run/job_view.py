@@ -126,7 +126,7 @@ class JobView(Vertical):
 
     def _jobs_found(self, found: list[tuple[JobFolder, JobStatus]]) -> None:
         rows = [job_row(folder, status) for folder, status in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
-        self.jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
+        self.jobs.show_rows([row(("Enter opens a job, whichever terminal it was started from.", "dim")), BLANK, *rows] if found else rows)
 
     def _show_parts(self, *, job: bool) -> None:
         self.jobs.display = not job
@@ -266,7 +266,7 @@ class JobView(Vertical):
             return next(reversed(self._lasting.values()))
         if job.alive and len(self.hosts) > 1 and (late := waited_for(self.hosts)):
             return late
-        return f"{job.name} {job.follower.foreign}: it is only looked at" if job.follower.foreign else ""
+        return f"{job.name} {job.follower.foreign}: it is read-only here" if job.follower.foreign else ""
 
     # Lines of the log
 
@@ -369,12 +369,12 @@ class JobView(Vertical):
     def action_problem(self, by: int) -> None:
         """Go to the next error line."""
         if not self.job_log.problem(by):
-            say(self.app, "No line speaks of an error.")
+            say(self.app, "No line has an error.")
 
     def action_warning(self, by: int) -> None:
         """Go to the next warning."""
         if not self.job_log.problem(by, WARNING):
-            say(self.app, "No line speaks of a warning.")
+            say(self.app, "No line has a warning.")
 
     def action_copy_all(self) -> None:
         """Copy every line that is shown, also those out of view."""

@@ -109,7 +109,7 @@ def first_facts(follower: Follower, loss: float | None, line: str, expected: For
     total = f" / {follower.progress[1]:,}" if follower.progress and max(steps) <= follower.progress[1] else ""
     facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
     if not steps and (counted := max((view.counts.get("loss", 0) for view in follower.ranks.values()), default=0)):
-        facts.append(Fact(1, (Span("loss line ", "dim"), Span(f"{counted:,}", "title"), Span(" (no line tells a step)", "dim"))))
+        facts.append(Fact(1, (Span("loss line ", "dim"), Span(f"{counted:,}", "title"), Span(" (no steps in the log)", "dim"))))
     if loss is not None:
         style = "title" if isfinite(loss) else "error"
         facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style), *source_of("loss", follower)))]
@@ -219,7 +219,12 @@ def stop_stage(seconds: float) -> str:
     """Return the progress of a stop: what was sent, and what follows when."""
     from dstui.jobs.supervisor.escalation import STEP
 
-    rungs = ("asked the ranks to end", "SIGTERM to every process of the job", "SIGKILL to whatever is left", "looking for what is left")
+    rungs = (
+        "asked the ranks to end",
+        "SIGTERM to every process of the job",
+        "SIGKILL to the processes that are left",
+        "looking for processes that are left",
+    )
     at = min(int(seconds // STEP), len(rungs) - 1)
     after = f"; in {STEP * (at + 1) - seconds:.0f} s: {rungs[at + 1]}" if at + 1 < len(rungs) else ""
     return f"stopping, {seconds:.0f} s: {rungs[at]}{after}"

@@ -13,7 +13,7 @@ from textual.widgets import Input
 PAUSE = 0.15
 """Seconds after a key until the text is applied: opening a log takes longer than the gap between a fast typist's keys."""
 FILTER_EXAMPLE = "loss|eval  !step  r0-3  level:warn  host:h2  since:10m"
-EXPRESSION, TEXT = "an expression: step 39[0-4]|nan   (Tab: a text as it is)", "a text as it is   (Tab: an expression)"
+EXPRESSION, TEXT = "an expression: step 39[0-4]|nan   (Tab: plain text)", "plain text   (Tab: an expression)"
 
 
 class TypedLine(Input):

@@ -29,7 +29,7 @@ MOST = 8
 def usage_rows(history: History, width: int, most: int = MOST) -> list[Row]:
     """Return a row for each rank, several in a row if there is room; a sentence if nothing is known."""
     if not history.samples:
-        return [Row((Span(f"n/a: {history.note or 'the job has kept no history of what it used'}", "dim"),))]
+        return [Row((Span(f"n/a: {history.note or 'the job has no record of its usage'}", "dim"),))]
     cells = [(rank, samples) for rank, samples in sorted(history.samples.items())]
     per_row = max(width // CELL, 1) if len(cells) > most else 1
     cell = width // per_row

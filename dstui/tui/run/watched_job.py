@@ -71,10 +71,10 @@ class WatchedJob:
         self.expected: Forecast | None = None
         """What was forecast of it; None where its Plan names no model, or before that was worked out."""
         self._forecast_done = False
-        self.sampler = Sampler(folder, tell=self._look_back)
+        self.sampler = Sampler(folder, tell=self._on_sample)
         self._stopping: float | None = None
 
-    def _look_back(self, *_: object) -> None:
+    def _on_sample(self, *_: object) -> None:
         """Read the usage history that the supervisor has kept, in the sampler's thread."""
         from dstui.jobs.watch.usage_history import read_history
 

@@ -21,7 +21,7 @@ from dstui.tui.kit.text_row import BLANK, Row, row
 from dstui.tui.kit.tools import copy, in_thread, label
 from dstui.tui.plot.plot_screen import Plot
 
-HEADINGS = {"run": "How they went", "plan": "What their Plans say differently", "metric": "What their metrics came to (mean of the ranks)"}
+HEADINGS = {"run": "How they ended", "plan": "How their Plans differ", "metric": "Their final metrics (mean of the ranks)"}
 FRAME = 8
 
 
@@ -67,7 +67,7 @@ class Compared(Over[None]):
             return
         self.rows.show_rows(compared_rows(self.comparison, max(self.app.size.width - FRAME, 40)))
         partly = self.comparison.partly
-        label(self.rows, f"{len(self.runs)} runs", f"not all was read of {', '.join(partly)}" if partly else f"{BEST.strip()} the best")
+        label(self.rows, f"{len(self.runs)} runs", f"{', '.join(partly)} was not read to the end" if partly else f"{BEST.strip()} the best")
 
     def action_copy_markdown(self) -> None:
         """Copy the table as Markdown."""

@@ -30,13 +30,13 @@ STYLES = {"succeeded": "ok", "failed": "error", "lost": "error", "stopped": "war
 UNSORTED = ("started", "age", "changed")
 """Columns by which the keys do not sort: by the start they begin, and a list of changes has no order."""
 COLUMNS_ASKED = (
-    "Names with commas between them, in this order: {names}; also the name of any metric, or of a key of the Plans (stage, lr). "
-    "Nothing: those that fit."
+    "Names separated by commas, in this order: {names}; also the name of any metric, or of a key of the Plans (stage, lr). "
+    "Empty: those that fit."
 )
 FRAME = 6
 """Cells of a line outside of the table: frame, margin, mark, scroll bar."""
 MARKED, UNMARKED = "◉ ", "  "
-ASKED = "Only the runs for which all of these hold: stage=3 loss<2 failed lr>1e-4 took>1h !name. Nothing shows all."
+ASKED = "Only the runs for which all of these hold: stage=3 loss<2 failed lr>1e-4 took>1h !name. Empty shows all."
 
 
 class RunsTable(Over["tuple[JobFolder, bool] | None"]):
@@ -104,9 +104,7 @@ class RunsTable(Over["tuple[JobFolder, bool] | None"]):
         titles, *texts = self.table.texts
         self.head.show_rows([row((f"  {titles}", "dim"))])
         rows = [self._row(run, text) for run, text in zip(self.table.runs, texts, strict=True)]
-        nothing = (
-            "No run is meant by the filter." if self.table.all else f"There is no run yet: {key_of('launch')} launches one from step 8."
-        )
+        nothing = "No run matches the filter." if self.table.all else f"No runs yet: {key_of('launch')} launches one from step 8."
         self.rows.show_rows(rows or [row((nothing, "dim"))])
         self._draw_frame()
 

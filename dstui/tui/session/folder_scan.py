@@ -42,7 +42,7 @@ class FolderContents:
 
 def scan_folder(script: str = "") -> FolderContents:
     """Scan the current folder; `script`: one that the user has named. May block on a slow disk; never raises."""
-    import dstui.forecast.largest  # noqa: F401 - which takes a while: here nobody waits for it
+    import dstui.forecast.largest  # noqa: F401 - which takes a while: here it delays nothing
 
     scripts = _chosen(script) or sorted(
         _scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name)

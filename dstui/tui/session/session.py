@@ -252,8 +252,8 @@ class Session:
         try:
             moved = read_text(self.path) != self.on_disk
         except FileProblem as problem:
-            return f"{problem}. It was a Plan when it was read here."
-        return f"{self.path} was changed by something else since it was read here." if moved else ""
+            return f"{problem}. It was a valid Plan when it was read."
+        return f"{self.path} was changed by another program since it was read." if moved else ""
 
     def saved_as(self, path: Path, text: str) -> None:
         """Note that this text of the Plan was written to its file; the Plan may have been edited meanwhile."""

@@ -19,7 +19,7 @@ def reasons(plan: Plan) -> list[str]:
         found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
     if not is_own_interpreter(plan) and answer(plan) is not True:
         found.append(f"You have not agreed to its interpreter yet. {describe_interpreter(plan)}".rstrip())
-    return [*found, *(f"It would run {lines}\nThese are not lines of your Plan." for lines in unagreed(plan))]
+    return [*found, *(f"It would run {lines}\nThese commands are not in your Plan." for lines in unagreed(plan))]
 
 
 def remember_consent(plan: Plan) -> None:

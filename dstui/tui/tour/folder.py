@@ -54,7 +54,7 @@ class TourFolder:
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
             if any(self.path.iterdir()) and self._read().get("folder") != self._identity():
-                raise FileProblem(f"{self.path} is no tour that was begun here: name another folder (dstui tour FOLDER)")
+                raise FileProblem(f"{self.path} is not a tour that was begun here: name another folder (dstui tour FOLDER)")
         except OSError as error:
             raise FileProblem(f"{self.path}: {error.strerror}") from None
         if again or not is_there(self.plan):

@@ -123,7 +123,7 @@ class Guide:
 def commands_of(guide: Guide) -> type[Provider]:
     """Return the palette's provider of tour steps."""
     moves = (
-        ("Tour: the next step", "Pass over this step of the tour.", partial(guide.go, 1)),
+        ("Tour: the next step", "Skip this step of the tour.", partial(guide.go, 1)),
         ("Tour: the step before", "Go back by one.", partial(guide.go, -1)),
     )
 

@@ -60,7 +60,7 @@ TOUR: tuple[TourStep, ...] = (
         "A Plan",
         "]",
         FORM,
-        "One line a check: ✔ is fine, ▲ is worth a look, ✖ would end a job. Behind it a Plan is open: one YAML file with DeepSpeed's own "
+        "One line a check: ✔ is fine, ▲ is a warning, ✖ would end a job. Behind it a Plan is open: one YAML file with DeepSpeed's own "
         "keys, shown step by step. ] goes to the next step.",
         lambda app: place(app) == "form" and step(app) is not MACHINE,
     ),
@@ -143,8 +143,7 @@ TOUR: tuple[TourStep, ...] = (
         "Something that fails",
         "6",
         FORM,
-        "Most first runs fail, so let us have one that does. In this tour a micro-batch over 16 is too much for the last rank. 6 goes to "
-        "the batch.",
+        "Most first runs fail, so this one will. In this tour a micro-batch over 16 is too much for the last rank. 6 goes to the batch.",
         lambda app: step(app) is BATCH,
     ),
     TourStep(
@@ -153,7 +152,7 @@ TOUR: tuple[TourStep, ...] = (
         "Enter",
         frozenset({BATCH.id}),
         "With the cursor on Micro-batch per GPU press Enter, Backspace to take the 8 away, type 32 and press Enter. What follows is "
-        "checked at each key; z takes an edit back.",
+        "checked at each key; z undoes an edit.",
         lambda app: LARGEST < micro(app) <= 2 * LARGEST and not app.main.typing,
     ),
     TourStep(
@@ -161,7 +160,7 @@ TOUR: tuple[TourStep, ...] = (
         "Launch it",
         "l l",
         frozenset({"form", "review"}),
-        "l goes to Review, l once more starts it. Nothing there is wrong: only the run itself will tell.",
+        "l goes to Review, l once more starts it. Nothing there is wrong: only the run itself shows the failure.",
         _broken,
         lambda app: LARGEST < micro(app) <= 2 * LARGEST or _broken(app),
     ),
@@ -170,7 +169,7 @@ TOUR: tuple[TourStep, ...] = (
         "Why did it end?",
         "d",
         RUN,
-        "One rank raises after some steps, the launcher ends the other. When it is over, the cause stands below the log, with the rank "
+        "One rank raises after some steps, the launcher ends the other. When it is over, the cause is below the log, with the rank "
         "that failed first. d shows the whole diagnosis, and every line that proves it.",
         lambda app: _broken(app) and opened(app, "TextViewer"),
         _broken,
@@ -180,7 +179,7 @@ TOUR: tuple[TourStep, ...] = (
         "The fix",
         "x",
         RUN,
-        "A cause comes with what helps. Where that is an edit of the Plan, x makes it: half the micro-batch, twice the accumulation, so "
+        "A cause comes with fixes. If a fix is an edit of the Plan, x makes it: half the micro-batch, twice the accumulation, so "
         "the same batch in a step.",
         lambda app: micro(app) <= LARGEST and app.session.state.plan.get(ACCUMULATION, 1) > 1,
         _broken,
@@ -204,7 +203,7 @@ TOUR: tuple[TourStep, ...] = (
     ),
     TourStep(
         "compare",
-        "Two runs beside each other",
+        "Two runs compared",
         "Space ↓ Space =",
         frozenset({"runs"}),
         "Space marks the newest run, ↓ passes over the one that failed, Space marks the first one. Then = shows what their Plans say "
@@ -213,7 +212,7 @@ TOUR: tuple[TourStep, ...] = (
     ),
     TourStep(
         "home",
-        "A Plan to take home",
+        "Keep the Plan",
         "F2",
         MAIN,
         "Four times the batch in a step. Last: keep the Plan. F2 saves it as plan.yaml in the folder of the tour; on step 2 it takes a "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dstui.check.rules.machine.machine_finding import MachineFinding, MachineFindings, machine_rule
 from dstui.check.rules.machine.requirement import Requirement
-from dstui.machine.binding import deepspeed_binding, far_ranks
+from dstui.machine.binding import deepspeed_binding, misplaced_ranks
 from dstui.machine.choice import choose, is_busy, rate
 from dstui.machine.codec import Unknown, known
 from dstui.machine.descriptions import describe_gpus
@@ -192,15 +192,15 @@ def overlap(machine: Machine, requirement: Requirement) -> MachineFindings:
 
 
 @machine_rule("MC208", "warning", source="deepspeed/utils/numa.py, get_numactl_cmd: rank i gets the i-th part of the cores, counted from 0")
-def binding_to_the_far_socket(machine: Machine, requirement: Requirement) -> MachineFindings:
+def binding_to_another_socket(machine: Machine, requirement: Requirement) -> MachineFindings:
     """--bind_cores_to_rank would put ranks on the CPUs of another socket than their GPU's."""
     if requirement.cpu_binding != "deepspeed":
         return
     bindings = deepspeed_binding(machine, requirement.slots(machine))
-    far = far_ranks(machine, bindings)
-    if far:
-        first = far[0]
-        message = f"--bind_cores_to_rank puts {len(far)} of {len(bindings)} ranks on another socket: rank {first.rank} on {first.cpu_list}"
+    misplaced = misplaced_ranks(machine, bindings)
+    if misplaced:
+        first = misplaced[0]
+        message = f"--bind_cores_to_rank puts {len(misplaced)} of {len(bindings)} ranks on another socket: {first.rank} on {first.cpu_list}"
         why = f"GPU {first.gpu} is attached to CPUs {machine.gpus[first.gpu].cpus}; copies to the host then take half the speed"
         yield MachineFinding(
             message, why, "bind with numactl, by the GPUs' own CPUs", "cluster.cpu_binding", (("cluster.cpu_binding", "numactl"),)
@@ -219,7 +219,7 @@ def unbound_offload(machine: Machine, requirement: Requirement) -> MachineFindin
     ):
         return
     right = deepspeed_binding(machine, requirement.slots(machine))
-    kind = "deepspeed" if right and not far_ranks(machine, right) else "numactl"
+    kind = "deepspeed" if right and not misplaced_ranks(machine, right) else "numactl"
     why = "the optimizer runs on CPUs here; bound to the node of its GPU a step is about 15 % shorter"
     path = "cluster.cpu_binding"
     yield MachineFinding(f"the GPUs are attached to {len(nodes)} NUMA nodes", why, f"{path}: {kind}", path, ((path, kind),))

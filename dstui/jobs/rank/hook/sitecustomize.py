@@ -546,7 +546,7 @@ class Hook:
         return min(self.tokens + (now - self.refilled) * rate, BURST)
 
     def stepped(self, engine: Any, state: Engine, now: float) -> None:
-        """Report an optimizer step, if this one is to be reported, and begin the next."""
+        """Report an optimizer step, if this one is reported, and begin the next."""
         state.step = engine.global_steps
         state.seconds = now - state.began
         if state.measured and self.active:

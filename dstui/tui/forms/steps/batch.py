@@ -47,7 +47,7 @@ OPTIMIZERS = _types(
     OPTIMIZER,
     "the script builds its own",
     ("AdamW", "decoupled weight decay"),
-    ("Adam", "AdamW, unless told otherwise"),
+    ("Adam", "AdamW by default"),
     ("Lion", "half of Adam's states"),
     ("Lamb", "very large batches"),
     ("Adagrad", "sparse features"),
@@ -59,9 +59,9 @@ SCHEDULERS = _types(
     "the script builds its own",
     ("WarmupLR", "up, then flat"),
     ("WarmupDecayLR", "up, then down to zero"),
-    ("WarmupCosineLR", "up, then a cosine down"),
+    ("WarmupCosineLR", "up, then down as a cosine"),
     ("OneCycle", "up and down once"),
-    ("LRRangeTest", "to find a rate"),
+    ("LRRangeTest", "to find a learning rate"),
 )
 _WARMUP = ("WarmupLR", "WarmupDecayLR")
 _DECAY = ("WarmupDecayLR", "WarmupCosineLR")

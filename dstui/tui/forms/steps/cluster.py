@@ -105,7 +105,7 @@ FIELDS = (
     Field(path=f"{C}num_nodes", label="Hosts to use", kind="number"),
     Field(path=f"{C}num_gpus", label="Ranks per host", kind="number"),
     Field(path=f"{C}launcher", label="Launcher", kind="choice", options=LAUNCHERS, title="Launcher", below=_launcher_rows),
-    Field(path=f"{C}launcher_args", label="Its further options", kind="words"),
+    Field(path=f"{C}launcher_args", label="Further options", kind="words"),
     Field(path=f"{C}cpu_binding", label="Bind ranks to cores", kind="choice", options=BINDINGS),
     Field(path=f"{C}master_addr", label="Address of rank 0", says=_meeting_place),
     Field(path=f"{C}master_port", label="Port of rank 0", kind="number", says=_port),

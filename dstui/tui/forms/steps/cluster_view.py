@@ -105,7 +105,7 @@ def environment_rows(state: State, width: int) -> list[Row]:
     others = [name for name in here.variables if name not in given]
     for name in others[:SHOWN]:
         passed = passes_on(launcher, name, cpu=cpu)
-        rows.append(_variable(name, passed, f"set here; {launcher.name} passes it on" if passed else "set here only", width))
+        rows.append(_variable(name, passed, f"set here; {launcher.name} passes it on" if passed else "set only here", width))
     if len(others) > SHOWN:
         rows.append(row((f"  and {len(others) - SHOWN} more that are set here", "faint")))
     taken = reads_env_files(launcher)
@@ -113,7 +113,7 @@ def environment_rows(state: State, width: int) -> list[Row]:
     found = [name for name in state.launch_target().env_files.variables if name not in given]
     rows += [_variable(name, taken, f"of {why}", width) for name in found[:SHOWN]]
     if len(rows) == 2:
-        rows.append(row(("  nothing is set here that a training looks at", "dim")))
+        rows.append(row(("  no variable that matters to a training is set here", "dim")))
     return rows
 
 

@@ -72,7 +72,9 @@ JOB = Step(
     owns=("job", "model", "models", "run", "name", "version", "accelerate"),
     value=_value,
     fields=lambda state: (
-        Field(path="name", label="Name", title="Job", help=lambda _state: "What the run is called; its job folder begins with it."),
+        Field(
+            path="name", label="Name", title="Job", help=lambda _state: "The name of the run and the beginning of its job folder's name."
+        ),
         Field(path=f"{J}script", label="Script", disabled=_no_script),
         Field(path=f"{J}module", label="Module", disabled=_no_module),
         Field(path=f"{J}args", label="Arguments", kind="words"),
@@ -92,7 +94,7 @@ JOB = Step(
         Field(path=f"{R}restarts.max", label="Restart after failure", kind="number", unit="times", default=0, title="While it runs"),
         Field(path=f"{R}silence", label="Silent after", kind="number", unit="seconds"),
         Field(path=f"{R}host_lost", label="Host lost after", kind="number", unit="seconds"),
-        Field(path=f"{R}metrics", label="Numbers of your own", kind="patterns"),
+        Field(path=f"{R}metrics", label="Your own metrics", kind="patterns"),
         Field(path=f"{R}observe", label="Observe the ranks", kind="choice", options=OBSERVE),
         Field(path=f"{R}on_end", label="Notify at the end"),
     ),

@@ -83,7 +83,7 @@ def _gpu_field(gpu: Gpu) -> Field:
 
 def _no_gpu(state: State) -> str:
     cluster = state.plan.cluster
-    return "hosts are given: they count" if cluster.hosts or cluster.hostfile or _elsewhere(state) else ""
+    return "hosts are given and used" if cluster.hosts or cluster.hostfile or _elsewhere(state) else ""
 
 
 def _elsewhere(state: State) -> bool:
@@ -102,7 +102,7 @@ def _fields(state: State) -> tuple[Field, ...]:
 
 def _below(state: State, findings: Sequence[Finding], width: int) -> list[Row]:
     if state.machine is None:
-        return [BLANK, row(("This machine is being looked at…", "dim"))]
+        return [BLANK, row(("Probing this machine…", "dim"))]
     from dstui.tui.forms.steps.machine_view import machine_rows
 
     return machine_rows(state.machine, findings, width)
@@ -120,7 +120,7 @@ def _value(state: State) -> str:
 MACHINE = Step(
     id="machine",
     title="Machine",
-    question="What is there, and which of it is used?",
+    question="What hardware is there, and which of it is used?",
     owns=(INCLUDE, CPU_RANKS, "cluster.exclude"),
     fields=_fields,
     value=_value,

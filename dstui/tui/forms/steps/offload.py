@@ -66,14 +66,14 @@ def _summary(state: State) -> str:
 
 
 OPTIMIZER_STATES = _choice(
-    OPTIMIZER, "Optimizer states", _optimizer_disabled, ("fastest", "12 bytes per parameter", "slow, nearly endless")
+    OPTIMIZER, "Optimizer states", _optimizer_disabled, ("fastest", "12 bytes per parameter", "slow, nearly unlimited")
 )
-PARAMETERS = _choice(PARAM, "Parameters", _param_disabled, ("fastest", "2 bytes per parameter", "slow, nearly endless"))
+PARAMETERS = _choice(PARAM, "Parameters", _param_disabled, ("fastest", "2 bytes per parameter", "slow, nearly unlimited"))
 
 OFFLOAD = Step(
     id="offload",
     title="Offload",
-    question="What waits in host memory or on a disk, instead of filling the GPU?",
+    question="What is kept in host memory or on a disk instead of the GPU?",
     owns=(OPTIMIZER, PARAM, AIO),
     value=_summary,
     fields=lambda state: (

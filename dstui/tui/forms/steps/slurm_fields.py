@@ -54,7 +54,7 @@ def _choice(state: State, field: Field, offered: Iterable[tuple[str, str]], defa
     if not options:
         return field
     if given and given not in [option.value for option in options]:
-        options.append(Option(value=given, label=given, says="as the Plan says"))
+        options.append(Option(value=given, label=given, says="as in the Plan"))
     return replace(field, kind="choice", options=(Option(value=UNSET, label="by itself", says=default), *options))
 
 

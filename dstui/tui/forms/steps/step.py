@@ -40,7 +40,7 @@ def always(*fields: Field) -> Callable[[State], tuple[Field, ...]]:
 
 ROLES = (
     Option(value="train", label="train", says="it has an optimizer"),
-    Option(value="inference", label="inference", says="it only computes: stage 3, no optimizer"),
+    Option(value="inference", label="inference", says="inference only: stage 3, no optimizer"),
 )
 
 
@@ -84,7 +84,7 @@ def split_model_path(path: str) -> tuple[str, str]:
 
 
 AUTO: Final = "auto"
-DROPPED = "DeepSpeed passes over it"
+DROPPED = "DeepSpeed ignores it"
 
 
 def with_auto(field: Field, state: State, edits: tuple[Edit, ...] | None = None) -> Field:

@@ -35,7 +35,7 @@ SETTLE = 3.0
 """Seconds after the end of the launchers in which the last output of the ranks arrives."""
 
 
-class FarHosts(ThisHost):
+class RemoteHosts(ThisHost):
     """The ranks' hosts, with the interface that the supervisor uses."""
 
     def __init__(self, job: SupervisedJob, cluster: ClusterRecord) -> None:

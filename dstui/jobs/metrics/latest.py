@@ -32,7 +32,7 @@ PACES = ("step_time", "tokens/s", "samples/s", "steps/s")
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class LatestMetrics:
     """The latest state of a run."""
 
     step: int | None = None
@@ -42,8 +42,8 @@ class Glance:
     """The newest value of each metric."""
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Glance:
-        """Return a glance from its stored form. Invalid values are left out."""
+    def from_json(cls, found: Mapping[str, Any]) -> LatestMetrics:
+        """Return them from their stored form. Invalid values are left out."""
         step, steps = (value if type(value := found.get(name)) is int else None for name in ("step", "steps"))
         metrics = found.get("metrics")
         numbers = metrics.items() if isinstance(metrics, Mapping) else ()
@@ -54,14 +54,14 @@ class Glance:
         return {"step": self.step, "steps": self.steps, "metrics": dict(self.metrics)}
 
 
-def glance(folder: JobFolder, attempt: int, ranks: Sequence[int]) -> Glance:
+def latest_metrics(folder: JobFolder, attempt: int, ranks: Sequence[int]) -> LatestMetrics:
     """Return the latest state of a run, from its first rank, or from its last if only that prints a loss."""
     first, *others = ranks or [0]
     told = _of_rank(folder, attempt, first)
     return told if "loss" in told.metrics or not others else _of_rank(folder, attempt, others[-1], told)
 
 
-def _of_rank(folder: JobFolder, attempt: int, rank: int, otherwise: Glance | None = None) -> Glance:
+def _of_rank(folder: JobFolder, attempt: int, rank: int, otherwise: LatestMetrics | None = None) -> LatestMetrics:
     view, measure = RankView(""), Measure.of(folder)
     engine, tail = EngineMetrics(folder, rank, attempt), Tail(folder.log(rank, attempt), END, every_state=True)
     try:
@@ -75,7 +75,7 @@ def _of_rank(folder: JobFolder, attempt: int, rank: int, otherwise: Glance | Non
         return otherwise
     values = {name: value for name, value in islice(view.metrics.items(), MOST) if isfinite(value) or name == "loss"}
     values |= {name: pace for name in PACES if (pace := _usual(found, name)) is not None}
-    return Glance(_latest(step, view.step), view.steps, values)
+    return LatestMetrics(_latest(step, view.step), view.steps, values)
 
 
 def telling(lines: Sequence[str]) -> list[str]:
