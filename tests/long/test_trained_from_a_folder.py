@@ -152,7 +152,9 @@ def test_a_student_and_its_teacher_train_from_the_screen(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_plain_loop_trains_by_keys_alone(name: str, tmp_path: Path) -> None:
     text = LOOPS[name].text.replace("lr=1e-2", "lr=0.1").replace('"cuda"', '"cpu"')  # without GPUs
-    text = text.replace("torch.randn(64, 4)", "torch.randn(256, 4)").replace("while i < 8", "while i < 64")  # enough steps to learn
+    longer = {"torch.randn(64, 4)": "torch.randn(256, 4)", "while i < 8": "while i < 64", "step in range(4)": "step in range(16)"}
+    for few, many in longer.items():  # enough steps to learn
+        text = text.replace(few, many)
     (tmp_path / "train.py").write_text(text)
     terminal = dstui(tmp_path)
     try:
