@@ -57,6 +57,19 @@ def test_the_end_of_the_last_run_is_told(tmp_path: Path) -> None:
         assert well.kind == "success"
 
 
+def reported_by_lsf(state: str, status: str) -> list[str]:
+    """The report that LSF appends to the output of a job."""
+    return ["Sender: LSF System <lsf@n1>", f"Subject: Job 7: <train> in cluster <c> {state}", "", *["#BSUB -n 2"] * 5, "", status, ""]
+
+
+def test_lsf_reports_each_job_of_a_file_that_several_were_appended_to(tmp_path: Path) -> None:
+    failed = [*steps(0, 30), *BUG, *reported_by_lsf("Exited", "Exited with exit code 1.")]
+    well = [*steps(0, 30), *reported_by_lsf("Done", "Successfully completed.")]
+    assert of_lines(tmp_path / "a", [*failed, *well]).kind == "success"
+    again = of_lines(tmp_path / "b", [*well, *failed])
+    assert (again.cause, again.kind) == ("USER-PY", "failure")
+
+
 def test_what_ranks_print_whose_peer_has_failed_is_no_later_run(tmp_path: Path) -> None:
     ranks = [f"[rank{rank}]: {line}" for rank in (1, 0) for line in BUG]
     found = of_lines(tmp_path / "log", [*ranks[: len(BUG)], *steps(0, 500), *ranks[len(BUG) :], "exits with return code = 1"])

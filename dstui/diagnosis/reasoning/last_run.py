@@ -15,6 +15,7 @@ from itertools import pairwise, zip_longest
 
 from dstui.diagnosis.findings import Findings, Hit
 from dstui.diagnosis.recognition.activity import FLUSHED, bar_advances, has_moving_bar, is_loop, runs_long, shape_recurs
+from dstui.diagnosis.recognition.exits import LSF_DONE
 
 QUIET = 60
 """Lines without a word about a failure, after the end of a launcher or of a run with one process."""
@@ -39,6 +40,8 @@ OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
 """A shell's message about the end of a program."""
 FOLLOWS = ("symptom", "cascade")
 """Roles of consequences of another end, or possible ones."""
+OF_LSF = re.compile(r"^Exited with (?:exit code|signal) \d+\.?")
+"""The status in LSF's report, which it appends to the output of each job."""
 JOB_OF_RAY = re.compile(r"/(session_[\d_-]+/runtime_resources/working_dir_files/_ray_pkg_\w+)/")
 """The folder to which Ray unpacks the code of one job: another folder is another job."""
 
@@ -61,7 +64,7 @@ def keep_last_run(found: Findings) -> Findings:
     if len(found.files) != 1:
         return found
     ends = _ends(found)
-    cut = max(_last_cut(found, ends), _last_of_another_job(found))
+    cut = max(_last_cut(found, ends), _last_of_another_job(found), _last_report_of_lsf(found))
     launchers = [end.line for end in ends if end.launcher]
     if cut == 0:
         return replace(found, several_runs=any(later - earlier > QUIET for earlier, later in pairwise(launchers)))
@@ -145,6 +148,12 @@ def _last_of_another_job(found: Findings) -> int:
     jobs = [(hit.at[1], named[1]) for hit in found.hits if hit.raised and (named := JOB_OF_RAY.search(hit.raised.own.file))]
     last = max(jobs, default=(0, ""))[1]
     return max((line for line, job in jobs if job != last), default=0)
+
+
+def _last_report_of_lsf(found: Findings) -> int:
+    """Return the line of the last failed job's report above the report of one that ended with 0; 0 if there is none."""
+    done = max((end.at[1] for end in found.ends if LSF_DONE.match(end.text)), default=0)
+    return max((end.at[1] for end in found.ends if end.at[1] < done and OF_LSF.match(end.text)), default=0)
 
 
 def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[str]) -> bool:

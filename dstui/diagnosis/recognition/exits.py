@@ -99,6 +99,8 @@ SHORT = 200
 """Characters; a shell's line is shorter."""
 CONTAINER_LINE = re.compile(r"^(?:command terminated with exit code|\S+ exited with code|\S* ?Process completed with exit code) (\d+)\.?$")
 """Messages of kubectl and docker compose about a container's end."""
+LSF_DONE = re.compile(r"^Subject: Job \d+(?:\[\d+\])?: <.*> in cluster <[^>]*> Done$")
+"""The report of IBM Spectrum LSF about a job that ended with 0; it is appended to the job's output."""
 MAKE_LINE = re.compile(r"^make(?:\[\d+\])?: \*\*\* \[.*\] Error (\d+)")
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")
@@ -125,6 +127,8 @@ def exits_in(text: str) -> list[Exit]:
         return [Exit(translated(int(found[1])), whole=True)]
     if found := CONTAINER_LINE.match(text.strip()) or MAKE_LINE.match(text):
         return [Exit(translated(int(found[1])), whole=True)]
+    if LSF_DONE.match(text):
+        return [Exit(0, whole=True)]
     if found := CHILD_LINE.search(text):
         return [Exit(int(found[1]) if found[1] else -int(found[2]), whole=True)] if "ninja" not in text else []
     if found := SHELL_LINE.match(text.strip()[:SHORT]):

@@ -29,7 +29,7 @@ FACTS = (
     "Container rank",
     "died from signal", "exited with code", "make: ***",
     "operation counts", "launched up to operation", "not launched any operations", "Missing communicator data", "managed by process",
-    "process information not found", ") MISMATCH", ") INCOMPLETE", ",MISMATCH", ",ERROR",
+    "> in cluster <", "process information not found", ") MISMATCH", ") INCOMPLETE", ",MISMATCH", ",ERROR",
     *NEEDLES,
 )  # fmt: skip
 """Literal texts of facts besides the signatures."""
