@@ -109,6 +109,8 @@ class ScriptFacts:
     """Arguments to resume from a checkpoint, with {checkpoint} for its folder; empty if none are known."""
     needs_argument: bool = False
     """Whether deepspeed.initialize gets its configuration only from the script's arguments."""
+    uses_lightning: bool = False
+    """Whether Lightning's Trainer trains."""
     without: WithoutDeepSpeed | None = None
     """What trains in it without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
 
@@ -176,6 +178,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         options=_options(program.code),
         resume=_resume(program.code, text),
         needs_argument=_needs_argument(program.code),
+        uses_lightning=bool(program.code.packages & set(LIGHTNING)),
         without=without,
     )
 
@@ -200,6 +203,7 @@ def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptF
         refuses_local_rank=_refuses_local_rank(alone),
         joins_itself=_joins_itself(program),
         options=_options(program),
+        uses_lightning=without.what == "lightning",
         without=without,
     )
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from dstui.base.files import FileProblem, reason, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
-from dstui.documents.open import changed_script
+from dstui.documents.open import changed_script, code_for_script
 from dstui.documents.plan_files import env_files_of, read_pool
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
@@ -23,7 +22,6 @@ from dstui.render.artifacts import (
     artifacts,
     ds_configs,
     kubernetes_artifact,
-    script_artifact,
     slurm_artifact,
 )
 from dstui.render.launch import RenderError
@@ -106,10 +104,9 @@ def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> li
 def _of_the_script(plan: Plan, whole: bool) -> Artifact:
     """Return the lines that the script needs: for a plain loop a diff or a new file (`whole`), for others the general lines."""
     changed = changed_script(plan)
-    if changed is None:
-        return script_artifact(plan)
-    if not changed.text:
-        return replace(script_artifact(plan), notes=changed.notes)
+    if changed is None or not changed.text:
+        purpose = "the lines that the training script needs for this Plan"
+        return Artifact("script_lines.py", code_for_script(plan), purpose, notes=changed.notes if changed else ())
     use = f"-o FOLDER writes {changed.name}; then set job.script to it"
     text = changed.text if whole else changed.diff
     return Artifact(

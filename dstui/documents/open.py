@@ -281,6 +281,13 @@ class ChangedScript:
     """Keys that the configuration needs for the adapted script."""
 
 
+def code_for_script(plan: Plan) -> str:
+    """Return the lines that a Plan's script needs in general. Reads the script without running it."""
+    from dstui.render.code import render_code
+
+    return render_code(plan, lightning=getattr(script_facts_of(plan), "uses_lightning", False))
+
+
 def changed_script(plan: Plan) -> ChangedScript | None:
     """Return the script of a Plan, adapted to DeepSpeed; None if it is not a plain loop. Reads the script without running it."""
     facts = script_facts_of(plan)

@@ -11,7 +11,6 @@ from dstui.plan import Plan
 from dstui.plan.hostfile import hostfile_text
 from dstui.plan.launchers import JOB_SCRIPT
 from dstui.render.accelerate import accelerate_yaml
-from dstui.render.code import render_code
 from dstui.render.config_files import config_name, with_paths
 from dstui.render.jsontext import json_text
 from dstui.render.launch import RenderError, place_workdir
@@ -138,8 +137,3 @@ def accelerate_artifact(target: Target) -> Artifact:
     except RenderError:
         used = None  # a hostfile that is on another machine: the Plan's accelerate section gives the number
     return Artifact("accelerate.yaml", accelerate_yaml(target.plan, used), "the same for `accelerate launch --config_file accelerate.yaml`")
-
-
-def script_artifact(plan: Plan) -> Artifact:
-    """Render the lines that the training script needs."""
-    return Artifact("script_lines.py", render_code(plan), "the lines that the training script needs for this Plan")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dstui.base.text import sanitise
 from dstui.plan import Plan
 from dstui.render.code_of_accelerate import lines_for_accelerate
-from dstui.render.code_of_deepspeed import lines_for_deepspeed
+from dstui.render.code_of_deepspeed import lines_for_deepspeed, lines_for_lightning
 from dstui.render.code_of_several import lines_for_several
 from dstui.render.code_parts import peft, plan_uses_cpus, stage_of
 
@@ -20,12 +20,12 @@ YOURS = re.compile(r"\b(?:build_\w+|load_data|loss_of|schedule)\b")
 """Functions that the printed lines use and do not define. `schedule` maps a step to a factor of the learning rate."""
 
 
-def render_code(plan: Plan) -> str:
-    """Return the lines, with comments on the purpose of each."""
+def render_code(plan: Plan, *, lightning: bool = False) -> str:
+    """Return the lines, with comments on the purpose of each. `lightning`: those of a script that trains with Lightning alone."""
     name = sanitise(plan.job.script or plan.job.module or "the script")
     several = any(plan.configurations.keys())
     one = {"deepspeed": lines_for_deepspeed, "trainer": _trainer, "accelerate": lines_for_accelerate}
-    blocks = lines_for_several if several else one[plan.job.integration]
+    blocks = lines_for_several if several else lines_for_lightning if lightning else one[plan.job.integration]
     text = "\n\n".join(blocks(plan))
     yours = ", ".join(dict.fromkeys(YOURS.findall(text)))
     return f"# What {name} needs for this Plan: lines to take over, not a whole script.\n# Your own functions: {yours}.\n\n{text}\n"

@@ -20,7 +20,17 @@ def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
     yield TRAIN
     yield from full_weights_blocks(plan, "checkpoints")
     if not plan_uses_cpus(plan):
-        yield LIGHTNING.replace("PRECISION", _lightning_precision(config))
+        yield f"{INSTEAD}\n{_lightning(config)}"
+
+
+def lines_for_lightning(plan: Plan) -> Iterator[str]:
+    """Yield the blocks of a script that trains with Lightning."""
+    yield IMPORTS_OF_LIGHTNING
+    yield _lightning(plan.deepspeed)
+
+
+def _lightning(config: Mapping[str, Any]) -> str:
+    return LIGHTNING.replace("PRECISION", _lightning_precision(config))
 
 
 def initialize_block(plan: Plan, config: Mapping[str, Any], name: str = "", *, data: bool = True) -> str:
@@ -94,8 +104,14 @@ for step, batch in enumerate(loader, first):
     if step % 1000 == 999:  # on every rank: each writes its own part
         engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})
 engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})"""
+INSTEAD = "# ---- with Lightning, instead of all from deepspeed.init_distributed() on; its strategy takes GPUs only ----"
+IMPORTS_OF_LIGHTNING = """\
+import os
+
+import torch
+
+config = os.environ["DSTUI_DS_CONFIG"]  # dstui tells every rank where the rendered ds_config.json is; DeepSpeedStrategy takes GPUs only"""
 LIGHTNING = """\
-# ---- with Lightning, instead of all from deepspeed.init_distributed() on; its strategy takes GPUs only ----
 import json
 import os
 from pathlib import Path

@@ -55,7 +55,7 @@ async def test_a_mistake_costs_its_own_setting_only_and_is_told_with_its_line(op
         told = "\n".join(note.message for note in pilot.app._notifications)
         for line, words in (
             (1, "no theme is called"),
-            (2, "wrap: true or false"),
+            (2, "wrap: expected true or false"),
             (6, "'u' is the key of 'undo'"),
             (7, "did you mean 'launch'"),
         ):

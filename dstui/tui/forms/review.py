@@ -207,13 +207,13 @@ def _write_rows(changed: ChangedScript | None) -> list[Row]:
 
 def _script_lines(plan: Plan, changed: ChangedScript | None) -> str:
     """Return the lines that the script needs, as a diff for a plain loop; above it what must be done by hand."""
-    from dstui.render.code import render_code
+    from dstui.documents.open import code_for_script
 
     if changed is None:
-        return render_code(plan)
+        return code_for_script(plan)
     notes = "".join(f"# {note}\n" for note in changed.notes)
     written = f"# written whole as {changed.name}, which the Plan takes then; {plan.job.script} stays as it is\n" if changed.diff else ""
-    return f"{notes}{written}{changed.diff or render_code(plan)}"
+    return f"{notes}{written}{changed.diff or code_for_script(plan)}"
 
 
 def _on_disk(artifact: Artifact, there: Mapping[str, str] | None) -> str:
