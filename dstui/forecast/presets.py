@@ -1,7 +1,7 @@
 """Sizes of well-known models by hub id, from their `config.json`, so that a forecast needs no network.
 
 `data/presets.json`: id -> the sizes, or the id of a model with the same tensors (vicuna: LLaMA). `_source` says where the numbers come
-from; `tests/long/presets_from_litgpt.py` generates those of litgpt's table.
+from, which may be the `config.json` of a copy or fine-tune; `tests/long/presets_from_litgpt.py` generates those of litgpt's table.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ PUBLISHED = {
     "Qwen/Qwen2-VL-7B-Instruct": 8_291_375_616,
     "Qwen/Qwen2.5-VL-7B-Instruct": 8_292_166_656,
     "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
+    "ibm-granite/granite-3.3-8b-instruct": 8_170_864_640,
     "openai/gpt-oss-20b": 20_914_757_184,
     "llava-hf/llava-1.5-7b-hf": 7_063_427_072,
 }
