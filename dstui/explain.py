@@ -73,8 +73,8 @@ class Batch:
         """Format the arithmetic for the user."""
         unknown = "?"
         return (
-            f"{self.train or unknown} samples per step = {self.micro or unknown} per rank × {self.steps or unknown} accumulation × "
-            f"{self.ranks or unknown} data-parallel ranks"
+            f"{self.train or unknown} sample{'s' * (self.train != 1)} per step = {self.micro or unknown} per rank × "
+            f"{self.steps or unknown} accumulation × {self.ranks or unknown} data-parallel rank{'s' * (self.ranks != 1)}"
         )
 
 

@@ -47,7 +47,9 @@ class Borrowed(NamedTuple):
 
     def __str__(self) -> str:
         """Format them for a person."""
-        return f"{self.path}, from the {sanitise(str(self.origin))}:\n" + "\n".join(f"    {sanitise(line)}" for line in self.lines)
+        where = ":".join(str(part) for part in (self.origin.source, self.origin.line) if part)
+        source = f"{where} ({self.origin.layer})" if where else f"the {self.origin.layer}"
+        return f"{self.path}, from {sanitise(source)}:\n" + "\n".join(f"    {sanitise(line)}" for line in self.lines)
 
 
 def unagreed(plan: Plan) -> list[Borrowed]:

@@ -104,7 +104,7 @@ def format_value(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {format_value(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
         return " ".join(format_value(part) for part in value)
-    if isinstance(value, float) and 0 < abs(value) < FINE:
+    if isinstance(value, float) and 0 < abs(value) < FINE and not hasattr(value, "spelling"):
         mantissa, exponent = f"{value:.6e}".split("e")
         return f"{float(mantissa):g}e{int(exponent)}"
     return one_line(value if isinstance(value, str) else yaml_scalar(value))

@@ -125,7 +125,7 @@ def _plan_lines(runs: Sequence[Run]) -> Iterator[Line]:
         values = [run.settings.get(path, missing) for run in runs if run.plan is not None]
         if any(value is missing or not same(value, values[0]) for value in values):
             told = [run.settings.get(path) for run in runs]
-            given = iter(texts_side_by_side([run.settings[path] for run in runs if path in run.settings]))
+            given = iter(texts_side_by_side([run.spelled(path) for run in runs if path in run.settings]))
             texts = [(next(given) or ABSENT) if path in run.settings else ABSENT for run in runs]
             yield Line("plan", path.removeprefix("deepspeed."), tuple(told), tuple(texts))
 

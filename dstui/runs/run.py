@@ -17,12 +17,12 @@ from dstui.jobs.metrics.latest import LatestMetrics, latest_metrics
 from dstui.jobs.metrics.series import logs_of
 from dstui.jobs.store.folder import JobFolder, read_json
 from dstui.jobs.store.ownership import whose
-from dstui.jobs.store.plan_diff import Change, data_changes, plan_of, project_of
+from dstui.jobs.store.plan_diff import Change, data_changes, plan_of, project_of, same
 from dstui.jobs.store.records import JobStatus
 from dstui.jobs.store.status import no_sign_of_life, orphan_hint
 from dstui.jobs.watch.taken import kept as measured
 from dstui.jobs.watch.usage import USAGE
-from dstui.plan import PlanError
+from dstui.plan import Plan, PlanError
 from dstui.runs.kept import Kept
 
 FAILED = ("failed", "lost")
@@ -91,6 +91,17 @@ class Run:
                 else:
                     found[f"{parent}{key}"] = value
         return found
+
+    def spelled(self, path: str) -> Any:
+        """Return the value at a path that `settings` has, numbers with the spelling of the Plan's file."""
+        found = self._own_plan.get(path, None) if self._own_plan is not None else None
+        return found if same(found, self.settings[path]) else self.settings[path]
+
+    @cached_property
+    def _own_plan(self) -> Plan | None:
+        with suppress(FileProblem, PlanError, OSError):
+            return plan_of(self.folder)
+        return None
 
     @property
     def changed(self) -> tuple[Change, ...] | None:

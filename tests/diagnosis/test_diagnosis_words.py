@@ -128,6 +128,7 @@ SAID = [
     ("OOM-HOST", ["Reason: Evicted", "Message: The node was low on resource: memory. Container train was using 60Gi"]),
     ("CKPT-DISK", ["Message: Pod ephemeral local storage usage exceeds the total limit of containers 100Gi."]),
     ("OOM-HOST", ["slurmstepd: error: Exceeded job memory limit at some point."]),
+    ("OOM-HOST", ["0: slurmstepd-h1: error: Exceeded job memory limit", "srun: error: h1: task 0: Killed"]),
     ("KILLED-UNKNOWN", ["trainer-0 exited with code 137"]),
     ("KILLED-UNKNOWN", ["make: *** [Makefile:12: train] Killed"]),
     ("OP-ABI", ["train.sh: line 8: 4242 Illegal instruction     (core dumped) python train.py"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,3 +160,16 @@ def test_a_process_that_is_gone_is_unknown(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, pid=2**22 + 1)
     sampler = looked_at(folder, lambda sampler: sampler.note)
     assert "cannot be read" in sampler.note and read_json(folder.record(0))["pid"] == 2**22 + 1
+
+
+def test_a_process_that_has_ended_gives_no_sample(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as ended:
+        folder = recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, pid=ended.pid)
+        sampler = Sampler(folder, 0.02)
+        try:
+            wait_for(lambda: sampler.latest.get(0))
+            ended.kill()  # without wait(), so that it stays in the process table
+            wait_for(lambda: not sampler.latest)
+            assert sampler.note == ""
+        finally:
+            sampler.close()

@@ -39,6 +39,15 @@ def test_of_arguments_only_what_differs_is_shown(tmp_path: Path) -> None:
     assert next(line for line in out.splitlines() if line.startswith("job.args")).split() == ["job.args", "--steps", "40", "–"]
 
 
+def test_numbers_are_spelled_as_in_the_plans(tmp_path: Path) -> None:
+    runs = tmp_path / "dstui_runs"
+    for name, lr in (("a", "4.1e5"), ("b", "0.00050"), ("c", "3e-4")):
+        made(runs / name, plan(lr=lr), log(1.0))
+    out = dstui("runs", "--compare", "a", "b", "c", cwd=tmp_path)[1]
+    line = next(line for line in out.splitlines() if line.startswith("optimizer.params.lr"))
+    assert line.split() == ["optimizer.params.lr", "4.1e5", "0.00050", "3e-4"]
+
+
 def test_numbers_that_are_none_and_runs_that_are_not_there(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
     made(runs / "a", plan(), {0: "step 1 loss nan\n"})

@@ -67,7 +67,7 @@ def test_a_command_of_a_team_file_runs_after_one_consent(here: Path) -> None:
     (here / "team.yaml").write_text("run: {on_end: touch ended}\n")
     (here / "plan.yaml").write_text("extends: team.yaml\n" + HERE)
     refused = dstui("--headless", "plan.yaml", cwd=here)
-    assert refused.returncode == 1 and "run.on_end, from the extends (" in refused.stderr and "touch ended" in refused.stderr
+    assert refused.returncode == 1 and "team.yaml:1 (extends):" in refused.stderr and "touch ended" in refused.stderr
     agreed = dstui("--headless", "plan.yaml", "--trust-site", "--run-dir", "one", cwd=here)
     assert agreed.returncode == 0, agreed.stderr
     wait_for((here / "ended").exists)

@@ -141,7 +141,7 @@ SIGNATURES = (
             rx("running low on memory", r"killed due to the node running low on memory"),
             rx("killed due to memory pressure", r"killed due to memory pressure \(OOM\)"),
             "TERM_MEMLIMIT",
-            rx("memory limit", r"slurmstepd: error: .*[Ee]xceeded (?:(?:job|step) )?memory limit"),
+            rx("memory limit", r"slurmstepd(?:-[\w.-]+)?: error: .*[Ee]xceeded (?:(?:job|step) )?memory limit"),
             rx("exceeded limit", r"PBS: job killed: \w*mem \w+ exceeded limit"),
             rx("available RAM", r"crashed after using all available RAM"),
             "OUT_OF_MEMORY",

@@ -156,7 +156,8 @@ class Sampler:
         records = {rank: self._record(rank, status.attempt) for rank in running}
         near = {rank: record for rank, record in records.items() if record.get("host") == here}
         remote = {rank: record for rank, record in records.items() if record.get("host") not in (here, None)}
-        usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
+        sampled = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
+        usages = {rank: usage for rank, usage in sampled.items() if usage is not None}
         usages |= {} if self._on_cpu else self._of_remote(status, remote)
         unknown = sorted({str(remote[rank]["host"]) for rank in remote.keys() - usages.keys()})
         why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
@@ -187,8 +188,8 @@ class Sampler:
     def _on_cpu(self) -> bool:
         return self._env.get("DS_ACCELERATOR") == "cpu"
 
-    def _of_cpu(self, record: Mapping[str, Any]) -> Usage:
-        """Return the use of the rank's process. Its load is that since the last sample, so the first sample has none."""
+    def _of_cpu(self, record: Mapping[str, Any]) -> Usage | None:
+        """Return the use of the rank's process, None if it has ended. Its load is that since the last sample: the first one has none."""
         import psutil
 
         pid = record.get("pid")
@@ -197,8 +198,10 @@ class Sampler:
         try:
             new = pid not in self._processes
             process = self._processes.setdefault(pid, psutil.Process(pid))
-            load = process.cpu_percent(None)
-            return Usage("CPU", None if new else load, process.memory_info().rss, capacity=psutil.virtual_memory().total)
+            load, memory = process.cpu_percent(None), process.memory_info().rss
+            if not memory:  # it has ended, and waits for its parent to notice
+                return None
+            return Usage("CPU", None if new else load, memory, capacity=psutil.virtual_memory().total)
         except psutil.Error:
             return Usage("CPU", why=f"process {pid} cannot be read")
 

@@ -95,7 +95,7 @@ class Recommended(Lines):
 
     DEFAULT_CSS = "Recommended > Vertical { width: 114; }"
     ROWS = "recommended"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("T", "dismiss('measure')", "measure", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("T", "measure", "measure", show=False)]
 
     def __init__(self, outlook: Outlook) -> None:
         super().__init__("Which plan is best here")
@@ -125,6 +125,11 @@ class Recommended(Lines):
         if self.found is None:
             return [row(("Searching…", "dim"))]
         return ranked_rows(self.outlook, self.found, self.rows.cursor, self.room)
+
+    def action_measure(self) -> None:
+        """Ask for a measurement, on the machine that the plans are for."""
+        if not self.outlook.machine.recorded:
+            self.dismiss(MEASURE)
 
     @on(RowList.Moved, "#recommended")
     def _moved(self) -> None:
@@ -164,6 +169,8 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     rows += paragraph(f"The second against the first: {found.second}", width, "dim") if found.second else []
     rows += paragraph(f"Cheaper: {found.cheapest}", width, "dim") if found.cheapest else []
     rows += paragraph(f"{NOT_SEARCHED[0].upper()}{NOT_SEARCHED[1:]}", width, "dim")
+    if outlook.machine.recorded:  # nothing runs here
+        return rows
     return [*rows, row(("T", "accent"), "  measure the best of them here, by short jobs", key=MEASURE)]
 
 

@@ -201,18 +201,20 @@ class Writing:
             return
         script = Path(plan.job.script).with_name(changed.name)
         path = Path(plan.place(plan.job.workdir), script)
-        take = partial(self._take_script, path, str(script), changed)
-        if state_on_disk(path, changed.text) == "changed":
+        write = partial(_refusal, partial(write_atomic, path, changed.text, replace=True))
+        take = partial(afterwards, self._app, write, partial(self._take_script, path, str(script), changed))
+        afterwards(self._app, partial(state_on_disk, path, changed.text), partial(self._ask_replace_script, path, take))
+
+    def _ask_replace_script(self, path: Path, take: Callable[[], None], on_disk: str) -> None:
+        if on_disk == "changed":
             answers = [Answer("r", "replace it", True), Answer("n", "no, keep it", False)]
             self._app.push_screen(Ask("Exists already", f"{path} has other content.", answers), lambda yes: take() if yes else None)
         else:
             take()
 
-    def _take_script(self, path: Path, script: str, changed: ChangedScript) -> None:
-        try:
-            write_atomic(path, changed.text, replace=True)
-        except FileProblem as error:
-            say(self._app, str(error), "error")
+    def _take_script(self, path: Path, script: str, changed: ChangedScript, refusal: str) -> None:
+        if refusal:
+            say(self._app, refusal, "error")
             return
         self._session.note(f"written  {path}")
         self._session.edit(("job.script", script), *((f"deepspeed.{key}", value) for key, value in changed.needs.items()))

@@ -144,7 +144,7 @@ def total_row(cells: Sequence[Cell]) -> Row:
     """Return totals: ranks and hosts, how many run, and the spread of their steps."""
     hosts = len({c.host for c in cells})
     where = f" on {hosts:,} hosts" if hosts > 1 else ""
-    return Row((Span(f" {len(cells):,} ranks{where}  ", "title"), *counts(cells), Span(steps_text(cells), "dim")))
+    return Row((Span(f" {len(cells):,} rank{'s' * (len(cells) != 1)}{where}  ", "title"), *counts(cells), Span(steps_text(cells), "dim")))
 
 
 def steps_text(cells: Sequence[Cell]) -> str:

@@ -18,7 +18,8 @@ def product(state: State) -> str:
     micro, steps, ranks = state.plan.get(MICRO, None), state.plan.get(ACCUMULATION, 1), state.ranks
     if not (isinstance(micro, int) and isinstance(steps, int) and ranks):
         return ""
-    return f"{micro} x {steps} x {ranks} rank{'s' if ranks > 1 else ''} = {micro * steps * ranks} samples per step"
+    total = micro * steps * ranks
+    return f"{micro} x {steps} x {ranks} rank{'s' * (ranks != 1)} = {total} sample{'s' * (total != 1)} per step"
 
 
 def _named(path: str) -> Disabled:
