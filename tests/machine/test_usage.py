@@ -154,6 +154,13 @@ def test_a_ranks_gpu_is_its_place_in_what_it_sees(
 def test_a_rank_on_another_host_is_not_sampled_and_that_is_said(tmp_path: Path) -> None:
     sampler = looked_at(recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, host="worker-7"), lambda sampler: sampler.note)
     assert (sampler.latest, sampler.note) == ({}, "CPU use not known on worker-7")
+    folder = recorded(tmp_path / "other", {}, host="worker-7")  # launched without knowing whether the host has GPUs
+    sampler = looked_at(folder, lambda sampler: sampler.note)
+    assert sampler.note == "GPU use not known on worker-7"
+    folder.engine(0).parent.mkdir(parents=True)
+    folder.engine(0).write_text('{"is": "initialize", "t": 1.0, "device": "cpu"}\n')
+    sampler = looked_at(folder, lambda sampler: "CPU" in sampler.note)
+    assert sampler.note == "CPU use not known on worker-7"
 
 
 def test_a_process_that_is_gone_is_unknown(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ EVERY = 2.0
 """Seconds between two samples."""
 STALE = 20.0
 """Seconds after which the GPU report of another host is outdated."""
+ENGINE_READ = 1 << 20
+"""Bytes of an engine's lines that are read for its device."""
 MIB, GIB = 1 << 20, 1 << 30
 USAGE = "usage.json"
 """A file in the job folder with the highest memory use of each GPU by NVML, `{"0": bytes}`, written by any session that watches the run."""
@@ -123,6 +125,7 @@ class Sampler:
         self._states: dict[int, GpuState] = {}
         self._processes: dict[int, psutil.Process] = {}
         self._records: dict[tuple[int, int], dict[str, Any]] = {}
+        self._devices: dict[tuple[int, int], str] = {}
         shown = read_json(folder.path / USAGE)  # written by an earlier session
         self._peaks: dict[str, int] = {device: most for device, most in shown.items() if type(most) is int}
         self._closed = threading.Event()
@@ -161,7 +164,8 @@ class Sampler:
         usages |= {} if self._on_cpu else self._of_remote(status, remote)
         unknown = sorted({str(remote[rank]["host"]) for rank in remote.keys() - usages.keys()})
         why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
-        self.note = "; ".join(filter(None, [why, _remote_in_words(unknown, "CPU" if self._on_cpu else "GPU")]))
+        kind = "CPU" if unknown and (self._on_cpu or self._made_on_cpu(min(remote), status.attempt)) else "GPU"
+        self.note = "; ".join(filter(None, [why, _remote_in_words(unknown, kind)]))
         return usages
 
     def _note_peaks(self) -> None:
@@ -187,6 +191,15 @@ class Sampler:
     @property
     def _on_cpu(self) -> bool:
         return self._env.get("DS_ACCELERATOR") == "cpu"
+
+    def _made_on_cpu(self, rank: int, attempt: int) -> bool:
+        """Return whether the rank's engine reports that it is on a CPU: the launch need not know which hosts have GPUs."""
+        from dstui.jobs.engine.lines import EngineMade, read_all
+
+        if not self._devices.get((attempt, rank)):
+            made = (report.device for report in read_all(self._folder.engine(rank, attempt), ENGINE_READ) if isinstance(report, EngineMade))
+            self._devices[attempt, rank] = next(made, "")
+        return self._devices[attempt, rank].partition(":")[0] == "cpu"
 
     def _of_cpu(self, record: Mapping[str, Any]) -> Usage | None:
         """Return the use of the rank's process, None if it has ended. Its load is that since the last sample: the first one has none."""
