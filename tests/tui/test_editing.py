@@ -73,6 +73,19 @@ async def test_the_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path
         assert value(pilot, "job.args") == ["--data", "abc", "--also", "abc/b", "--env", "${GIVEN_HERE}"]
 
 
+async def test_long_labels_of_the_review_end_with_an_ellipsis(open_app: Open) -> None:
+    async with open_app(size=(100, 40)) as pilot:
+        await pilot.press("8")
+        await until(pilot, lambda: "the same without this scre…" in screen(pilot), 9)
+        assert "the lines that train.py ne…" in screen(pilot)
+
+
+async def test_a_unit_of_one_is_singular(open_app: Open) -> None:
+    async with open_app(PLAN.replace("train_micro_batch_size_per_gpu: 4", "train_micro_batch_size_per_gpu: 1")) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: "1 sample " in screen(pilot))
+
+
 async def test_an_edit_marks_exactly_the_lines_of_the_preview_that_it_changed(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ async def test_r_ranks_the_plans_and_enter_takes_one_in_one_step_of_undo(open_ap
 
 async def test_what_a_plan_changes_stands_under_the_cursor(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4, size=(80, 24)) as pilot:
-        store(pilot).machine_probed(FOUR)
+        store(pilot).machine_probed(replace(FOUR, recorded=True))
         await until(pilot, lambda: store(pilot).state.outlook)
         await pilot.press("3", "r")
         await until(pilot, lambda: "left tok/s" in text_of(pilot, ROWS))
@@ -60,7 +61,8 @@ async def test_what_a_plan_changes_stands_under_the_cursor(open_app: Open) -> No
             await pilot.press("down")
             await pilot.pause()
         assert len(shown) > 4
-        await pilot.press("escape")
+        assert "measure the best" not in text_of(pilot, ROWS), "the machine is recorded"
+        await pilot.press("T", "escape")
         assert not store(pilot).can_undo
 
 

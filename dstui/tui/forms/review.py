@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -20,7 +21,7 @@ from dstui.tui.forms.side_panes import tokens
 from dstui.tui.forms.steps.review_run import nameless
 from dstui.tui.kit.keys import key_of
 from dstui.tui.kit.row_list import RowList
-from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.kit.tools import in_thread, label
 from dstui.tui.session.file_lookups import WrittenIn
 from dstui.tui.session.state import State
@@ -107,7 +108,8 @@ class Review(Horizontal):
         changed = changed_script(state.plan)
         self.texts[LINES] = self.texts[WRITE_SCRIPT] = _script_lines(state.plan, changed)
         opened = self.names.cursor is None
-        self.names.show_rows([*_name_rows(made, state, path), *_write_rows(changed)])
+        room = self.names.size.width - RowList.MARGIN
+        self.names.show_rows([_cut(shown, room) for shown in (*_name_rows(made, state, path), *_write_rows(changed))])
         if opened:
             self.names.cursor = made[0].name if made else PLAN  # reading starts at the top; after Enter the cursor is on the launch
         width = (self.verdict.size.width or 40) - 3  # leaves room for a scroll bar
@@ -214,6 +216,15 @@ def _script_lines(plan: Plan, changed: ChangedScript | None) -> str:
     notes = "".join(f"# {note}\n" for note in changed.notes)
     written = f"# written whole as {changed.name}, which the Plan takes then; {plan.job.script} stays as it is\n" if changed.diff else ""
     return f"{notes}{written}{changed.diff or code_for_script(plan)}"
+
+
+def _cut(shown: Row, room: int) -> Row:
+    """Return a row whose last text ends with an ellipsis if it has nothing at its right and is too long."""
+    *before, last = shown.left or (Span(""),)
+    left = room - sum(cell_len(span.text) for span in before)
+    if shown.right or left <= 0 or cell_len(last.text) <= left:
+        return shown
+    return replace(shown, left=(*before, Span(fit(last.text, left), last.style)))
 
 
 def _on_disk(artifact: Artifact, there: Mapping[str, str] | None) -> str:
