@@ -80,6 +80,25 @@ async def test_long_labels_of_the_review_end_with_an_ellipsis(open_app: Open) ->
         assert "the lines that train.py ne…" in screen(pilot)
 
 
+async def test_the_adapted_script_is_written_and_replaced_only_after_a_question(open_app: Open, tmp_path: Path) -> None:
+    loop = "import torch\nmodel = torch.nn.Linear(2, 2)\noptimizer = torch.optim.AdamW(model.parameters())\n"
+    loop += (
+        "for x in range(9):\n    loss = model(torch.ones(2)).sum()\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    )
+    async with open_app() as pilot:
+        (tmp_path / "train.py").write_text(loop)
+        (tmp_path / "train_deepspeed.py").write_text("other")
+        await pilot.press("8")
+        await until(pilot, lambda: "write train_deepspeed.py" in text_of(pilot, "#review-names"), 9)
+        pilot.app.screen.query_one("#review-names").cursor = "write the script"
+        await pilot.press("enter")
+        await until(pilot, lambda: "Exists already" in screen(pilot), 9)
+        assert (tmp_path / "train_deepspeed.py").read_text() == "other"
+        await pilot.press("r")
+        await until(pilot, lambda: value(pilot, "job.script") == "train_deepspeed.py", 9)
+        assert "deepspeed.initialize" in (tmp_path / "train_deepspeed.py").read_text()
+
+
 async def test_a_unit_of_one_is_singular(open_app: Open) -> None:
     async with open_app(PLAN.replace("train_micro_batch_size_per_gpu: 4", "train_micro_batch_size_per_gpu: 1")) as pilot:
         await pilot.press("6")
