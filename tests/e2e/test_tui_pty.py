@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE, wait_for
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l")
 """Leave the other screen, show the cursor, leave the mouse alone."""
 
-UNTIL_GO = "import os, time\nprint('waiting', flush=True)\nwhile not os.path.exists('go'):\n    time.sleep(0.05)\n"
+UNTIL_GO = "import os, time\nprint('up and idle', flush=True)\nwhile not os.path.exists('go'):\n    time.sleep(0.05)\n"
 
 Start = Callable[..., Terminal]
 
@@ -119,7 +119,7 @@ def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: 
 @pytest.mark.launcher
 def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(start: Start, tmp_path: Path) -> None:
     terminal = launch_script(start, tmp_path, UNTIL_GO)
-    terminal.wait("×2 waiting", "running")
+    terminal.wait("up and idle", "running")
     terminal.kill(signal.SIGKILL)
     assert terminal.exit_code() == 137
     again = start("attach")
@@ -140,7 +140,7 @@ def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from
         tmp_path,
         "import os, time\nfor number in range(120):\n    print(f'number {number} of rank {os.environ[\"RANK\"]}', flush=True)\n    time.sleep(0.03)\n",
     )
-    terminal.wait("×2 number 20 of rank")
+    terminal.wait("number 20 of rank")
     terminal.kill(signal.SIGHUP)
     assert terminal.exit_code() == 128 + signal.SIGHUP
     again = start("attach")
@@ -158,8 +158,8 @@ def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from
 
 @pytest.mark.launcher
 def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: Path) -> None:
-    terminal = launch_script(start, tmp_path, "import time\nprint('waiting', flush=True)\ntime.sleep(300)\n")
-    terminal.wait("×2 waiting")
+    terminal = launch_script(start, tmp_path, "import time\nprint('up and idle', flush=True)\ntime.sleep(300)\n")
+    terminal.wait("up and idle")
     terminal.press("s")
     terminal.wait("Stop plain-")
     terminal.press("y")
