@@ -65,6 +65,7 @@ class Watchdog:
                 if seconds > NOTED:
                     self._note(seconds, time.thread_time() - cpu)
 
+        # Private: asyncio's debug mode has the wall time of slow callbacks alone, and slows each of them.
         asyncio.Handle._run = timed  # type: ignore[method-assign]
 
     def _note(self, seconds: float, cpu: float) -> None:

@@ -112,6 +112,13 @@ class _Edits:
 
 def adapted(text: str) -> Adapted:
     """Return the text with DeepSpeed's lines. Raises NoPlace if the loop is not clear."""
+    try:
+        return _adapted(text)
+    except RecursionError:
+        raise NoPlace(0, "its code is nested too deeply to be followed") from None
+
+
+def _adapted(text: str) -> Adapted:
     newline = "\r\n" if "\r\n" in text else "\n"
     plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
     source = plain.encode()

@@ -15,7 +15,7 @@ NOT_ONE_MODEL = "the model of this optimizer cannot be determined"
 
 @dataclass(frozen=True)
 class LoopOptimizer:
-    """Where an optimizer is built: the statement after which it exists, its name, its model, and its class ("" if unknown)."""
+    """An optimizer of a loop: the statement after which it exists, its name, its model, and its class ("" if unknown)."""
 
     statement: ast.stmt
     name: str

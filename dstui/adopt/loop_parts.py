@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from dstui.adopt.loop_optimizer import find_optimizer
 from dstui.adopt.loop_syntax import FUNCTIONS, NoPlace, is_call_of, name_in
 
+MOST_CALLS = 100
+"""Calls of backward() and of step() that are compared with each other."""
+MOST_VALUE = 1e9
+"""No batch size, accumulation or bound is larger."""
 TOGETHER = ("DistributedDataParallel", "DDP", "DataParallel")
 
 
@@ -90,21 +94,30 @@ class LoopParts:
         return words if value is None or words == str(value) else f"{words} ({value})"
 
     def constant(self, number: ast.expr) -> int | float | None:
-        """Return the value of a literal, of a name assigned once to a literal, or of an option's default; None if it is unknown."""
+        """Return the value of a number, of a product of numbers, or of a name for one; None if it is unknown.
+
+        A name counts if it is assigned once, or is an option with a default.
+        """
+        value = self._product(number)
+        return value if value is not None and 0 < value < MOST_VALUE else None
+
+    def _product(self, number: ast.expr, names: frozenset[str] = frozenset()) -> int | float | None:
+        """Return the value of an expression, for which these names were looked up already."""
         if isinstance(number, ast.Constant):
-            return number.value if isinstance(number.value, (int, float)) and not isinstance(number.value, bool) else None
+            value = number.value
+            return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST_VALUE else None
         if isinstance(number, ast.BinOp) and isinstance(number.op, (ast.Mult, ast.FloorDiv)):
-            left, right = self.constant(number.left), self.constant(number.right)
-            if left is None or not right:
+            left, right = self._product(number.left, names), self._product(number.right, names)
+            if left is None or not right or abs(left) >= MOST_VALUE:
                 return None
             return left * right if isinstance(number.op, ast.Mult) else left // right
         name = name_in(number)
-        if not name:
+        if not name or name in names:
             return None
         given = [one.value for one in ast.walk(self.tree) if isinstance(one, ast.Assign) and any(name_in(to) == name for to in one.targets)]
         if not given and "." in name:
             given = list(_defaults(self.tree, name.rpartition(".")[2]))
-        return self.constant(given[0]) if len(given) == 1 and not name_in(given[0]) else None
+        return self._product(given[0], names | {name}) if len(given) == 1 else None
 
     def entry(self, mapping: ast.expr | None, key: str) -> ast.expr | None:
         """Return the value of a key in the dictionary that a name is assigned; None if it is not written there."""
@@ -119,8 +132,10 @@ class LoopParts:
         """Return the statement after which the model is ready for an engine: the optimizer's, or one that then loads or compiles it."""
         last, parent = self.optimizer_statement, self.parents.get(id(self.optimizer_statement))
         block = next((part for _, part in ast.iter_fields(parent) if isinstance(part, list) and last in part), [last]) if parent else [last]
+        training = {function.name for call in self.backwards if (function := self.function_of(call)) is not None}
         for one in block[block.index(last) + 1 :]:
-            if isinstance(one, (ast.For, ast.While, *FUNCTIONS)) or any(call in self.backwards for call in ast.walk(one)):
+            called = {name_in(part.func).rpartition(".")[2] for part in ast.walk(one) if isinstance(part, ast.Call)}
+            if isinstance(one, (ast.For, ast.While, *FUNCTIONS)) or called & {"backward", *training}:
                 break
             assigned = any(isinstance(part, ast.Assign) and self.model in map(name_in, part.targets) for part in ast.walk(one))
             if assigned or any(is_call_of(part, "load_state_dict") for part in ast.walk(one)):
@@ -212,6 +227,8 @@ def find_parts(text: str) -> LoopParts:
         raise NoPlace(0, "its loop is in another file: add the lines there")
     if not parts.steps:
         raise NoPlace(parts.backwards[0].lineno, f"no call of {parts.optimizer}.step() belongs to this backward()")
+    if max(len(parts.backwards), len(parts.steps)) > MOST_CALLS:
+        raise NoPlace(parts.backwards[0].lineno, f"it has more than {MOST_CALLS} calls of backward() or step()")
     parts.backwards.sort(key=lambda call: (call.lineno, call.col_offset))
     if (second := parts.second_backward()) is not None:
         raise NoPlace(second.lineno, "a second backward() before one step(): under ZeRO only the last one counts, so add the losses first")

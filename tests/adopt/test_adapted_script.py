@@ -9,7 +9,7 @@ import pytest
 from dstui.adopt.adapted_script import adapted
 from dstui.adopt.loop_syntax import NoPlace
 from dstui.adopt.script import inspect_script
-from tests.adopt.plain_loops import FLAT, HEAD, LOOPS, MICRO_BATCHES
+from tests.adopt.plain_loops import FLAT, FUNCTIONS, HEAD, LOOPS, MICRO_BATCHES
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -64,6 +64,41 @@ def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None
     with pytest.raises(NoPlace, match=said) as problem:
         adapted(text)
     assert problem.value.line == line
+
+
+def test_weights_that_are_loaded_after_the_training_do_not_move_the_engine() -> None:
+    made = adapted(
+        FUNCTIONS.replace("\n\nif __name__", '    model.load_state_dict(torch.load("best.pt"))\n\n\nif __name__').replace(
+            "    for _ in range(2):\n        train(", "    train("
+        )
+    )
+    assert made.text.index("deepspeed.initialize(model=model") < made.text.index("    train(model, optimizer")
+
+
+SIZES = {
+    "itself": "n = 4 * n",
+    "a circle": "n = m * 2\nm = n * 2",
+    "deep": "n = " + " * ".join(["2"] * 400),
+    "infinite": "n = 1e308 * 1e308",
+    "long": f"n = {10**400} * 1.5",
+    "zero": "n = 0",
+    "negative": "n = -4",
+    "divided by zero": "n = 8 // 0",
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_batch_size_that_cannot_be_computed_is_left_out(size: str) -> None:
+    text = FLAT.replace("batch_size=4", "batch_size=n").replace("model = nn", f"{SIZES[size]}\nmodel = nn")
+    assert "train_micro_batch_size_per_gpu" not in adapted(text).needs
+
+
+def test_a_script_with_very_many_calls_or_nestings_is_refused() -> None:
+    with pytest.raises(NoPlace, match="more than 100 calls"):
+        adapted(FLAT.replace("        loss.backward()\n", "        loss.backward()\n        optimizer.step()\n" * 5000))
+    chosen = "torch.optim.AdamW(model.parameters())"
+    with pytest.raises(NoPlace):
+        adapted(FLAT.replace("optimizer = torch", "optimizer = " + f"{chosen} if x else " * 3000 + "torch"))
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_where_there_are_gpus_it_is_repeated_over_nccl() -> None:
     import torch
 
     if torch.cuda.is_available():
-        pytest.skip("a torch with GPUs here: they decide how it ends")
+        pytest.skip("torch has GPUs here, and what follows is the answer of a torch without nccl")
     assert "NCCL" in case.deep["nccl"]["problem"], case.deep
     (without,) = all_reduce_of(job, found)
     assert without.deep and "nccl" not in without.deep

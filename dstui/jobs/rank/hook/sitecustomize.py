@@ -396,7 +396,7 @@ class Hook:
 
             def evaluate(engine: Any) -> Any:
                 engine.__dict__[STATE].wake()
-                return kind.eval(engine)  # type: ignore[attr-defined]
+                return kind.eval(engine)  # type: ignore[attr-defined]  # every engine is a torch.nn.Module
 
             found: dict[str, Any] = {name: getattr(kind, name, None) for name in ("forward", "backward", "step", "train_batch")}
             members = {name: method.__wrapped__ for name, method in found.items() if hasattr(method, STATE)}
