@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, deepspeed_strategy, without_deepspeed
+from dstui.adopt.configuration_reader import TRAINER, first_sign, parses_trainer_arguments
+from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, without_deepspeed
 from dstui.adopt.program import TextOf, read_program
-from dstui.adopt.pycode import Call, Code, NotPython, ScriptOption, read_code
-from dstui.plan.handed_over import CONFIG, CONFIG_OPTIONS
+from dstui.adopt.pycode import Call, Code, NotPython, read_code
 from dstui.plan.model import Builder, Integration
 
 RESUMING = (
@@ -32,16 +32,6 @@ RESUMING = (
 """Options to resume from a checkpoint, the clearest name first; an underscore equals a dash."""
 MOST_OPTIONS = 60
 """Options of a script that are listed."""
-VARIABLE = "DSTUI_DS_CONFIG"
-"""The variable in which every rank finds the path of the rendered ds_config.json."""
-NAMES_CONFIG = re.compile(r"conf|deepspeed|^ds_|json|yaml", re.IGNORECASE)
-"""An option that may name a configuration, if a function gets several."""
-TRAINER = re.compile(
-    r"(?:.*\.)?\w*TrainingArguments$|trl\..*(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|Reward|PRM|BCO|XPO|NashMD|OnlineDPO|GKD)Config$"
-)
-"""The argument classes of transformers' and TRL's Trainers."""
-PARSERS = ("HfArgumentParser", "TrlParser")
-"""Parsers that turn every field of these classes into an option, including --deepspeed."""
 OPTIMIZER = re.compile(
     r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
     r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
@@ -50,21 +40,6 @@ OTHER_FRAMEWORKS = ("jax", "tensorflow", "keras", "paddle", "mindspore", "mxnet"
 """Packages that train models which DeepSpeed cannot train."""
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
 """Calls that set the backend of torch.distributed, or that there is no GPU."""
-WITHOUT_ACCELERATOR = frozenset(
-    (
-        *("init_empty_weights", "init_on_device", "infer_auto_device_map", "dispatch_model", "load_checkpoint_and_dispatch"),
-        *(
-            "load_checkpoint_in_model",
-            "cpu_offload",
-            "disk_offload",
-            "set_seed",
-            "get_logger",
-            "get_balanced_memory",
-            "find_executable_batch_size",
-        ),
-    )
-)
-"""Functions of accelerate that need no Accelerator: a script with nothing else of it does not train with accelerate."""
 SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
 GivenScheduler = Literal["script", "function", "config"]
 """A scheduler from the script, from a function given to accelerate's DummyScheduler, or from the configuration."""
@@ -110,7 +85,7 @@ class ScriptFacts:
     needs_argument: bool = False
     """Whether deepspeed.initialize gets its configuration only from the script's arguments."""
     uses_lightning: bool = False
-    """Whether Lightning's Trainer trains."""
+    """Whether the script imports Lightning."""
     without: WithoutDeepSpeed | None = None
     """What trains in it without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
 
@@ -147,7 +122,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         where = f"line {problem.line}: " if problem.line else ""
         return ScriptFacts(None, (), f"{where}it is not Python code that can be parsed here: {problem.message}")
     without = without_deepspeed(program)
-    own, all_of_it = _first_sign(alone), _first_sign(program.code)
+    own, all_of_it = first_sign(alone), first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
     if found is None:
         resume = _resume(program.code, text)
@@ -208,118 +183,6 @@ def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptF
     )
 
 
-def _first_sign(code: Code) -> Sign | None:
-    return next((found for sign in SIGNS if (found := sign(code))), None)
-
-
-Sign = tuple[Integration, tuple[str, ...], int, str, bool]
-"""Integration, arguments, line, evidence, and whether the rendered configuration reaches it."""
-
-
-def _of_add_config_arguments(code: Code) -> Sign | None:
-    call = code.call("add_config_arguments")
-    if call is None:
-        return None
-    return "deepspeed", ("--deepspeed_config", CONFIG), call.node.lineno, "deepspeed.add_config_arguments", True
-
-
-def _of_the_trainer(code: Code) -> Sign | None:
-    line = min((line for name, line in code.names.items() if TRAINER.match(name)), default=None)
-    if line is None:
-        return None
-    if _parses_trainer(code):
-        return "trainer", ("--deepspeed", CONFIG), line, "the Trainer's arguments", True
-    handed = [(call.node.lineno, call.value("deepspeed")) for call in code.calls if TRAINER.match(call.name)]
-    for at, value in handed:
-        if value is not None:
-            return _handed_over(code, "trainer", value, at, "TrainingArguments(deepspeed=…)")
-    if (named := _variable(code)) is not None:
-        return "trainer", (), named, VARIABLE, True
-    return "trainer", (), line, "the Trainer's arguments, made in the script without deepspeed=…", False
-
-
-def _of_accelerate(code: Code) -> Sign | None:
-    names = {name: line for name, line in code.names.items() if name.partition(".")[0] == "accelerate"}
-    line = min((line for name, line in names.items() if name.rpartition(".")[2] not in WITHOUT_ACCELERATOR), default=None)
-    if line is None or (code.call("Accelerator") is None and code.call("deepspeed.initialize")):
-        return None
-    plugin = code.call("DeepSpeedPlugin")
-    if plugin is not None and (value := plugin.value("hf_ds_config", place=0)) is not None:
-        return _handed_over(code, "accelerate", value, plugin.node.lineno, "DeepSpeedPlugin(hf_ds_config=…)")
-    return "accelerate", (), line, "accelerate, which finds it in its environment", True
-
-
-def _of_lightning(code: Code) -> Sign | None:
-    line = next((line for name, line in code.names.items() if name.partition(".")[0] in LIGHTNING), None)
-    if line is None:
-        return None
-    if (strategy := code.call("DeepSpeedStrategy")) is not None:
-        value = strategy.value("config")
-        at = strategy.node.lineno
-        if value is not None:
-            return _handed_over(code, "deepspeed", value, at, "DeepSpeedStrategy(config=…)")
-        return "deepspeed", (), at, "DeepSpeedStrategy, with its own configuration", False
-    named = next((call for call in code.calls if deepspeed_strategy(call)), None)
-    return named and ("deepspeed", (), named.node.lineno, "Lightning's DeepSpeed strategy, with its own configuration", False)
-
-
-def _of_initialize(code: Code) -> Sign | None:
-    call = code.call("deepspeed.initialize")
-    value = call.value("config", "config_params") if call is not None else None
-    return _handed_over(code, "deepspeed", value, call.node.lineno, "deepspeed.initialize(config=…)") if call and value else None
-
-
-def _of_an_option(code: Code) -> Sign | None:
-    option = code.option(*CONFIG_OPTIONS)
-    return None if option is None else ("deepspeed", _given(code, option), option.line, f"an argument {option.word}", True)
-
-
-def _of_the_variable(code: Code) -> Sign | None:
-    line = _variable(code)
-    return None if line is None else ("deepspeed", (), line, f"{VARIABLE}, which every rank finds in its environment", True)
-
-
-def _of_a_configuration_of_its_own(code: Code) -> Sign | None:
-    call = code.call("deepspeed.initialize")
-    return None if call is None else ("deepspeed", (), call.node.lineno, "deepspeed.initialize, with its own configuration", False)
-
-
-SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
-    _of_add_config_arguments,
-    _of_the_trainer,
-    _of_accelerate,
-    _of_lightning,
-    _of_initialize,
-    _of_an_option,
-    _of_the_variable,
-    _of_a_configuration_of_its_own,
-)
-"""The first match wins."""
-
-
-def _handed_over(code: Code, integration: Integration, value: ast.expr, line: int, where: str) -> Sign:
-    """Classify a configuration that the script passes itself: from an argument, from the environment, or its own."""
-    parts = list(code.inside(value))
-    named = {node.attr for node in parts if isinstance(node, ast.Attribute)} | {node.id for node in parts if isinstance(node, ast.Name)}
-    put_together = any(
-        isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and len(node.args) + len(node.keywords) > 1) for node in parts
-    )
-    options = (option for option in code.options if option.name in named and not option.switch)
-    option = next((option for option in options if not put_together or NAMES_CONFIG.search(option.name)), None)
-    if option is not None and (option.word or sum(not other.word for other in code.options) == 1):
-        return integration, _given(code, option), option.line, f"an argument {option.word or option.name}", True
-    if _variable(code) is not None:
-        return integration, (), line, f"{VARIABLE}, which every rank finds in its environment", True
-    if (known := code.option(*CONFIG_OPTIONS)) is not None:
-        return integration, _given(code, known), known.line, f"an argument {known.word}", True
-    return integration, (), line, f"{where}, with its own configuration", False
-
-
-def _variable(code: Code) -> int | None:
-    """Return the line that names DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_NAME for one of several models."""
-    return next((line for text, line in code.texts.items() if text.startswith(VARIABLE)), None)
-
-
 def _finds_under_accelerate(code: Code, integration: Integration, finds: bool) -> bool:
     if integration == "trainer":
         return not any(TRAINER.match(call.name) and call.value("deepspeed") is not None for call in code.calls)
@@ -346,12 +209,6 @@ def _needs_argument(code: Code) -> bool:
     return bool(calls) and not spread and not any(call.value("config", "config_params") for call in calls)
 
 
-def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
-    """Return the arguments that pass the configuration, including the script's own switch --deepspeed."""
-    switch = next((other.word for other in code.options if other.switch and other.word == "--deepspeed"), None)
-    return tuple(filter(None, (switch, option.word, CONFIG)))
-
-
 def _options(code: Code) -> tuple[str, ...]:
     return tuple(dict.fromkeys(option.word or option.name for option in code.options))[:MOST_OPTIONS]
 
@@ -361,7 +218,7 @@ def _resume(code: Code, text: str) -> tuple[str, ...]:
     option = next((known[word] for word in RESUMING if word in known), None)
     if option is not None:
         return (option.word,) if option.switch else (option.word, "{checkpoint}")
-    trainers = _parses_trainer(code) and "resume_from_checkpoint" in text  # of TrainingArguments; the script hands it to train()
+    trainers = parses_trainer_arguments(code) and "resume_from_checkpoint" in text  # of TrainingArguments; the script hands it to train()
     return ("--resume_from_checkpoint", "{checkpoint}") if trainers else ()
 
 
@@ -376,14 +233,10 @@ def _joins_itself(code: Code) -> bool:
     return any(given) or code.call("init_distributed", "init_process_group") is not None
 
 
-def _parses_trainer(code: Code) -> bool:
-    return any(name.rpartition(".")[2] in PARSERS for name in code.names)
-
-
 def _refuses_local_rank(code: Code) -> bool:
     if code.call("ArgumentParser") is None or code.call("parse_args") is None or code.call("parse_known_args"):
         return False
-    return not _parses_trainer(code) and all(option.name != "local_rank" for option in code.options)
+    return not parses_trainer_arguments(code) and all(option.name != "local_rank" for option in code.options)
 
 
 def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, str]:

@@ -96,7 +96,7 @@ class ShellState:
     ended: str = ""
     """exit, return, break or continue: the following statements are not reached."""
     left: dict[str, dict[str, Value]] = field(default_factory=dict)
-    """How a branch that only a run decides may have ended the loop, the function or the script -> the variables there."""
+    """Branches that are decided only in a run: how one may have ended its loop, function or script -> the variables at that point."""
 
     def copy(self) -> ShellState:
         """Return an independent copy."""

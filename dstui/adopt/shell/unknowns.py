@@ -27,9 +27,9 @@ class Unknowns:
         self.unseen: list[str] = []
         """Commands that may start a launch which dstui cannot see, as sentences."""
         self.tested = 0
-        """How many unset variables conditions have asked for."""
+        """The number of unset variables that conditions have read."""
         self.moments = set[str]()
-        """What `date` printed: the time of this reading, in place of the launch's."""
+        """Outputs of `date`, which have the time of this reading instead of the launch."""
         self.assigned = ""
         """The variable that is being assigned: it gives a name to the output of an unknown program."""
 

@@ -37,7 +37,7 @@ def text_of_a_shell(c: Context) -> Problems:
 
 
 MADE = "# made by dstui from "
-"""How an imported Plan begins; the comments below this line are the notes."""
+"""The first words of an imported Plan; the comments below this line are the notes."""
 KEY = re.compile(r"\b(?:job|model|cluster|accelerate|deepspeed)(?:\.\w+)+")
 TO_BE_WRITTEN = re.compile(r"\b(?:is left (?:out|open)|write)\b")
 """A note that is settled as soon as the key that it names has a value."""
