@@ -41,7 +41,8 @@ class Ran:
     """Of this thread's clock on the wall."""
     cpu: float
     memory: int
-    """Bytes at its peak, what it shares with the interpreter that it was forked from included."""
+    """Bytes at its peak, those of the interpreter that it was forked from included: the kernel counts them even after an exec, which is
+    why no command is started by the test process itself, whose size depends on the tests before."""
 
     @property
     def said(self) -> str:
@@ -56,11 +57,12 @@ class Forked:
         """Limits of each command: bytes of address space, seconds of CPU, seconds on the wall."""
         self._limits = (memory, cpu, deadline)
 
-    def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> Ran:
-        """`dstui WORDS` in a folder; the environment is ours with `env` on top."""
+    def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, own: bool = False) -> Ran:
+        """`dstui WORDS` in a folder; the environment is ours with `env` on top. `own`: by an interpreter of its own, as a user runs it."""
         child = _interpreter(os.getpid())
         assert child.stdin and child.stdout
-        child.stdin.write(base64.b64encode(pickle.dumps((list(words), str(cwd), {**os.environ, **(env or {})}, self._limits))) + b"\n")
+        order = (list(words), str(cwd), {**os.environ, **(env or {})}, self._limits, own)
+        child.stdin.write(base64.b64encode(pickle.dumps(order)) + b"\n")
         child.stdin.flush()
         ran: Ran = Ran(**pickle.loads(base64.b64decode(child.stdout.readline())))
         return ran
@@ -72,29 +74,11 @@ def _interpreter(_pid: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, __file__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def spawned(words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, memory: int = 2 << 30, cpu: int = 60) -> Ran:
-    """The same by an interpreter of its own, as a user runs it."""
-    began = time.monotonic()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "dstui", *words],
-            cwd=cwd,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-        )
-        limit(memory, cpu, child.pid)
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        return Ran(**_measured(status, used, time.monotonic() - began, out, err))
-
-
-def limit(memory: int, cpu: int, pid: int = 0) -> None:
-    """For a process (this one: 0) from now on."""
+def limit(memory: int, cpu: int) -> None:
+    """Limit this process from now on: bytes of address space, seconds of CPU."""
     limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_CPU: cpu, resource.RLIMIT_FSIZE: OUTPUT, resource.RLIMIT_CORE: 0}
     for which, most in limits.items():
-        resource.prlimit(pid, which, (most, most))
+        resource.setrlimit(which, (most, most))
 
 
 def _measured(status: int, used: Any, seconds: float, out: Any, err: Any) -> dict[str, Any]:
@@ -120,12 +104,12 @@ def serve() -> None:
         importlib.import_module(name)
     gc.freeze()  # what is there before a fork is no garbage of what comes after it
     for line in sys.stdin.buffer:
-        words, cwd, env, (memory, cpu, deadline) = pickle.loads(base64.b64decode(line))
+        words, cwd, env, (memory, cpu, deadline), own = pickle.loads(base64.b64decode(line))
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             began = time.monotonic()
             child = os.fork()
             if child == 0:
-                _become(words, cwd, env, (out.fileno(), err.fileno()), partial(limit, memory, cpu))
+                _become(words, cwd, env, (out.fileno(), err.fileno()), partial(limit, memory, cpu), own=own)
             status, used = _wait(child, deadline)
             answer = _measured(status, used, time.monotonic() - began, out, err)
         sys.stdout.buffer.write(base64.b64encode(pickle.dumps(answer)) + b"\n")
@@ -144,7 +128,7 @@ def _wait(child: int, deadline: float) -> tuple[int, Any]:
     return status, used
 
 
-def _become(words: Sequence[str], cwd: str, env: Mapping[str, str], outputs: tuple[int, int], limited: Any) -> None:
+def _become(words: Sequence[str], cwd: str, env: Mapping[str, str], outputs: tuple[int, int], limited: Any, *, own: bool) -> None:
     """In the child: run the command as its own interpreter would, to the end of its threads. Does not return."""
     status = 1
     try:
@@ -155,6 +139,9 @@ def _become(words: Sequence[str], cwd: str, env: Mapping[str, str], outputs: tup
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(outputs[0], 1)
         os.dup2(outputs[1], 2)
+        if own:
+            limited()
+            os.execve(sys.executable, [sys.executable, "-m", "dstui", *words], {**env, "PYTHONPATH": str(ROOT)})
         sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
         sys.stderr = sys.__stderr__ = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)
         sys.argv = ["dstui", *words]

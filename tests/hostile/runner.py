@@ -17,7 +17,7 @@ from typing import Any
 
 from dstui.jobs.store.processes import find
 from dstui.jobs.store.records import ProcessRecord
-from tests.hostile.forked import UNCAUGHT, Forked, Ran, spawned
+from tests.hostile.forked import UNCAUGHT, Forked, Ran
 from tests.hostile.words import prepare
 
 MEMORY = 1 << 30
@@ -60,7 +60,7 @@ def run_many(seeds: Iterable[int], folder: Path, tell: Callable[[str], Any] = la
             place.mkdir()
             words, env = prepare(seed, place, canary, ProcessRecord.of(known).as_json())
             before = listing(place)
-            ran = spawned(words, place, env, memory=2 * MEMORY, cpu=int(2 * SECONDS)) if seed % REAL == 0 else forked.run(words, place, env)
+            ran = forked.run(words, place, env, own=seed % REAL == 0)
             wrong = [*wrong_with(words, ran), *wrong_around(words, canary, victim, before != listing(place))]
             note(outcome, seed, words, ran)
             if wrong:
