@@ -178,8 +178,8 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         checkpointing=bool(model and model.activation_checkpointing),
         attention=_attention(model),
         fused_loss=bool(model and model.fused_loss),
-        loss_bytes=OLD_LOSS_BYTES if _before(NEW_LOSS, transformers) else LOSS_BYTES,
-        split_experts=_before(FUSED_EXPERTS, transformers),
+        loss_bytes=OLD_LOSS_BYTES if is_before(NEW_LOSS, transformers) else LOSS_BYTES,
+        split_experts=is_before(FUSED_EXPERTS, transformers),
         reduce_bucket=_count(c, "reduce_bucket_size", hidden, stage),
         prefetch_bucket=_count(c, "stage3_prefetch_bucket_size", hidden, stage),
         persistence=_count(c, "stage3_param_persistence_threshold", hidden, stage),
@@ -284,7 +284,7 @@ def _optimizer(c: Context, reported: list[str]) -> str:
     return kind
 
 
-def _before(release: tuple[int, ...], transformers: str | None) -> bool:
+def is_before(release: tuple[int, ...], transformers: str | None) -> bool:
     """Return whether a version of transformers is older than a release. Without a version, the newest is assumed."""
     try:
         return transformers is not None and version_tuple(transformers) < release
