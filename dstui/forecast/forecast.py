@@ -241,10 +241,12 @@ def models_of(
             continue
         model = plan.focused_on(name).model
         options = {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
+        kind = plan.job.integration
+        filled = fill_auto(config, kind, plan.accelerate, options)
         setup, notes = setup_of(
-            add_optimizer(fill_auto(config, plan.job.integration, plan.accelerate, options), plan.job.integration, options),
+            add_optimizer(filled, kind, options, known(machine.software.torch, None)),
             model,
-            plan.job.integration,
+            kind,
             ranks=room.ranks,
             nodes=room.nodes,
             hidden=mine.hidden,
