@@ -11,7 +11,7 @@ from dstui.base.output import remark, tell
 from dstui.doctor.deep import all_reduce_fleet
 from dstui.doctor.fleet import SIZES, Change, Fleet, HostReport, Value, changes, compare, parse_fleet, read_baseline, save
 from dstui.doctor.gather import gather_fleet
-from dstui.jobs.queue.offers import nodes_of_partition
+from dstui.jobs.queue.scheduler import nodes_of_partition
 from dstui.machine.report import format_size
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✗"}
