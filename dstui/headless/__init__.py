@@ -173,7 +173,7 @@ def _not_ready(target: Target, run_dir: Path | None) -> bool:
         check_launcher(target.launch)
     except (RenderError, LaunchError):
         return False  # the launch reports it
-    from dstui.doctor.preflight import format_lines, run_preflight  # not needed for a job of this machine
+    from dstui.doctor.examine import format_lines, run_preflight  # not needed for a job of this machine
 
     results = run_preflight(target)
     for line in format_lines(results):

@@ -29,8 +29,7 @@ from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port
 from dstui.plan import PlanError
 from dstui.plan.holes import describe_open_holes, fill_holes
 from dstui.plan.launchers import BY_NAME
-from dstui.plan.layered import without_layers
-from dstui.plan.locks import refusal
+from dstui.plan.locks import refusal, without_layers
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, open_holes
 from dstui.render.spec import LaunchSpec

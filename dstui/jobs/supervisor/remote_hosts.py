@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dstui.hosts.srun import release
+from dstui.hosts.connection import release
 from dstui.jobs.hosts.job_host import JobHost
 from dstui.jobs.hosts.mirror import Mirror
 from dstui.jobs.store.processes import Process, descendants, tagged
