@@ -196,13 +196,13 @@ def _short(number: int) -> str:
     return str(number) if abs(number) < 10**MAX_DIGITS else "with thousands of digits"
 
 
-_HOST = re.compile(r"\s*host(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
+_SSH_HOSTS = re.compile(r"\s*host(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
 _INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
 
 
 def ssh_hosts(text: str) -> list[str]:
     """Return the names after `Host` in order and without duplicates, patterns (*, ?, !) and invalid names."""
-    names = (name for line in text.splitlines() if (match := _HOST.match(line)) for name in _words(match[1]))
+    names = (name for line in text.splitlines() if (match := _SSH_HOSTS.match(line)) for name in _words(match[1]))
     return list(dict.fromkeys(name for name in names if not set(name) & set("*?!") and not host_problem(name)))[:MAX_RANKS]
 
 
