@@ -59,7 +59,7 @@ def test_one_question_serves_all_runs_and_all_processes(asked: Path) -> None:
 
 
 def test_the_accounting_tells_the_end_of_a_job_that_the_controller_has_forgotten(asked: Path) -> None:
-    recorded_slurm.record(asked.parent, squeue="")
+    recorded_slurm.write_programs(asked.parent, squeue="")
     ends = {job: (found.meaning.means, found.meaning.exit_code) for job in map(str, range(2, 11)) if (found := scheduler.look(job))}
     over = dict.fromkeys(("4", "5", "6"), ("ended", None)) | dict.fromkeys(("3", "8"), ("stopped", 143))
     assert ends == over | {"2": ("failed", 143), "7": ("failed", 124), "9": ("failed", 1), "10": ("failed", 137)}
