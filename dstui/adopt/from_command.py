@@ -38,8 +38,11 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
         return plan_of_framework(line, source, read_named)
     notes = list(line.notes)
     args, config, reader = _configuration(line, read_named, notes)
-    model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder)
+    named = facts.model if facts is not None else ""
+    model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder, named)
     notes += about
+    if facts is not None and named and model.get("source", "").endswith(named):
+        notes.append(f"model.source is {named}: {facts.model_why} of {line.script}")
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
     absent = _absent_yaml(line, read_named)
     if absent:

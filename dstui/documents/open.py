@@ -95,7 +95,7 @@ def script_named(name: str, text: str) -> Script:
     from dstui.adopt.script import ScriptFacts
 
     facts = _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read")
-    return Script(name, facts, "optim" in text, needs=_needs_of_loop(text) if facts.without else {})
+    return Script(name, facts, "optim" in text, facts.model, needs=_needs_of_loop(text) if facts.without else {})
 
 
 def _needs_of_loop(text: str) -> Mapping[str, bool | float]:
