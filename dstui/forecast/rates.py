@@ -38,8 +38,8 @@ marked for it, those of Blackwell chosen by its rows there; the others are those
 bits at half of their rate, so the power limit does not slow that down, and attention, whose other operations are not halved, reaches twice
 Ampere's share of it; 0.95 is what cuBLAS reaches on an L20 (github.com/xlite-dev/LeetCUDA, kernels/hgemm).
 H20 has Hopper's memory and power with a seventh of its matrix units, which are never throttled: 89 % of its peak in Qwen2.5-7B with 16k
-tokens (ms-swift, examples/train/flash_attention_3). FlashAttention-2 on Ampere and Hopper: its own figures, and ALST's steps of 0.2 to 3.7 million
-tokens (arxiv.org/abs/2506.13996, table 1)."""
+tokens (ms-swift, examples/train/flash_attention_3). FlashAttention-2 on Ampere and Hopper: its own figures, and ALST's steps of 0.2 to 3.7
+million tokens (arxiv.org/abs/2506.13996, table 1)."""
 NEWEST_ATTENTION: Mapping[str, float] = {"hopper": 0.55}
 """The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes); 447 TFLOPS of
 6 operations in a step of 8k tokens on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
