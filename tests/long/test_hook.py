@@ -17,7 +17,7 @@ import pytest
 
 from dstui.jobs.control.start import start
 from dstui.jobs.control.stop import stop
-from dstui.jobs.engine.lines import EngineMade, EngineStep, EvaluationDone, LoneOptimizer, read_all
+from dstui.jobs.engine.lines import EngineMade, EngineStep, EvaluationDone, HookEnded, HookFault, LoneOptimizer, read_all
 from dstui.jobs.engine.now import read_now
 from dstui.jobs.engine.resolved import model_name, read_planned
 from dstui.jobs.store.folder import JobFolder
@@ -288,6 +288,27 @@ def test_a_million_steps_make_a_small_file(tmp_path: Path) -> None:
     print(f"{steps:,} steps at {mine[3]}/s ({unobserved[3]} unobserved): {len(told)} reported, the last {told[-1]:,}; {size:,} bytes")
     assert told == sorted(set(told)) and told[-1] > steps * (1 - 5 / seconds)
     assert len(told) < 300 + 3 * seconds and size < 1000 * len(told) + 20_000 and '"fault"' not in file.read_text()
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_each_python_is_observed(tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With stand-ins for torch and DeepSpeed, which only one interpreter has here."""
+    python = Path(shutil.which(f"python{version}") or sys.executable)
+    if kept := sorted((python.parent.parent / "versions").glob(f"{version}.*/bin/python")):
+        python = kept[-1]  # pyenv's programs on the PATH start only the versions that are chosen
+    if subprocess.run([python, "-c", f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"], check=False).returncode:
+        pytest.skip(f"there is no Python {version} here")
+    monkeypatch.setenv("PYTHONPATH", path := str(HERE / "hooked/without_torch"))
+    code, log = alone(tmp_path, "any_python.py", str(tmp_path), python=python)
+    assert code == 0 and f"stacks True\nbecame False {path}\n" in log, log
+    steps = int(log.split()[1])
+    reports = list(read_all(tmp_path / "engine/rank_0.jsonl"))
+    told = [report for report in reports if isinstance(report, EngineStep)]
+    assert all(step.loss == math.cos(step.step - 1) and step.grad_norm == 1.5 for step in told)
+    assert 200 < len(told) < 230 and told[-1].step > steps / 2 and [type(report) for report in reports].count(HookEnded) == 1
+    (engine,) = [report for report in reports if isinstance(report, EngineMade)]
+    assert engine.parameters == 3 and not [report for report in reports if isinstance(report, HookFault)]
+    print(f"Python {version}: {len(told)} of {steps:,} steps reported, stacks, fork and exec as they should be")
 
 
 @pytest.fixture
