@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,8 @@ PROGRAMS = {
     ),
     "lit": (["lightning"], {"optimizer": "script", "micro": 4}),
 }
+VARIES = re.compile(r"\d[\d.:,e+-]*")
+"""Times, ports and folders in the output of a training."""
 DEFAULTS = {"integration": "deepspeed", "optimizer": "config", "accumulation": 1, "stage": 2, "args": "[]", "more": ""}
 
 
@@ -86,6 +89,8 @@ def with_and_without(folder: Path, *words: str, mark: str = "mine ") -> JobFolde
     assert not plain.engine(0).exists() and hooked.engine(0).exists()
     for rank in (0, 1):
         assert printed(hooked, rank, mark) == printed(plain, rank, mark)
+        output = [sorted(VARIES.sub("0", line) for line in folder.log(rank).read_text().splitlines()) for folder in (hooked, plain)]
+        assert output[0] == output[1]
     assert printed(hooked, 0, mark)
     return hooked
 
