@@ -13,8 +13,7 @@ from textual.binding import BindingType
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_rows import LogRows
 from dstui.tui.flows.launching import Launching
-from dstui.tui.flows.log_prompts import LogPrompts, no_rank
-from dstui.tui.flows.reporting import Explaining, Plotting, Reporting
+from dstui.tui.flows.reporting import Explaining, LogPrompts, Plotting, Reporting, no_rank
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
 from dstui.tui.kit.keys import RUN as ON_RUN
 from dstui.tui.kit.keys import bindings, key_of
