@@ -1,4 +1,4 @@
-"""The panes beside and under the form: ds_config.json as it will be written, the findings with their fixes, memory bars, help on the field."""
+"""The panes beside and under the form: ds_config.json as it will be written, findings with fixes, memory bars, help on the field."""
 
 from __future__ import annotations
 
