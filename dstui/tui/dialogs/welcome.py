@@ -1,4 +1,4 @@
-"""The start screen: what was found here, and what to start from: a recipe for this machine, a file of the folder, a shipped Plan, or blank."""
+"""The start screen: what was found here, and what to start from: a recipe for this machine, a file of the folder, a shipped Plan."""
 
 from __future__ import annotations
 
