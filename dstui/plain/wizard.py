@@ -212,25 +212,25 @@ def _ways(machine: Machine, script: str) -> Iterator[Way]:
 
     found = scan_folder(script)
     for draft in found.drafts:
-        yield f"the unsaved edits of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", partial(_of_draft, draft)
+        yield f"the unsaved edits of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", partial(_open_draft, draft)
     if found.scripts:
         first = found.scripts[0]
         for name in found.configurations:
             yield f"{first.name} with {name}", partial(plan_of_both, name, first.name)
         for recipe in recipes(first, machine):
-            yield f"{first.name} with {recipe.name}: {recipe.says}", partial(_of_text, recipe.text)
+            yield f"{first.name} with {recipe.name}: {recipe.says}", partial(_open_text, recipe.text)
     for name in found.documents:
         yield f"the file {name}", partial(open_document, name)
-    yield "a blank Plan", partial(_of_text, BLANK_PLAN)
+    yield "a blank Plan", partial(_open_text, BLANK_PLAN)
     for name, purpose in SHIPPED.items():
         yield f"the shipped Plan {name}: {purpose}", partial(open_document, name)
 
 
-def _of_text(text: str) -> Opened:
+def _open_text(text: str) -> Opened:
     return Opened(load_layered(text, "plan.yaml", str(Path.cwd())), None)
 
 
-def _of_draft(draft: Draft) -> Opened:
+def _open_draft(draft: Draft) -> Opened:
     """Open the Plan of a draft. From then on, this session keeps the draft."""
     plan = load_layered(draft.text, draft.source, draft.base)
     draft.forget()

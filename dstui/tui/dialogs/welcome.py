@@ -44,11 +44,11 @@ def weighed(made: Sequence[Recipe], machine: Machine) -> tuple[Recipe, ...]:
     """Return the recipes with their forecasts: those that fit first, the fastest of them first."""
     global _last  # noqa: PLW0603 - a memory of one
     if _last.machine is not machine or _last.recipes != made:
-        _last = _Weighed(made, machine, tuple(_of_model(made, machine) or _of_any(made, machine)))
+        _last = _Weighed(made, machine, tuple(_recipes_for_model(made, machine) or _recipes_by_size(made, machine)))
     return _last.found
 
 
-def _of_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
+def _recipes_for_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
     """Return the recipes for the model that the script names; empty if it names none."""
     from dstui.forecast.forecast import forecast
     from dstui.forecast.model import facts_of_config
@@ -66,7 +66,7 @@ def _of_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
     return [replace(recipe, says=f"{figure(found)}{' tok/s' if found.fits and found.speed else ''}") for recipe, found in estimates]
 
 
-def _of_any(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:
+def _recipes_by_size(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:
     """Return recipes by the size of model that they can train; one that trains no larger model than those before it is left out."""
     from dstui.forecast.largest import largest
     from dstui.plan import load
@@ -173,7 +173,7 @@ def start_sections(
     pairs = [Both(name, script.name) for name in found.configurations] if script else []
     both = [Answer("" if n else "s", f"{pair.script} with {pair.config}", pair) for n, pair in enumerate(pairs[:CONFIGS])]
     there = [Answer(str(number), name, name) for number, name in enumerate(found.documents, 1)]
-    of_site = [Answer("t"[n:], _of_template(one, judged.get(one.name, ""), width), one) for n, one in enumerate(found.templates)]
+    of_site = [Answer("t"[n:], _template_row(one, judged.get(one.name, ""), width), one) for n, one in enumerate(found.templates)]
     anyway = [
         Answer("q", fit("quickstart", LABEL) + "a tiny GPT, half a minute", QUICKSTART),
         Answer("b", fit("blank", LABEL) + "a script without a configuration", BLANK_PLAN),
@@ -191,7 +191,7 @@ def start_sections(
     return [(title, answers) for title, answers in sections if answers]
 
 
-def _of_template(template: Template, judgement: str, width: int) -> str:
+def _template_row(template: Template, judgement: str, width: int) -> str:
     """Return a template in one line: its name, whether it fits here, what it is for."""
     return fit(f"{fit(sanitise(template.name), 15)} {fit(judgement, 12)}{sanitise(template.purpose)}", width - 4).rstrip()
 
@@ -252,7 +252,7 @@ class Shipped(Ask):
         assert self.machine is not None
         for name in SHIPPED:
             with suppress(FileProblem, PlanError):
-                plan = self._of_this_model(open_document(name).plan)
+                plan = self._with_model(open_document(name).plan)
                 target, facts = gather(plan, self.machine)
                 source = plan.model.source if plan.model is not None else None
                 model = (source or "").rpartition("/")[2]
@@ -260,6 +260,6 @@ class Shipped(Ask):
                 if found is not None:
                     yield name, f"{model} {figure(found)}".strip()
 
-    def _of_this_model(self, plan: Plan) -> Plan:
+    def _with_model(self, plan: Plan) -> Plan:
         named = self.model and plan.model is not None and plan.model.source
         return plan.set("model.source", self.model) if named else plan

@@ -36,11 +36,11 @@ def slurm_fields(state: State) -> tuple[Field, ...]:
         _choice(state, Field(path=f"{S}partition", label="Partition", title="SLURM job"), partitions, "the cluster's default"),
         _choice(state, Field(path=f"{S}account", label="Account"), [(name, "") for name in offers.accounts], "your default"),
         _choice(state, Field(path=f"{S}qos", label="QOS"), [(name, "") for name in offers.qos], "your default"),
-        Field(path=f"{S}time", label="Time limit", says=_of_partition(lambda one: one.limits.partition(", ")[2])),
-        Field(path=f"{S}gres", label="Generic resources", says=_of_partition(lambda one: _listed(one.gres))),
-        Field(path=f"{S}constraint", label="Features of nodes", says=_of_partition(lambda one: _listed(one.features))),
+        Field(path=f"{S}time", label="Time limit", says=_partition_remark(lambda one: one.limits.partition(", ")[2])),
+        Field(path=f"{S}gres", label="Generic resources", says=_partition_remark(lambda one: _listed(one.gres))),
+        Field(path=f"{S}constraint", label="Features of nodes", says=_partition_remark(lambda one: _listed(one.features))),
         Field(path=f"{S}mem", label="Memory of a node"),
-        Field(path=f"{S}cpus_per_task", label="CPUs of a node", kind="number", says=_of_partition(_cpus)),
+        Field(path=f"{S}cpus_per_task", label="CPUs of a node", kind="number", says=_partition_remark(_cpus)),
         Field(path=f"{S}exclusive", label="Whole nodes", kind="toggle", default=False),
         Field(path=f"{S}extra", label="Options of sbatch", kind="words"),
         Field(path=f"{S}setup", label="Lines before ranks", kind="words"),
@@ -58,7 +58,7 @@ def _choice(state: State, field: Field, offered: Iterable[tuple[str, str]], defa
     return replace(field, kind="choice", options=(Option(value=UNSET, label="by itself", says=default), *options))
 
 
-def _of_partition(fact: Callable[[Partition], str]) -> Callable[[State], str]:
+def _partition_remark(fact: Callable[[Partition], str]) -> Callable[[State], str]:
     """Return a remark: a fact of the partition that the job would use."""
 
     def says(state: State) -> str:
