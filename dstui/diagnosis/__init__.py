@@ -70,9 +70,9 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     """Return a diagnosis for a successful job in which no rank has read its configuration; None for other jobs. Reads no log."""
-    from dstui.diagnosis.job.notes import unread_configuration as diagnose_folder
+    from dstui.diagnosis.job.notes import unread_configuration as find_unread_configuration
 
-    return diagnose_folder(folder)
+    return find_unread_configuration(folder)
 
 
 def report(diagnosis: Diagnosis, *, markdown: bool = False) -> str:
