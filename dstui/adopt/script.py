@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 from dstui.adopt.configuration_reader import TRAINER, first_sign, parses_trainer_arguments
 from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, without_deepspeed
-from dstui.adopt.program import TextOf, read_program
+from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
 from dstui.plan.model import Builder, Integration
 
@@ -129,7 +129,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         return (
             replace(_of_a_loop(program.code, alone, without), resume=resume)
             if without
-            else ScriptFacts(None, (), _unknown(program.code), resume=resume)
+            else ScriptFacts(None, (), _unknown(program), resume=resume)
         )
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
@@ -158,12 +158,14 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
     )
 
 
-def _unknown(code: Code) -> str:
+def _unknown(program: ScriptProgram) -> str:
     """Return what is known of a script without a sign of DeepSpeed."""
+    code = program.code
     other = next((name for name in OTHER_FRAMEWORKS if name in code.packages), None)
     if other is not None and "torch" not in code.packages:
         return f"it uses {other}, and DeepSpeed trains PyTorch models"
-    return "nothing in it mentions deepspeed, accelerate or the Trainer"
+    unread = next((f"; {code.place(line)} {what}" for line, what in program.unread), "")
+    return f"no use of deepspeed, of an Accelerator or of a Trainer is seen in it{unread}"
 
 
 def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
