@@ -1,4 +1,4 @@
-"""The rules of the house, checked by their own tools: style, types, layers."""
+"""Style, types and layers, checked by ruff, mypy and import-linter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOOLS = {
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("tool", TOOLS)
-def test_the_tool_finds_nothing(tool: str) -> None:
+def test_tool_reports_nothing(tool: str) -> None:
     done = subprocess.run([sys.executable, *TOOLS[tool]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -31,7 +31,7 @@ QUESTIONS = {"How", "What", "Where", "Whether", "Who", "Whose", "Why"}
 
 
 def test_docstrings_of_functions_do_not_begin_with_a_question_word() -> None:
-    """ruff's D401 knows other openings than these."""
+    """Reject openings that ruff's D401 accepts."""
     wrong = [
         f"{name}.{node.name}"
         for name, path in MODULES.items()

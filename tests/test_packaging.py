@@ -1,4 +1,4 @@
-"""The package: what the light installation leaves out, what a container copies, what an sdist holds."""
+"""The package: the light installation, the container image and the sdist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dependencies() -> list[str]:
     return re.findall(r'^  "(.*)",', table[1], re.MULTILINE)
 
 
-def test_the_light_installation_is_everything_but_torch_and_deepspeed() -> None:
+def test_light_installation_has_all_dependencies_but_torch_and_deepspeed() -> None:
     lines = (ROOT / "configs/light.txt").read_text().splitlines()
     heavy = [name for name in dependencies() if re.match(r"(torch|deepspeed)\b", name)]
     assert len(heavy) == 2

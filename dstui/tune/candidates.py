@@ -36,6 +36,8 @@ HOPELESS = 0.75
 """A candidate is not tried if its forecast, corrected by the measurements, is below this share of the best."""
 SAME = 0.02
 """Rates that differ by less than this share count as equal."""
+BETWEEN_JOBS = 2
+"""How many times more the rates of two jobs differ by chance than the steps of each: a busy host slows some jobs as a whole."""
 CLEARLY = 0.1
 """A rate that is lower than the best by this share is really slower; a smaller difference may be noise."""
 ARGUMENTS = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
@@ -125,7 +127,7 @@ def preferred(results: Sequence[Result]) -> Result | None:
         return None
 
     def noise(one: Result) -> float:
-        return min(max(SAME, (best.spread or 0.0) + (one.spread or 0.0)), CLEARLY)
+        return min(max(SAME, BETWEEN_JOBS * ((best.spread or 0.0) + (one.spread or 0.0))), CLEARLY)
 
     measured = (one for one in results if one.state == "measured" and one.rate)
     return next((one for one in measured if (best.rate or 0.0) < (one.rate or 0.0) * (1 + noise(one))), best)

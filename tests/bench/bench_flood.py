@@ -24,12 +24,12 @@ from typing import NamedTuple
 import pytest
 
 from dstui.tui.run.job_view import POLL
-from tests.flood import end, lines_of_each, running_job, start_flood
+from tests.flood import end, lines_per_rank, running_job, start_flood
 from tests.terminal import UNKNOWN, Terminal
 
 RANKS, RATE = 256, 100_000
 SECONDS = float(os.environ.get("DSTUI_FLOOD_SECONDS", "30"))
-EACH = lines_of_each(RANKS, RATE, SECONDS)
+EACH = lines_per_rank(RANKS, RATE, SECONDS)
 LAST = f"line {EACH - 1} of rank"
 FRAME_GAP = 0.004
 """Seconds without output after which a new frame begins."""

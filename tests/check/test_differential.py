@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from configs import configs
 from dstui.check.reference import ReferenceChecker
 from dstui.plan.catalogue import DATA, NEWEST
-from tests.accelerators import says
+from tests.accelerators import fp16_pythonpath
 
 SAMPLE = settings(max_examples=100, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
@@ -49,7 +49,7 @@ def test_our_verdict_is_initializes(fp16: bool, tmp_path: Path) -> None:
         if found := difference(config, engine):
             differ.append(found)
 
-    with ReferenceChecker(how="initialize", path=says(tmp_path, fp16=fp16)) as engine:
+    with ReferenceChecker(how="initialize", path=fp16_pythonpath(tmp_path, fp16=fp16)) as engine:
         assert engine.types()["fp16"] is fp16
         agree()
         refused = {"train_micro_batch_size_per_gpu": 1, **ADAM, "fp16": {"enabled": True}}

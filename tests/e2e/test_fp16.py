@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dstui.machine.probe import probe
-from tests.accelerators import says
+from tests.accelerators import fp16_pythonpath
 
 PLAN = """\
 version: 1
@@ -30,7 +30,7 @@ def _on_a_cpu() -> None:
 def dstui(folder: Path, fp16: bool, *args: str) -> subprocess.CompletedProcess[str]:
     (folder / "plan.yaml").write_text(PLAN)
     (folder / "train.py").write_text("import deepspeed\n")
-    env = {**os.environ, "PYTHONPATH": says(folder / "cpu", fp16=fp16)}
+    env = {**os.environ, "PYTHONPATH": fp16_pythonpath(folder / "cpu", fp16=fp16)}
     return subprocess.run([sys.executable, "-m", "dstui", *args], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 

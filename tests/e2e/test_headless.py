@@ -67,7 +67,7 @@ def processes_of(folder: Path) -> Iterator[str]:
                 yield text.decode(errors="replace").replace("\0", " ")[:200]
 
 
-@pytest.mark.usefixtures("whole_deepspeed")
+@pytest.mark.usefixtures("full_deepspeed")
 def test_a_job_that_ends_is_0_and_its_lines_carry_their_rank(job: Path) -> None:
     process = start(job)
     out, err = process.communicate(timeout=PATIENCE)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.launcher_path import BARE_LAUNCHER
 from tests.terminal import Terminal
-from tests.whole_deepspeed import BARE_LAUNCHER
 
 PLAN = """\
 version: 1

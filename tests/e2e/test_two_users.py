@@ -20,9 +20,9 @@ import psutil
 import pytest
 
 import dstui
+from tests.launcher_path import BARE_LAUNCHER
 from tests.terminal import Terminal
 from tests.waiting import wait_for
-from tests.whole_deepspeed import BARE_LAUNCHER
 
 pytestmark = [pytest.mark.launcher, pytest.mark.xdist_group("two users")]
 

@@ -5,8 +5,8 @@ the constants of `dstui.forecast.rates.REACH` and `dstui.forecast.speed` were fi
 note says so. What a row's note names of its software (FlashAttention's release, torch.compile) its Plan says.
 
 "Not fitted" does not mean blind: attention on Hopper and Blackwell (0.55), the CPUs' optimizer and the range were chosen with the rows of
-ml-engineering and of the gist in view, what fused kernels move with torchtitan's of H100 and Hugging Face's, and FlashAttention-2 has no
-rate of its own because these rows show none. Blind are fms-fsdp's rows of 34B and those of DeepSpeed on Azure.
+ml-engineering and of the gist in view, what fused kernels move with torchtitan's of H100 and Hugging Face's. FlashAttention-2's rate is its own paper's and that of
+ALST's steps (tests/long/blind_rows_2.csv); MPT, to which the rest was fitted, attends with ALiBi by kernels of 2023. Blind are fms-fsdp's rows of 34B and those of DeepSpeed on Azure.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ def test_a_named_machine_without_ram_is_told_and_a_decimal_size_is_translated(tm
     without, with_ram = (
         dstui("forecast", written(tmp_path), "--gpu", "4xA100-80", *more, home=tmp_path).stdout for more in ((), ("--ram", "23GB"))
     )
-    assert "--ram SIZE would compare it" in without and "2^30" not in without
-    assert "would compare" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
+    assert "the RAM of such a node is not known (--ram SIZE)" in without and "2^30" not in without
+    assert "is not known (--ram" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
 
 
 def test_the_status_is_1_where_it_does_not_fit_and_the_json_has_the_way_out(tmp_path: Path) -> None:
@@ -75,6 +75,15 @@ def test_a_size_stands_in_for_a_machine(tmp_path: Path) -> None:
     data = json.loads(done.stdout)
     assert done.returncode == 0
     assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 10**9, True, None)
+
+
+def test_without_its_hostfile_a_plan_is_forecast_for_one_machine_as_deepspeed_trains_it(tmp_path: Path) -> None:
+    machine = saved(EIGHT_H100, tmp_path)
+    here, absent = (
+        dstui("forecast", written(tmp_path, cluster=cluster), "--machine", machine, "--json", home=tmp_path)
+        for cluster in ("{}", "{hostfile: absent}")
+    )
+    assert absent.stdout == here.stdout and "absent does not exist: DeepSpeed trains on one machine without it" in absent.stderr
 
 
 def test_a_row_of_the_json_can_be_applied_as_a_json_patch(tmp_path: Path) -> None:

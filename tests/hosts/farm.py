@@ -244,7 +244,7 @@ def bare_shell() -> None:
 
 
 def operations_of_the_session() -> None:
-    """Mount the operations that the test session has compiled over those of this machine's user: see tests/own_home.py."""
+    """Mount the operations that the test session has compiled over those of this machine's user: see tests/session_home.py."""
     kept, seen = (home / ".cache/torch_extensions" for home in (Path.home(), Path(pwd.getpwuid(os.getuid()).pw_dir)))
     if kept.is_dir() and kept != seen:
         seen.mkdir(parents=True, exist_ok=True)

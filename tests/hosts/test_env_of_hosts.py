@@ -12,7 +12,7 @@ import pytest
 from far import Far
 from farm import Farm
 
-from tests.whole_deepspeed import BARE_LAUNCHER
+from tests.launcher_path import BARE_LAUNCHER
 
 SCRIPT = """\
 import os

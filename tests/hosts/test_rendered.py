@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from farm import Farm
 
-from tests.whole_deepspeed import BARE_LAUNCHER
+from tests.launcher_path import BARE_LAUNCHER
 
 PLAN = """\
 version: 1

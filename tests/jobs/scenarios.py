@@ -1,7 +1,7 @@
 """What happens to real jobs, each by itself and side by side: start, interfere, wait for the end, collect what is left.
 
 A stop happens under the launcher that users have (WHOLE_DEEPSPEED; a good end does in tests/e2e/test_headless.py), everything else under one
-that starts without torch; with --whole-deepspeed all of it under the former.
+that starts without torch; with --full-deepspeed all of it under the former.
 """
 
 from __future__ import annotations

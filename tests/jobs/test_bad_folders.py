@@ -18,7 +18,7 @@ from dstui.jobs.store.status import current_status, rebuilt
 from tests.job_json import refreshed_json, status_json, write_status_json
 from tests.jobs.lab import Lab, end_of, of_job, ready
 from tests.jobs.made import dstui, made
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.waiting import wait_for
 
 UNREADABLE = {
@@ -36,7 +36,7 @@ def with_records(path: Path) -> JobFolder:
     for rank, code in ((0, 1), (1, 3)):
         record = {"rank": rank, "host": "h1", "pid": 1, "tag": "a-tag", "started": 1767323000.0, "ended": 1767323105.0 - rank}
         folder.record(rank).write_text(json.dumps({**record, "exit_code": code, "world_size": 2}))
-    return owned(folder)
+    return add_to_index(folder)
 
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
@@ -72,7 +72,7 @@ def test_every_command_answers_where_the_status_is_lost(tmp_path: Path) -> None:
 
 
 def test_without_any_record_nothing_is_made_up(tmp_path: Path) -> None:
-    folder = owned(made(tmp_path / "job"))
+    folder = add_to_index(made(tmp_path / "job"))
     folder.status_file.write_text("{")
     assert rebuilt(folder) is None and current_status(folder) is None
     assert folder.status_file.read_text() == "{"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dstui.jobs.supervisor.launch_command import free_port
-from tests.whole_deepspeed import BARE_LAUNCHER
+from tests.launcher_path import BARE_LAUNCHER
 
 WRITE_MODULES = """\
 import atexit, json, os, sys

@@ -16,7 +16,7 @@ from dstui.jobs.store.status import initial
 from dstui.jobs.watch.follow import BAR_EVERY, Follower
 from dstui.jobs.watch.summary import summary
 from tests.job_json import status_json, write_status_json
-from tests.own import owned
+from tests.owned import add_to_index
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
     """A job of two ranks that runs, as far as anybody else can tell: somebody holds its lock."""
-    folder = owned(JobFolder(tmp_path), "tag")
+    folder = add_to_index(JobFolder(tmp_path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
     write_status_json(folder, {**initial("tag", {0: "here", 1: "here"}, None).as_json(), "started": "2026-01-01T00:00:00.000+00:00"})

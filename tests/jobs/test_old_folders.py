@@ -19,7 +19,7 @@ from dstui.jobs.watch.stacks import PACKAGE
 from dstui.logs.time_parsing import format_iso
 from tests.jobs.made import dstui
 from tests.jobs.scenarios import told
-from tests.own import owned
+from tests.owned import add_to_index
 
 OLD = Path(__file__).parent / "old_folders"
 FOLDERS = sorted(OLD.iterdir())
@@ -70,7 +70,7 @@ def test_what_the_records_say() -> None:
 
 
 def test_a_job_of_an_older_dstui_that_nobody_saw_end_is_completed_and_what_else_its_record_says_stays(tmp_path: Path) -> None:
-    folder = owned(JobFolder(shutil.copytree(OLD / "restarted", tmp_path / "job")), "a-tag")
+    folder = add_to_index(JobFolder(shutil.copytree(OLD / "restarted", tmp_path / "job")), "a-tag")
     found = json.loads(folder.status_file.read_text())
     for rank in (0, 1):
         record = folder.record(rank, 2)

@@ -19,8 +19,7 @@ import psutil
 import pytest
 
 from dstui.jobs.control.stop import stop
-from dstui.jobs.store.create import create
-from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder, create_folder
 from dstui.jobs.store.index import find
 from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.processes import Process, boot
@@ -31,7 +30,7 @@ from tests import command
 from tests.job_json import refreshed_json, status_json
 from tests.jobs.lab import Lab, end_of, of_job, ready
 from tests.jobs.made import made
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.terminal import Terminal
 from tests.waiting import wait_for
 
@@ -179,7 +178,7 @@ def test_processes_that_a_folder_names_are_not_signalled_by_its_word(tmp_path: P
     folder.record(0).write_text(json.dumps({**record, "pid": other.pid, "shim": other.pid, "ticks": other.ticks, "boot": boot()}))
     assert ranks_of(folder, folder.read_status()).living == [0], "it looks like a rank"
     assert "is not in your index" in stop(folder).refused
-    owned(folder, "unknown-tag")  # and now it is a job of one's own, whose records somebody has tampered with
+    add_to_index(folder, "unknown-tag")  # and now it is a job of one's own, whose records somebody has tampered with
     report = stop(folder)
     assert (report.state, report.refused) == ("stopped", "")
     assert bystander.poll() is None and other.alive
@@ -220,7 +219,7 @@ def test_a_copy_of_a_job_that_runs_is_only_looked_at_and_the_job_ends_as_if_nobo
 
 
 def test_one_folder_is_the_same_by_any_path(tmp_path: Path) -> None:
-    folder = owned(made(tmp_path / "job", tag="the-tag"), "the-tag")
+    folder = add_to_index(made(tmp_path / "job", tag="the-tag"), "the-tag")
     (tmp_path / "link").symlink_to(folder.path)
     assert own_tag(JobFolder(tmp_path / "link"), folder.read_status()) == "the-tag"
 
@@ -245,7 +244,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("case", SPOILED)
 def test_a_job_of_ones_own_that_others_could_have_changed_is_only_looked_at(tmp_path: Path, case: str) -> None:
-    folder = owned(hostile(tmp_path / "job", tmp_path / "canary"), "unknown-tag")
+    folder = add_to_index(hostile(tmp_path / "job", tmp_path / "canary"), "unknown-tag")
     assert own_tag(folder, folder.read_status()) == "unknown-tag"
     spoil, why = SPOILED[case]
     spoil(folder.path)
@@ -256,7 +255,7 @@ def test_a_job_of_ones_own_that_others_could_have_changed_is_only_looked_at(tmp_
 
 
 def test_what_only_its_owner_reaches_may_have_any_mode(tmp_path: Path) -> None:
-    folder = owned(hostile(tmp_path / "job", tmp_path / "canary"), "unknown-tag")
+    folder = add_to_index(hostile(tmp_path / "job", tmp_path / "canary"), "unknown-tag")
     folder.launch_file.chmod(0o666)
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700 and own_tag(folder, folder.read_status()) == "unknown-tag"
 
@@ -320,9 +319,9 @@ def test_a_job_folder_is_its_owners_alone_whatever_the_umask(tmp_path: Path, mon
     before = os.umask(umask)
     try:
         folders = [
-            create("x", datetime.now()),
-            create("x", datetime.now(), tmp_path / "new"),
-            create("x", datetime.now(), tmp_path / "given"),
+            create_folder("x", datetime.now()),
+            create_folder("x", datetime.now(), tmp_path / "new"),
+            create_folder("x", datetime.now(), tmp_path / "given"),
         ]
     finally:
         os.umask(before)

@@ -12,8 +12,7 @@ import pytest
 
 from dstui.jobs.control.submit import not_shared
 from dstui.jobs.queue import scheduler
-from dstui.jobs.queue.offers import slurm_offers
-from dstui.jobs.queue.states import STATES, describe_reason, state_of
+from dstui.jobs.queue.scheduler import STATES, describe_reason, slurm_offers, state_of
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import remember
 from dstui.jobs.store.records import JobStatus
@@ -60,7 +59,7 @@ def test_one_question_serves_all_runs_and_all_processes(asked: Path) -> None:
 
 
 def test_the_accounting_tells_the_end_of_a_job_that_the_controller_has_forgotten(asked: Path) -> None:
-    recorded_slurm.record(asked.parent, squeue="")
+    recorded_slurm.write_programs(asked.parent, squeue="")
     ends = {job: (found.meaning.means, found.meaning.exit_code) for job in map(str, range(2, 11)) if (found := scheduler.look(job))}
     over = dict.fromkeys(("4", "5", "6"), ("ended", None)) | dict.fromkeys(("3", "8"), ("stopped", 143))
     assert ends == over | {"2": ("failed", 143), "7": ("failed", 124), "9": ("failed", 1), "10": ("failed", 137)}

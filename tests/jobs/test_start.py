@@ -65,7 +65,7 @@ def test_an_interpreter_that_is_not_there_is_named(place: Path) -> None:
     assert refusal(place, job="script: train.py, python: ./nopython") == f"job.python: there is no interpreter {place}/nopython"
 
 
-@pytest.mark.usefixtures("whole_deepspeed")  # what PYTHONPATH adds, any interpreter has
+@pytest.mark.usefixtures("full_deepspeed")  # what PYTHONPATH adds, any interpreter has
 def test_an_interpreter_without_deepspeed_is_found_out_before_the_launch(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     bare = tmp_path_factory.mktemp("bare") / "venv"
     venv.create(bare, with_pip=False)

@@ -17,7 +17,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.processes import TAG
 from dstui.jobs.store.status import current_status
 from tests.jobs.made import made
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.waiting import wait_for
 
 LOOK = """
@@ -51,7 +51,7 @@ def orphan(path: Path, tag: str) -> JobFolder:
     for rank in (0, 1):
         record = json.loads(folder.record(rank).read_text())
         folder.record(rank).write_text(json.dumps({**record, "host": os.uname().nodename, "tag": tag}))
-    return owned(folder, tag)
+    return add_to_index(folder, tag)
 
 
 def content(folder: JobFolder) -> dict[Path, bytes]:

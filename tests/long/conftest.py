@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
 import farm as farming
 
-from tests.whole_deepspeed import without_bare_launcher
+from tests.launcher_path import without_bare_launcher
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests import releases
+from tests.launcher_path import with_bare_launcher
 from tests.long.imported import imported
-from tests.whole_deepspeed import with_bare_launcher
 
 SCRIPTS = {
     "deepspeed": """\

@@ -17,13 +17,13 @@ from engines import difference, engines
 from test_rules import findings
 
 from dstui.check.reference import ReferenceChecker
-from tests.accelerators import says
+from tests.accelerators import fp16_pythonpath
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceChecker]:
     """The installed DeepSpeed's `initialize`, on CPU ranks that take fp16, whatever CPU this is."""
-    with ReferenceChecker(how="initialize", path=says(tmp_path_factory.mktemp("cpu"), fp16=True)) as one:
+    with ReferenceChecker(how="initialize", path=fp16_pythonpath(tmp_path_factory.mktemp("cpu"), fp16=True)) as one:
         yield one
 
 

@@ -77,7 +77,7 @@ PLAIN = {
 def test_plain_deepspeed(case: str, tmp_path: Path) -> None:
     config, more, stage, lr = PLAIN[case]
     plan = plan_of("deepspeed", f"{BATCH}, {config}", more)
-    after = "tell(**told_of(engine), first=first)"
+    after = "tell(**engine_summary(engine), first=first)"
     first, later = trained(tmp_path, plan, kind="ReturnsTheLoss", after=after)
     assert first == {"steps": 2, "micro": 8, "lr": pytest.approx(lr), "stage": stage, "first": 0}
     assert later == WHOLE
@@ -99,7 +99,7 @@ def test_accelerate(case: str, tmp_path: Path) -> None:
     config, stage, lr = COMBINATIONS[case]
     more = ", optimizer: script" if case in "bc" else ""
     after = """
-found = told_of(model)
+found = engine_summary(model)
 del found["micro"]  # engine.step() is called where the accumulation is complete
 trained_weights = weights(model.module)
 accelerator.load_state("checkpoint")
@@ -120,7 +120,7 @@ tell(**found)
 
 def test_lora_through_accelerate(tmp_path: Path) -> None:
     plan = plan_of("accelerate", f"{BATCH}, {ADAM}, zero_optimization: {{stage: 2}}", model=LORA)
-    found, later = trained(tmp_path, plan, after="tell(**told_of(model))")
+    found, later = trained(tmp_path, plan, after="tell(**engine_summary(model))")
     assert (found["steps"], later) == (2, WHOLE)
 
 
@@ -134,7 +134,7 @@ def test_inference_through_accelerate(tmp_path: Path) -> None:
 TRAINER = """
 from safetensors.torch import load_file
 from pathlib import Path
-found = told_of(trainer.model_wrapped)
+found = engine_summary(trainer.model_wrapped)
 file = Path(args.output_dir, "model.safetensors")
 found["saved"] = not file.exists() or all(
     torch.allclose(value.float(), torch.load("trained.pt")[name]) for name, value in load_file(file).items())
@@ -175,8 +175,8 @@ MODELS = {
 @pytest.mark.parametrize("case", MODELS)
 def test_several_models(case: str, integration: str, tmp_path: Path) -> None:
     two = "teacher" not in case
-    critic = ", critic=told_of(critic), kept=os.path.exists('checkpoints/critic/latest')" if two else ""
-    after = f"tell(student=told_of(student), saved=os.path.exists('checkpoints/student/latest'){critic})"
+    critic = ", critic=engine_summary(critic), kept=os.path.exists('checkpoints/critic/latest')" if two else ""
+    after = f"tell(student=engine_summary(student), saved=os.path.exists('checkpoints/student/latest'){critic})"
     plan = PLAN.format(integration=integration, configs=f"models:\n  {MODELS[case]}", more="", model="")
     kind = "tiny" if integration == "accelerate" else "ReturnsTheLoss"
     found, _ = trained(tmp_path, plan, after=after, kind=kind)
@@ -201,7 +201,7 @@ def test_lightning(case: str, tmp_path: Path) -> None:
     plan = plan_of("deepspeed", config).replace("DS_ACCELERATOR: cpu, ", "")
     after = """
 engine = trainer.strategy.deepspeed_engine
-found = told_of(engine)
+found = engine_summary(engine)
 found["clipping"] = engine.gradient_clipping()
 found["saved"] = os.path.isdir("lightning/checkpoint")
 tell(**found)

@@ -75,7 +75,7 @@ def run(folder: Path, text: str, mode: str, *before: str) -> tuple[int, list[str
     return done.returncode, sorted(lines), time.perf_counter() - begun
 
 
-@pytest.mark.usefixtures("whole_deepspeed")
+@pytest.mark.usefixtures("full_deepspeed")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_is_the_same_under_dstui_run(name: str, tmp_path: Path) -> None:
     text = SCRIPTS[name]

@@ -22,7 +22,7 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
 from tests.job_json import write_status_json
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.waiting import wait_for
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -100,7 +100,7 @@ def test_a_rank_on_the_cpu_is_its_process(tmp_path: Path) -> None:
 
 def recorded(path: Path, env: dict[str, str], **record: object) -> JobFolder:
     """A job that runs, as its folder says, with one rank."""
-    folder = owned(JobFolder(path), "tag")
+    folder = add_to_index(JobFolder(path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
     status = initial("tag", {0: "here"}, None).as_json()

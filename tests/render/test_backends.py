@@ -18,8 +18,8 @@ from dstui.plan import load
 from dstui.plan.launchers import ALL
 from dstui.render.artifacts import artifacts
 from dstui.render.target import Target
+from tests.launcher_path import BARE_LAUNCHER
 from tests.machines import NO_GPU
-from tests.whole_deepspeed import BARE_LAUNCHER
 
 Both = Callable[[str], tuple[list[str], list[str], dict[str, Any]]]
 ASK = """# asks the launcher

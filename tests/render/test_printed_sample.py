@@ -52,7 +52,7 @@ def test_two_models_of_accelerate_step_and_their_schedulers_move(tmp_path: Path)
     models += f"  critic: {{deepspeed: {{{BATCH}, {ADAM}, zero_optimization: {{stage: 2}}}}}}\n"
     cluster = "cluster: {hosts: {localhost: 1}, env: {DS_ACCELERATOR: cpu}}"
     plan = load(f"version: 1\njob: {{script: t.py, integration: accelerate}}\n{cluster}\nmodels:\n  {models}")
-    script, _ = printed_code.scripts(render_code(plan), "tell(student=told_of(student), critic=told_of(critic))")
+    script, _ = printed_code.scripts(render_code(plan), "tell(student=engine_summary(student), critic=engine_summary(critic))")
     found = told(script, tmp_path, {name: config for name, config in plan.configurations.items() if name})
     assert {name: one["steps"] for name, one in found.items()} == {"student": 2, "critic": 2}
     assert found["student"]["lr"] == pytest.approx(2e-3) and found["critic"]["lr"] == pytest.approx(1e-2 / 3)

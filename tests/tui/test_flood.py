@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dstui.logs.log_filter import Filter
-from tests.flood import GROUPS, TICK, end, lines_of_each, running_job, shown, start_flood
+from tests.flood import GROUPS, TICK, count_lines, end, lines_per_rank, running_job, start_flood
 from tests.tui.conftest import Open, attach, screen, until
 
 RANKS, RATE, SECONDS = 8, 12_000, 1.0
-LINES = lines_of_each(RANKS, RATE, SECONDS)
+LINES = lines_per_rank(RANKS, RATE, SECONDS)
 
 
 @pytest.mark.every_frame
@@ -47,5 +47,5 @@ def test_the_log_has_each_line_of_every_rank_in_its_order_folded_or_not(tmp_path
                 flood.wait(TICK / GROUPS / 2)  # a look between any two writes
         flood.communicate()
         end(folder)
-        assert shown(view).of == dict.fromkeys(range(RANKS), LINES)
-        assert shown(Filter(dedup=dedup).open(folder, {})).of == dict.fromkeys(range(RANKS), LINES)
+        assert count_lines(view).of == dict.fromkeys(range(RANKS), LINES)
+        assert count_lines(Filter(dedup=dedup).open(folder, {})).of == dict.fromkeys(range(RANKS), LINES)

@@ -17,7 +17,7 @@ from dstui.tui.app import DstuiApp
 from dstui.tui.kit.keys import KEYS, PLOT
 from dstui.tui.plot.plot_screen import Plot
 from dstui.tui.session.session import HERE
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import machine, screen, text_of, until
 from tests.tui.test_reason import job
 
@@ -114,7 +114,7 @@ async def test_again_goes_to_review_and_says_what_would_be_started_and_a_yes_sta
 
 
 async def test_again_in_a_folder_of_ones_own_asks_about_an_interpreter_that_was_never_agreed_to(foreign: JobFolder) -> None:
-    owned(foreign)
+    add_to_index(foreign)
     status = json.loads(foreign.status_file.read_text()) | {"tag": "a-tag"}
     foreign.status_file.write_text(json.dumps(status))
     app = app_on(foreign)

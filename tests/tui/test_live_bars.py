@@ -9,7 +9,7 @@ import pytest
 from dstui.jobs.metrics.measurements import RankView
 from dstui.tui.run.live_bars import bar_rows, live_bars
 from tests.logs.made_logs import MadeJob
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import Open, attach, job_view, screen, until
 
 BAR = "Epoch 1:  {}%|████▉     | {}/300 [00:12<00:13, 11.90it/s, loss=0.5]"
@@ -39,7 +39,7 @@ def test_bars_that_differ_only_in_how_far_they_are_make_one_row(bars: list[str],
 
 async def test_the_bar_of_all_ranks_is_pinned_under_the_log_and_that_of_one_is_in_its_log(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 4)
-    owned(made.folder)
+    add_to_index(made.folder)
     assert made.folder.lock() is not None
     for rank in range(4):
         made.say(rank, "step 1 loss 2.0")

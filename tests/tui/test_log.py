@@ -13,7 +13,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.tui.session.settings import setting
 from tests.job_json import status_json, write_status_json
 from tests.logs.made_logs import BEGAN, MadeJob
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
 from tests.tui.test_plot import job as ended_run
 
@@ -150,7 +150,7 @@ async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_whole_with_wh
 
 async def test_what_comes_is_shown_and_a_progress_bar_while_its_rank_is_looked_at(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 2)
-    assert owned(made.folder).lock() is not None
+    assert add_to_index(made.folder).lock() is not None
     made.say(0, "ready")
     async with open_app() as pilot:
         await show_job(pilot, made.folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dstui.base.editor import editor_command
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import Open, screen, store, until
 from tests.tui.test_reason import job, show_job
 
@@ -113,8 +113,8 @@ async def test_the_script_is_opened_at_the_line_that_failed_and_a_strangers_file
     elsewhere = tmp_path.parent / f"{tmp_path.name}-other.py"
     elsewhere.write_text("")
     other = job(tmp_path / "b-run", logs=("", f"{frames.replace(f'{tmp_path}/train.py', str(elsewhere))}KeyError: 'labels'\n"))
-    owned(folder)
-    owned(other)
+    add_to_index(folder)
+    add_to_index(other)
     async with open_app() as pilot:
         await show_job(pilot, folder)
         await pilot.press("V")

@@ -21,7 +21,7 @@ from dstui.tui.plot.plot_screen import Plot
 from dstui.tui.session.recent import recent_plans
 from dstui.tui.session.settings import setting
 from tests.monkey import Keys
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 from tests.tui.hands import give
 from tests.tui.test_reason import job, show_job
@@ -194,7 +194,7 @@ async def test_a_finding_a_recent_plan_a_run_and_any_file_are_gone_to_by_name(
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "second.yaml").write_text(PLAN.replace("name: small ", "name: second"))
     folder = job(tmp_path / "a-run")
-    owned(folder)
+    add_to_index(folder)
     async with open_app() as pilot:
         await choose(pilot, "Finding DS111: gradient_clipping")
         await until(pilot, lambda: isinstance(pilot.app.screen, FindingPage) and "constants.py" in text_of(pilot, "#help"))

@@ -17,7 +17,7 @@ from dstui.jobs.watch.summary import value_text
 from dstui.tui.plot.canvas import Canvas
 from dstui.tui.plot.curves import Picture, PlotLine, View, decades, picture, ticks
 from dstui.tui.session.messages import PathChosen
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import Open, attach, screen, text_of, until, value
 
 CELLS = (60, 20)
@@ -193,7 +193,7 @@ async def test_it_is_drawn_in_every_kind_of_theme_and_without_colours(
 
 async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: steps(5)}, state="running")
-    lock = owned(folder).lock()
+    lock = add_to_index(folder).lock()
     assert lock is not None
     async with open_app() as pilot:
         await open_plot(pilot, folder)
@@ -206,7 +206,7 @@ async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> No
 async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # where no other test's runs are
     job(tmp_path / "dstui_runs/before", {0: steps(20)})
-    owned(job(tmp_path / "elsewhere/dstui_runs/theirs", {0: steps(20)}))
+    add_to_index(job(tmp_path / "elsewhere/dstui_runs/theirs", {0: steps(20)}))
     async with open_app() as pilot:
         await open_plot(pilot, job(tmp_path / "job", {0: steps(9)}))
         await pilot.press("o")

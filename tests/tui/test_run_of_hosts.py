@@ -19,7 +19,7 @@ from dstui.tui.run.host_lines import HostLine, host_lines, short_names, waited_f
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.rank_strip import Selection, StripLine, strip
 from tests.logs.made_logs import MadeJob
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
 
 NOW = 1_760_000_600.0
@@ -189,7 +189,7 @@ def running(made: MadeJob, **hosts: dict[str, Any]) -> None:
     status = json.loads(made.folder.status_file.read_text())
     made.folder.status_file.write_text(json.dumps({**status, "hosts": hosts}))
     if not made.folder.lock_file.exists():
-        assert owned(made.folder).lock() is not None
+        assert add_to_index(made.folder).lock() is not None
 
 
 async def test_a_silent_host_stands_first_and_a_line_says_host_and_rank(open_app: Open, job: MadeJob) -> None:

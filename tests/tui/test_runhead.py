@@ -16,7 +16,7 @@ from dstui.jobs.watch.usage import Usage, summarise_usage
 from dstui.plan import load
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.run_head import first_facts, fitting, more_facts, spark
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import Open, attach, screen, text_of, until
 
 LINE = "step {0}/5000 loss {1} lr 1.9e-05 grad_norm 1.25 41.2k tok/s step time: 310 ms reward 2.5\n"
@@ -26,7 +26,7 @@ OVERFLOW = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
     """A job of one rank that runs: somebody holds its lock."""
-    folder = owned(JobFolder(tmp_path / "job"))
+    folder = add_to_index(JobFolder(tmp_path / "job"))
     folder.prepare(1)
     assert folder.lock() is not None
     folder.launch_file.write_text(json.dumps({"metrics": {"reward": "reward ([0-9.]+)"}}))

@@ -16,7 +16,7 @@ from dstui.tui.run_screen import RunScreen
 from dstui.tui.session.drafts import drafts_folder
 from dstui.tui.session.settings import remember
 from tests.logs.made_logs import MadeJob
-from tests.own import owned
+from tests.owned import add_to_index
 from tests.tui.conftest import PLAN, Open, attach, job_view, machine, screen, text_of, until
 from tests.waiting import wait_for
 
@@ -28,7 +28,7 @@ def made(path: Path, plan: str = PLAN, *, lives: bool = False) -> JobFolder:
     job.say(0, "ready")
     job.update(1)
     (path / "plan.yaml").write_text(plan)
-    owned(job.folder)
+    add_to_index(job.folder)
     assert not lives or job.folder.lock() is not None
     return job.folder
 
@@ -148,7 +148,7 @@ async def test_the_bell_rings_once_at_an_end_that_is_meant(
         job = MadeJob(tmp_path / "job", 1, state="running")
         job.say(0, "ready")
         job.update(1)
-        owned(job.folder)
+        add_to_index(job.folder)
         lock = job.folder.lock()
         assert lock is not None
         await attach(pilot, job.folder)

@@ -1,4 +1,4 @@
-"""Jobs made by hand that dstui takes for the user's own, as if it had started them."""
+"""Register jobs that tests create by hand as the user's own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from dstui.jobs.store.folder import JobFolder
 
 
-def owned(folder: JobFolder, tag: str = "a-tag") -> JobFolder:
-    """Note a job in the index of runs: in this process' one, and in that of a `dstui` whose state folder lies beside the job."""
+def add_to_index(folder: JobFolder, tag: str = "a-tag") -> JobFolder:
+    """Add a job to the index of runs of this process, and to that of a `dstui` whose state folder is next to the job. Return the job."""
     for state in (Path(os.environ["XDG_STATE_HOME"]), folder.path.parent / "state"):
         index = state / "dstui" / "runs.jsonl"
         index.parent.mkdir(parents=True, exist_ok=True)

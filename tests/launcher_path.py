@@ -1,4 +1,4 @@
-"""Which DeepSpeed the launcher of a test's job imports: only what it uses (tests/bare_launcher), or all of it with torch, as for users."""
+"""Which DeepSpeed a job's launcher imports: only what it uses (tests/bare_launcher), or all of it with torch, as for users."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ BARE_LAUNCHER = str(Path(__file__).parent / "bare_launcher")
 
 
 def with_bare_launcher() -> str:
-    """PYTHONPATH with the launcher that starts without torch."""
+    """Return a PYTHONPATH with the launcher that does not import torch."""
     return os.pathsep.join(filter(None, (BARE_LAUNCHER, os.environ.get("PYTHONPATH"))))
 
 
 def without_bare_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PYTHONPATH as it was before the tests."""
+    """Restore the PYTHONPATH from before the tests."""
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry not in (BARE_LAUNCHER, "")]
     if entries:
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(entries))

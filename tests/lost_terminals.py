@@ -1,4 +1,4 @@
-"""Sessions in terminals that go: each is brought to a screen or a dialog, then its terminal is taken away in one of the usual ways."""
+"""Sessions that lose their terminal: open a screen or a dialog, then take the terminal away in one of the usual ways."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tests.waiting import PATIENCE
 
 PLAN = "version: 1\nname: mine\njob: {script: t.py}\ndeepspeed:\n  train_micro_batch_size_per_gpu: 3  # mine\n  train_batch_size: 13\n"
 MARK = "DSTUI_TEST_SESSION"
-"""A variable in the environment of a session, and of every process that it starts."""
+"""An environment variable that identifies a session and every process that it starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a session is: how it was started, and the keys that lead there, each with what the screen then says."""
+    """A place in the TUI: the arguments to start with, and the keys that lead there, each with a text to wait for."""
 
     way: tuple[tuple[str, str], ...] = ()
     args: tuple[str, ...] = ("plan.yaml",)
     begins: str = "q quit"
     edited: bool = False
-    """Whether there is something to lose."""
+    """Whether there are unsaved edits."""
 
 
 JOB = {"args": ("attach", "job"), "begins": "Log: all ranks"}
@@ -50,7 +50,7 @@ PLACES = {
     "set a key": Place((FIND, ("memory_breakdown", "› memory_breakdown"), ("\r", "Set a key"))),
     "the palette": Place((PALETTE,)),
     "the palette, typing": Place((PALETTE, ("theme", "Other colours"))),
-    "not saved": Place((("x", "plan.yaml *"), ("q", "Not saved")), begins="✖ 1", edited=True),  # the error that x mends
+    "not saved": Place((("x", "plan.yaml *"), ("q", "Not saved")), begins="✖ 1", edited=True),  # the error that x fixes
     "write files": Place((REVIEW, ("w", "Write the files"))),
     "help over a dialog": Place((FIND, ("\x1bOP", "Close without a change."))),
     "without a file": Place(args=(), begins="What do you want to start from?"),
@@ -64,7 +64,7 @@ PLACES = {
 
 
 class Session:
-    """dstui in a terminal of its own, in a folder of its own."""
+    """A dstui process in its own terminal and folder."""
 
     def __init__(self, folder: Path, place: Place) -> None:
         self.folder, self.place, self.mark = folder, place, uuid.uuid4().hex
@@ -76,30 +76,32 @@ class Session:
         self.argv = [sys.executable, "-m", "dstui", *place.args]
 
     def go(self) -> None:
-        """To its place."""
+        """Press the keys that lead to the session's place."""
         self.wait(self.place.begins)
         for key, text in self.place.way:
             self.press(key)
             self.wait(text)
 
     def wait(self, text: str) -> None:
-        """Until this is on the screen."""
+        """Wait until a text is on the screen."""
         raise NotImplementedError
 
     def press(self, keys: str) -> None:
-        """Type."""
+        """Type keys."""
         raise NotImplementedError
 
     def lose(self) -> None:
         """Take the terminal away."""
         raise NotImplementedError
 
-    def left(self) -> list[int]:
-        """Its processes that are still there, itself or what it has started. Those that were there last time are looked for first."""
-        self.pids = [pid for pid in self.pids if self._is_mine(pid)] or [pid for pid in psutil.pids() if self._is_mine(pid)]
+    def remaining(self) -> list[int]:
+        """Return the pids of the session and its children that still exist. Checks the pids of the last call first, which is fast."""
+        self.pids = [pid for pid in self.pids if self._belongs_to_session(pid)] or [
+            pid for pid in psutil.pids() if self._belongs_to_session(pid)
+        ]
         return self.pids
 
-    def _is_mine(self, pid: int) -> bool:
+    def _belongs_to_session(self, pid: int) -> bool:
         try:
             mine = f"{MARK}={self.mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
             return mine and b"tmux" not in Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
@@ -107,13 +109,13 @@ class Session:
             return False
 
     def close(self) -> None:
-        """Leave nothing behind, whatever it did."""
-        for pid in self.left():
+        """Kill the remaining processes of the session."""
+        for pid in self.remaining():
             os.kill(pid, signal.SIGKILL)
 
 
 class InPty(Session):
-    """In a pty whose other end is ours."""
+    """A session in a pty that the test holds."""
 
     def __init__(self, folder: Path, place: Place) -> None:
         super().__init__(folder, place)
@@ -126,14 +128,14 @@ class InPty(Session):
         self.terminal.press(keys)
 
     def lose(self) -> None:
-        """Close it, as sshd does when the connection is lost."""
+        """Close the pty, as sshd does when the connection is lost."""
         os.close(self.terminal.fd)
         self.terminal.fd = -1
 
-    def left(self) -> list[int]:
+    def remaining(self) -> list[int]:
         if self.terminal.code is None and os.waitpid(self.terminal.pid, os.WNOHANG)[0]:
             self.terminal.code = 0
-        return super().left()
+        return super().remaining()
 
     def close(self) -> None:
         super().close()
@@ -141,14 +143,14 @@ class InPty(Session):
 
 
 class Signalled(InPty):
-    """SIGHUP alone; the terminal is there, and nobody reads what is written to it."""
+    """Send only SIGHUP; the terminal stays open, but nobody reads from it."""
 
     def lose(self) -> None:
         self.terminal.kill(signal.SIGHUP)
 
 
 class InEmulator(InPty):
-    """The other end is another program's, which is killed."""
+    """The pty is held by another program, which is killed."""
 
     def lose(self) -> None:
         emulator = subprocess.Popen(["sleep", "600"], pass_fds=[self.terminal.fd])
@@ -158,7 +160,7 @@ class InEmulator(InPty):
 
 
 class InTmux(Session):
-    """In a tmux server of its own, which is told to end."""
+    """A session in its own tmux server, which is asked to exit."""
 
     def __init__(self, folder: Path, place: Place) -> None:
         super().__init__(folder, place)
@@ -186,7 +188,7 @@ class InTmux(Session):
 
 
 class InKilledTmux(InTmux):
-    """The same, and the server is killed."""
+    """A session in a tmux server that is killed."""
 
     def lose(self) -> None:
         os.kill(self.server, signal.SIGKILL)
@@ -201,21 +203,21 @@ WAYS: dict[str, type[Session]] = {
 
 
 @dataclass
-class Lost:
-    """What became of sessions that lost their terminals at one moment."""
+class LossReport:
+    """What happened to sessions that lost their terminals at the same moment."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """Name of the session -> after how many seconds nothing of it was left."""
-    left: dict[str, list[int]] = field(default_factory=dict)
-    """Name -> processes that were still there after the limit."""
+    """Session name -> seconds until all its processes were gone."""
+    remaining: dict[str, list[int]] = field(default_factory=dict)
+    """Session name -> processes that remained after the time limit."""
     unsaved: list[str] = field(default_factory=list)
-    """Those whose edits were not kept."""
+    """Sessions whose edits were not kept."""
 
 
-def lose(sessions: Iterable[tuple[str, Callable[[], Session]]], limit: float, busy: int) -> Lost:
-    """Start these sessions, bring each to its place, take all terminals away while `busy` processes do nothing but work."""
+def lose(sessions: Iterable[tuple[str, Callable[[], Session]]], limit: float, busy: int) -> LossReport:
+    """Start sessions, bring each to its place, and take all terminals away while `busy` processes use the CPUs."""
     begun: dict[str, Session] = {}
-    lost = Lost()
+    lost = LossReport()
     load: list[subprocess.Popen[bytes]] = []
     try:
         for name, start in sessions:
@@ -228,11 +230,11 @@ def lose(sessions: Iterable[tuple[str, Callable[[], Session]]], limit: float, bu
         since = time.monotonic()
         waiting = dict(begun)
         while waiting and time.monotonic() - since < limit:
-            for name in [name for name, session in waiting.items() if not session.left()]:
+            for name in [name for name, session in waiting.items() if not session.remaining()]:
                 lost.seconds[name] = time.monotonic() - since
                 del waiting[name]
             time.sleep(0.05)
-        lost.left = {name: session.left() for name, session in waiting.items()}
+        lost.remaining = {name: session.remaining() for name, session in waiting.items()}
         edited = [name for name, session in begun.items() if session.place.edited]
         lost.unsaved = [name for name in edited if not list(begun[name].folder.glob("state/dstui/drafts/*.json"))]
     finally:
