@@ -12,7 +12,7 @@ from typing import Any
 from dstui.adopt.command_line import GPUS, CommandLine
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
-from dstui.adopt.model_options import model_section
+from dstui.adopt.model_options import model_section, names_model
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.script_options import options_of, options_of_yamls
@@ -38,11 +38,12 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
         return plan_of_framework(line, source, read_named)
     notes = list(line.notes)
     args, config, reader = _configuration(line, read_named, notes)
-    named = facts.model if facts is not None else ""
-    model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder, named)
+    options = {**options_of_yamls(line.args, read_named), **options_of(line.args)}
+    if facts is not None and facts.model and not names_model(options):
+        options["model_name_or_path"] = facts.model
+        notes.append(f"model.source is {facts.model}: {facts.model_why} of {line.script}")
+    model, about = model_section(options, line.folder)
     notes += about
-    if facts is not None and named and model.get("source", "").endswith(named):
-        notes.append(f"model.source is {named}: {facts.model_why} of {line.script}")
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
     absent = _absent_yaml(line, read_named)
     if absent:
