@@ -130,7 +130,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
     model, model_why = named_model(program.code)
     if found is None:
-        loop = _of_a_loop(program.code, alone, without) if without else ScriptFacts(None, (), _unknown(program.code))
+        loop = _loop_facts(program.code, alone, without) if without else ScriptFacts(None, (), _unknown(program.code))
         return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why)
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
@@ -169,7 +169,7 @@ def _unknown(code: Code) -> str:
     return "nothing in it mentions deepspeed, accelerate or the Trainer"
 
 
-def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
+def _loop_facts(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
     """Return the facts of a script that trains without DeepSpeed."""
     own = min(((program.names[name], name) for name in _optimizers(program)), default=None)
     return ScriptFacts(
