@@ -17,10 +17,9 @@ from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.base.limits import MAX_SLOTS
-from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
+from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PARALLELISM, PLUGIN, TOP, AccelerateKey
 from dstui.plan.handed_over import CONFIG, CONFIG_FILES, CONFIG_OPTIONS
 from dstui.plan.launchers import LAUNCHERS
-from dstui.plan.parallelism import PARALLELISM
 from dstui.plan.scalars import resolve
 
 ReadNamed = Callable[[str], str | None]
@@ -96,7 +95,7 @@ def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -
     return args, {}, ""
 
 
-def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+def _deepspeed_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     """Convert the options of the deepspeed launcher; those without a key of their own are kept as typed."""
     found: dict[str, Any] = {}
     for name, value in line.options.items():
@@ -117,7 +116,7 @@ def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+def _torchrun_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     """Convert torchrun's options. It stays the launcher."""
     found: dict[str, Any] = {"launcher": "torchrun"}
     options = {**line.options}
@@ -174,7 +173,7 @@ def _number(found: dict[str, Any], key: str, option: str, value: str, notes: lis
     return False
 
 
-def _of_accelerate(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+def _accelerate_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     """Convert `accelerate launch` of a script that gets its DeepSpeed configuration as an argument."""
     found: dict[str, Any] = {"launcher": "accelerate"}
     options = {**line.options}
@@ -193,15 +192,15 @@ def _of_accelerate(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     return found
 
 
-def _of_python(_line: CommandLine, _notes: list[str]) -> dict[str, Any]:
+def _python_options(_line: CommandLine, _notes: list[str]) -> dict[str, Any]:
     return {}
 
 
 OPTIONS_OF: Mapping[str, Callable[[CommandLine, list[str]], dict[str, Any]]] = {
-    "deepspeed": _of_deepspeed,
-    "torchrun": _of_torchrun,
-    "accelerate": _of_accelerate,
-    "python": _of_python,
+    "deepspeed": _deepspeed_options,
+    "torchrun": _torchrun_options,
+    "accelerate": _accelerate_options,
+    "python": _python_options,
 }
 """Launcher -> the function that converts its options to `cluster:`."""
 

@@ -34,9 +34,9 @@ from dstui.forecast.speed import Speed, ranged, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
+from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.handed_over import named_files
 from dstui.plan.model import Model
-from dstui.plan.parallelism import sp_size
 
 Verdict = Literal["fits", "tight", "too big", "unknown"]
 Facts = ModelFacts | Mapping[str, ModelFacts]
@@ -211,9 +211,7 @@ EMPTY = (
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
 )
 NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown: import the launch where the file is"
-TOO_LONG = (
-    "the model was made for {} positions, and {} tokens are planned: that fails, unless the script extends its positions (RoPE scaling)"
-)
+TOO_LONG = "the model was made for {} positions, and {} tokens are planned: learned positions fail there, others lose quality"
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 

@@ -21,15 +21,14 @@ from dstui.tui.flows.preferences import Preferences
 from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
-from dstui.tui.forms.steps.review_run import REVIEW, RUN
+from dstui.tui.forms.steps.step import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings, key_of
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
-from dstui.tui.session.autosave import Autosave
-from dstui.tui.session.background import LiveGpus, Lookups, Probe, Readiness, Service
+from dstui.tui.session.background import Autosave, LiveGpus, Lookups, Probe, Readiness, Service
 from dstui.tui.session.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State

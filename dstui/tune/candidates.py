@@ -137,11 +137,27 @@ def regret_of(problem: Problem, results: Sequence[Result]) -> float | None:
     """Return by what share the forecast's own choice is slower than the best result; None if that was not measured."""
     alone = replace(problem, measured={})
     rates = {id(one): alone.expected(Candidate(one.label, tuple(one.patch), problem.setup(one.patch))).rate for one in results if one.rate}
-    ran = [one for one in results if rates.get(id(one))]
-    if len(ran) < 2:
+    if sum(1 for rate in rates.values() if rate) > 1:
+        ran = [one for one in results if rates.get(id(one))]
+        first: Result | None = max(ran, key=lambda one: rates[id(one)] or 0.0)
+    else:
+        ran = [one for one in results if one.rate]
+        first = _first_of_search(alone, ran)
+    if first is None or len(ran) < 2:
         return None
-    first = max(ran, key=lambda one: rates[id(one)] or 0.0)
     return 1 - (first.rate or 0.0) / max(one.rate or 0.0 for one in ran)
+
+
+def _first_of_search(problem: Problem, ran: Sequence[Result]) -> Result | None:
+    """Return the first row of the search that was measured, for machines whose speed the forecast does not know."""
+    was, by_key = problem.setup(), {key_of(one.patch): one for one in ran}
+    for row in recommend(problem.plan, problem.facts, problem.machine, problem.pool).rows:
+        setup = row.setup._replace(checkpointing=was.checkpointing)
+        made = candidate_of(problem.plan, setup, was)
+        found = by_key.get(made.key if made else key_of(()) if setup == was else "")
+        if found is not None:
+            return found
+    return None
 
 
 def _speed_known(problem: Problem) -> bool:

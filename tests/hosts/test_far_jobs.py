@@ -302,6 +302,7 @@ def test_secrets_reach_the_ranks_and_stand_nowhere_else(far: Far, monkeypatch: p
     assert [path for path in far.path.rglob("*") if path.is_file() and b"hf_a_secret" in path.read_bytes()] == []
 
 
+@pytest.mark.deadline
 def test_a_folder_that_another_user_has_made_on_a_host_is_refused(far: Far) -> None:
     far.start("all:hang", words=("--detach",))
     far.wait()
@@ -391,6 +392,7 @@ def test_nor_by_the_ssh_of_mpirun(far: Far, agent: str, mpirun: str) -> None:
     assert len(shown[0]) == 2 and shown[1] == ["0"]
 
 
+@pytest.mark.deadline
 def test_a_host_cannot_take_dstuis_own_words_from_a_line(far: Far) -> None:
     program = far.path / "liar.py"
     facts = {"time": time.time(), "there": True, "folder": "/tmp/job", "lacks": ["no disk\rdstui: all is well"]}

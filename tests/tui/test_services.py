@@ -11,9 +11,8 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 
 from dstui.plan import load
-from dstui.tui.session import autosave
-from dstui.tui.session.autosave import Autosave
-from dstui.tui.session.background import LiveGpus, Lookups
+from dstui.tui.session import background
+from dstui.tui.session.background import Autosave, LiveGpus, Lookups
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.messages import GpusRefreshed, LookupsDone
 from dstui.tui.session.session import HERE
@@ -48,7 +47,7 @@ def test_lookups_are_made_at_the_start_and_after_an_edit_but_not_where_the_plan_
 
 
 def test_many_edits_in_a_moment_are_one_draft_and_the_last_one_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(autosave, "KEEP_AFTER", 0.5)
+    monkeypatch.setattr(background, "KEEP_AFTER", 0.5)
     written: list[str] = []
     monkeypatch.setattr(Draft, "keep", lambda draft: written.append(draft.text))
     states = [State(load(f"{PLAN}# {number}\n", "plan.yaml", str(tmp_path))) for number in range(20)]

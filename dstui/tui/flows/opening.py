@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.base.files import FileProblem, is_file, read_text, typed_path
-from dstui.documents.layers import load_layered
+from dstui.documents.layers import Template, load_layered
 from dstui.documents.plan_files import BLANK_PLAN, find_plan, read_plan
-from dstui.documents.templates import Template
 from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Prompt
 from dstui.tui.kit.keys import key_of
@@ -68,7 +67,7 @@ class Opening:
         """Remember the file that is open, once."""
         path = self._session.path
         if path is not None and path != self._noted:
-            from dstui.tui.session.recent import note_plan
+            from dstui.tui.session.drafts import note_plan
 
             self._noted = path
             in_thread(self._app, partial(note_plan, path.absolute()))
@@ -176,7 +175,7 @@ class Opening:
 
     def _ask_which_shipped(self) -> None:
         """Ask for a shipped Plan; Escape returns to the start screen."""
-        from dstui.tui.dialogs.shipped import Shipped
+        from dstui.tui.dialogs.welcome import Shipped
 
         found = self._found
         model = next((script.model for script in found.scripts), "") if found is not None else ""
