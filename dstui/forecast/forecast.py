@@ -34,9 +34,9 @@ from dstui.forecast.speed import Speed, ranged, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
+from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.handed_over import named_files
 from dstui.plan.model import Model
-from dstui.plan.parallelism import sp_size
 
 Verdict = Literal["fits", "tight", "too big", "unknown"]
 Facts = ModelFacts | Mapping[str, ModelFacts]
