@@ -61,7 +61,11 @@ def test_the_options_of_a_script_are_the_plans_model(words: str, section: dict[s
     assert model_section(options_of(words.split()))[0] == {"source": "a/b", **section}
 
 
-@pytest.mark.parametrize("words", ["--model_name_or_path ${MODEL}", "--model_name_or_path <your_model>", "--model nextgpt", "--epochs 3"])
+def test_a_model_with_a_hole_is_known_once_that_is_filled() -> None:
+    assert model_section(options_of(["--model_name_or_path", "./${MODEL}"]), "sub") == ({"source": "sub/${MODEL}"}, [])
+
+
+@pytest.mark.parametrize("words", ["--model_name_or_path $MODEL", "--model_name_or_path <your_model>", "--model nextgpt", "--epochs 3"])
 def test_a_launch_that_leaves_the_model_open_says_nothing_of_it(words: str) -> None:
     assert model_section(options_of(words.split())) == ({}, [])
 
