@@ -13,7 +13,7 @@ from dstui.runs.find import find_runs
 from dstui.runs.kept import Kept
 from dstui.runs.run import link
 from dstui.runs.table import cells, lines, ordered
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 
 COUNT = 2000
 LIMIT = 4.0
@@ -39,7 +39,7 @@ def test_2000_runs_are_listed_in_about_a_second() -> None:
         os.environ |= {"XDG_CACHE_HOME": f"{place}/cache", "XDG_STATE_HOME": f"{place}/state"}
         os.chdir(place)
         for number in range(COUNT):
-            made(Path(place) / "dstui_runs" / f"tiny-{number:04}", logs=log)
+            make_job(Path(place) / "dstui_runs" / f"tiny-{number:04}", logs=log)
         took = []
         for work in (runs, listed, listed):
             start = time.perf_counter()

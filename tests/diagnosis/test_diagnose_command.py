@@ -10,7 +10,7 @@ import pytest
 
 from dstui.diagnosis import diagnose, report
 from tests.diagnosis.crash_texts import of_lines, traceback
-from tests.jobs.made import dstui, made
+from tests.jobs.made import dstui, make_job
 
 HOSTS = {0: "worker-1", 1: "worker-3"}
 
@@ -18,7 +18,7 @@ HOSTS = {0: "worker-1", 1: "worker-3"}
 def failed(folder: Path, first: int, error: str, hours_ago: float, *, lost: bool = False) -> None:
     """Make a run on two hosts in which one rank raised an error before the other ended."""
     other = 1 - first
-    job = made(folder, logs={first: "\n".join(traceback(None, error)) + "\n", other: "step 1 loss 2.0\n"})
+    job = make_job(folder, logs={first: "\n".join(traceback(None, error)) + "\n", other: "step 1 loss 2.0\n"})
     began = datetime.now(timezone.utc) - timedelta(hours=hours_ago)
     for rank in (first, other):
         ended = began.timestamp() + (5 if rank == first else 9)

@@ -18,13 +18,13 @@ from dstui.diagnosis import diagnose, diagnose_job, report
 from dstui.jobs.store.folder import JobFolder
 from tests.diagnosis.crash_texts import SAMPLES, fallout, traceback
 from tests.jobs.lab import memory_cgroup
-from tests.jobs.made import PLAN, made
+from tests.jobs.made import PLAN, make_job
 
 
 def job(path: Path, logs: dict[int, list[str]], ends: dict[int, tuple[int, float]], plan: str = PLAN, **status: Any) -> JobFolder:
     """A job folder whose ranks ended so: exit status and the second after the start."""
     text = {rank: "".join(f"{line.partition(']: ')[2] or line}\n" for line in lines) for rank, lines in logs.items()}
-    folder = made(path, plan, text, state=status.pop("state", "failed"), **status)
+    folder = make_job(path, plan, text, state=status.pop("state", "failed"), **status)
     began = time.time() - 100
     for rank, (code, after) in ends.items():
         record = {
@@ -190,7 +190,7 @@ def test_live_a_rank_that_left_is_named(outcome: dict[str, Any]) -> None:
 
 
 @pytest.mark.launcher
-@pytest.mark.scenario("everything_said")
+@pytest.mark.scenario("prints_everything")
 def test_live_a_job_that_ended_well_is_green(outcome: dict[str, Any]) -> None:
     assert diagnose_job(outcome["folder"]).kind == "success"
 

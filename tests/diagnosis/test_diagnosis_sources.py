@@ -22,7 +22,7 @@ from dstui.diagnosis import diagnose
 from dstui.diagnosis.reading import packed
 from dstui.jobs.store.folder import JobFolder
 from tests.diagnosis.crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
-from tests.jobs.made import PLAN, made
+from tests.jobs.made import PLAN, make_job
 
 FAILED = [*spawned(4), "step 1 loss 2.0", *traceback(2, SAMPLES["OOM-GPU"][0]), *fallout(0), *ended(4, 1)]
 TEXT = "\n".join(FAILED) + "\n"
@@ -84,7 +84,7 @@ def test_folders_of_node_logs_and_single_files_go_together(tmp_path: Path) -> No
 
 def test_the_bundle_of_a_job_says_what_its_folder_says(tmp_path: Path) -> None:
     logs = {0: "step 1\n", 1: "step 1\n" + "\n".join(PLAIN) + "\n"}
-    folder = made(tmp_path / "job", PLAN, logs, state="failed")
+    folder = make_job(tmp_path / "job", PLAN, logs, state="failed")
     began = time.time() - 100
     for rank, code in ((0, 143), (1, 1)):
         record = {"rank": rank, "host": "h1", "pid": 1, "started": began, "ended": began + 9 - rank, "exit_code": code, "world_size": 2}

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.warm_deepspeed import become
+from tests.warm_deepspeed import run_program
 
 READY = b"ready\n"
 HAND_OVER = """\
@@ -74,7 +74,7 @@ def run(client: socket.socket, wanted: dict[str, object], streams: list[int]) ->
     """Run a rank to its end."""
     status = 1
     try:
-        become(client, wanted, streams)
+        run_program(client, wanted, streams)
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -23,7 +23,7 @@ from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_folder import FINAL
 from tests.job_json import refreshed_json, status_json
-from tests.jobs.lab import Lab, gone, of_job, ready
+from tests.jobs.lab import Lab, has_ended, job_processes, ready
 from tests.jobs.scenarios import LAUNCHER, NODE, buffers
 from tests.terminal import Terminal
 
@@ -47,7 +47,7 @@ def victim(folder: JobFolder, kind: str, front: int) -> int | None:
         found = status_json(folder).get("supervisor")
         return found["pid"] if found else None
     words = {"runner": LAUNCHER, "launcher": NODE}
-    processes = of_job(folder, words[kind]) if kind in words else of_job(folder, "--local_rank=1")
+    processes = job_processes(folder, words[kind]) if kind in words else job_processes(folder, "--local_rank=1")
     shims = [
         process for process in processes if kind in ("shim", "rank") and ("shim.py" in " ".join(process.cmdline())) == (kind == "shim")
     ]
@@ -67,7 +67,7 @@ def expected(kind: str, name: signal.Signals) -> str:
 def settled(folder: JobFolder, wanted: str | None) -> bool:
     """Whether the job is where the kill sends it, and its status, brought up to date, says so (where no rank ran, only the latter)."""
     state = refreshed_json(folder)["state"]
-    return (state in FINAL) == (not of_job(folder)) and wanted in (None, state)
+    return (state in FINAL) == (not job_processes(folder)) and wanted in (None, state)
 
 
 def pause(seconds: float, screen: Terminal | None) -> None:
@@ -114,7 +114,7 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
         report = stop(folder)
         status = refreshed_json(folder)
         supervisor = status["supervisor"]["pid"]
-        left = [process.cmdline() for process in of_job(folder)]
+        left = [process.cmdline() for process in job_processes(folder)]
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
@@ -130,7 +130,7 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
 def wait_until_gone(pid: int) -> None:
     """The supervisor goes after its last word."""
     deadline = time.monotonic() + TRUTH
-    while not gone(pid):
+    while not has_ended(pid):
         assert time.monotonic() < deadline, "the supervisor stays"
         time.sleep(0.02)
 

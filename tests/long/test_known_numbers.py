@@ -16,7 +16,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.supervisor.launch_command import HOOK, SHIM
 from dstui.jobs.watch.follow import Follower
 from tests.jobs.framework_lines import PROGRAMS
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 
 HERE = Path(__file__).parent
 WITHOUT_ENGINE = ("verl", "LAVIS", "torchtitan", "torchtune", "nanoGPT", "timm", "nanotron")
@@ -49,8 +49,8 @@ def test_the_table_of_programs(tmp_path: Path, reported: bytes, capsys: pytest.C
     programs = [program for program in PROGRAMS if program.name not in WITHOUT_ENGINE]
     assert len(PROGRAMS) - len(programs) == len(WITHOUT_ENGINE)
     printed = dict(enumerate("\n".join(program.lines) + "\n" for program in programs))
-    lines, both = made(tmp_path / "lines", logs=printed), made(tmp_path / "both", logs=printed)
-    silent = made(tmp_path / "silent", logs=dict.fromkeys(printed, ""))
+    lines, both = make_job(tmp_path / "lines", logs=printed), make_job(tmp_path / "both", logs=printed)
+    silent = make_job(tmp_path / "silent", logs=dict.fromkeys(printed, ""))
     for folder in (both, silent):
         folder.engine(0).parent.mkdir()
         for rank in printed:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from tests.jobs.made import dstui, made
+from tests.jobs.made import dstui, make_job
 from tests.runs.test_table import at, log, plan
 
 FALLING = [4 - 3 * n / 40 for n in range(40)]
@@ -18,8 +18,8 @@ FALLING = [4 - 3 * n / 40 for n in range(40)]
 def here(tmp_path: Path) -> Path:
     """Two runs: one whose loss falls, and one whose loss stays."""
     runs = tmp_path / "dstui_runs"
-    made(runs / "run-falls", plan(), log(*FALLING), **at(1))
-    made(runs / "run-stays", plan(), log(*[4.0] * 40), **at(2))
+    make_job(runs / "run-falls", plan(), log(*FALLING), **at(1))
+    make_job(runs / "run-stays", plan(), log(*[4.0] * 40), **at(2))
     return tmp_path
 
 
@@ -39,12 +39,12 @@ def test_a_terminal_that_takes_them_gets_braille_and_another_gets_ascii(here: Pa
 def test_metrics_that_are_not_there_and_runs_that_are_not(here: Path) -> None:
     assert dstui("plot", "run-falls", "--metric", "lss", cwd=here)[::2] == (1, "dstui: no run has lss; they have loss, tokens/s\n")
     assert dstui("plot", "nobody", cwd=here)[0] == 1
-    made(here / "dstui_runs" / "mute", plan(), {0: "hello\n"})
+    make_job(here / "dstui_runs" / "mute", plan(), {0: "hello\n"})
     assert dstui("plot", "mute", cwd=here)[0] == 1
 
 
 def test_a_picture_is_sound_svg_and_replaces_nothing_unasked(here: Path) -> None:
-    made(here / "dstui_runs" / "run-<b>&x", plan(), {0: "step 1 loss 3\nstep 2 loss nan\nstep 3 loss 2\n"})
+    make_job(here / "dstui_runs" / "run-<b>&x", plan(), {0: "step 1 loss 3\nstep 2 loss nan\nstep 3 loss 2\n"})
     words = ("plot", "run-<b>&x", "run-falls", "--metric", "loss", "--metric", "tokens/s", "--smooth", "0.6", "-o", "c.svg")
     assert dstui(*words, cwd=here)[:2] == (0, "written  c.svg\n")
     root = Xml.fromstring((here / "c.svg").read_text())
@@ -57,6 +57,6 @@ def test_a_picture_is_sound_svg_and_replaces_nothing_unasked(here: Path) -> None
 
 
 def test_a_logarithm_says_what_it_leaves_out(here: Path) -> None:
-    made(here / "dstui_runs" / "zero", plan(), log(10.0, 0.0, 0.1))
+    make_job(here / "dstui_runs" / "zero", plan(), log(10.0, 0.0, 0.1))
     code, out, err = dstui("plot", "zero", "--log", "--ascii", cwd=here)
     assert code == 0 and "1 values of 0 or less" in err and "10 |" in out and "0.1 |" in out

@@ -15,7 +15,7 @@ from dstui.runs.conditions import chosen, parse, quantity
 from dstui.runs.find import find_runs, parse_since
 from dstui.runs.kept import FORM, Kept
 from dstui.runs.table import cells, fitting, lines
-from tests.jobs.made import PLAN, dstui, made
+from tests.jobs.made import PLAN, dstui, make_job
 
 
 def plan(**settings: object) -> str:
@@ -37,11 +37,11 @@ def here(tmp_path: Path) -> Path:
     """A folder with three runs of one project, the last of which failed."""
     runs = tmp_path / "dstui_runs"
     facts = {"launch": json.dumps({"base": str(tmp_path)})}
-    made(runs / "a", plan(), log(3.0, 2.5), **at(1))
-    made(runs / "b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
+    make_job(runs / "a", plan(), log(3.0, 2.5), **at(1))
+    make_job(runs / "b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
     text = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    row["labels"]\nKeyError: \'labels\'\n'
     failed = {"ranks": {"0": {"host": "h7", "pid": 1, "state": "ended", "exit_code": 1}}}
-    folder = made(runs / "c", plan(stage=3, lr="3e-4"), {0: log(3.0)[0] + text}, state="failed", exit_code=1, **failed, **at(3))
+    folder = make_job(runs / "c", plan(stage=3, lr="3e-4"), {0: log(3.0)[0] + text}, state="failed", exit_code=1, **failed, **at(3))
     folder.record(0).write_text(json.dumps({"rank": 0, "host": "h7", "pid": 1, "ended": 1767323105.0, "exit_code": 1}))
     for name in "abc":
         (runs / name / "launch.json").write_text(facts["launch"])
@@ -118,7 +118,7 @@ def test_what_a_run_does_not_say_stands_last_in_both_directions(here: Path) -> N
 def test_json_has_values_and_markdown_is_escaped(here: Path) -> None:
     found = json.loads(table(here, "--json", "--columns", "name,loss,stage", "--sort", "name"))["runs"]
     assert [(run["name"], run["loss"], run["stage"]) for run in found] == [("a", 2.5, 2), ("b", 1.5, 3), ("c", 3.0, 3)]
-    made(here / "dstui_runs" / "x|y", plan(), log(1.0), **at(4))
+    make_job(here / "dstui_runs" / "x|y", plan(), log(1.0), **at(4))
     assert "| x\\|y |" in table(here, "--markdown", "--columns", "name")
 
 

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.tui.session.settings import setting
-from tests.jobs.made import made
+from tests.jobs.made import make_job
 from tests.runs.test_table import at, log, plan
 from tests.tui.conftest import Open, job_view, screen, text_of, until
 
@@ -18,9 +18,9 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three runs in the current folder: one that learnt, one that learnt more, one that failed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # the table lists every run of the index: not those of other tests
     runs = tmp_path / "dstui_runs"
-    made(runs / "run-a", plan(), log(3.0, 2.5), **at(1))
-    made(runs / "run-b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
-    made(runs / "run-c", plan(stage=3), {0: "KeyError: 'labels'\n"}, state="failed", exit_code=1, **at(3))
+    make_job(runs / "run-a", plan(), log(3.0, 2.5), **at(1))
+    make_job(runs / "run-b", plan(stage=3, lr="3e-4"), log(3.0, 1.5), **at(2))
+    make_job(runs / "run-c", plan(stage=3), {0: "KeyError: 'labels'\n"}, state="failed", exit_code=1, **at(3))
     for name in "abc":
         (runs / f"run-{name}" / "launch.json").unlink()
     return runs

@@ -18,7 +18,7 @@ from dstui.tune.candidates import Candidate, Expected, Problem, next_candidate, 
 from dstui.tune.outputs import fixed_writes, redirected
 from dstui.tune.record import Result, TuneFolder, key_of, unfinished
 from dstui.tune.session import chosen
-from tests.jobs.lab import of_job
+from tests.jobs.lab import job_processes
 from tests.jobs.made import dstui
 
 SCRIPT = """\
@@ -63,7 +63,7 @@ def test_a_micro_batch_that_fits_is_found_by_real_jobs_and_nothing_of_the_users_
     assert plan.read_text() == text and not (tmp_path / "weights").exists()
     assert (tmp_path / "best.yaml").read_text() == text.replace("gpu: 8 ", "gpu: 4 ").replace("steps: 1", "steps: 2")
     jobs = [JobFolder(Path(found["folder"]) / one["job"]) for one in found["candidates"]]
-    assert all(job.has_ended and not of_job(job) for job in jobs) and not list(Path(found["folder"]).glob("*-output"))
+    assert all(job.has_ended and not job_processes(job) for job in jobs) and not list(Path(found["folder"]).glob("*-output"))
     assert found["chosen"] == 1 and found["candidates"][1]["memory_bytes"] and found["candidates"][1]["samples_per_second"] > 10
 
 
@@ -73,7 +73,7 @@ def test_a_script_that_never_ends_and_shows_no_step_is_stopped_with_a_sentence(t
     status, out, said = dstui("tune", plan, "--budget", "1s", cwd=tmp_path)
     assert status == 1 and "no step was seen in" in out and "run.metrics" in out, (out, said)
     (job,) = (tmp_path / "dstui_runs").glob("*/trial-1")
-    assert JobFolder(job).has_ended and not of_job(JobFolder(job))
+    assert JobFolder(job).has_ended and not job_processes(JobFolder(job))
 
 
 @pytest.mark.parametrize(
