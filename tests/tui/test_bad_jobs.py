@@ -1,4 +1,4 @@
-"""A job folder of any kind on the screen: half-written, full of rubbish, gone while it is looked at. Nothing of it ends the session."""
+"""Job folders in any state in the TUI: half-written, full of garbage, deleted while open. None of them ends the session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BEFORE = [(spoil, False) for spoil in (rubbish, no_logs, folder_for_log, half_a_
 
 
 @pytest.mark.parametrize(("spoil", "meanwhile"), [*BEFORE, (rubbish, True), (half_a_status, True), (gone, True)])
-async def test_a_spoilt_job_folder_ends_nothing(
+async def test_bad_job_folder_does_not_end_the_session(
     open_app: Open, tmp_path: Path, spoil: Callable[[JobFolder], None], meanwhile: bool
 ) -> None:
     folder = job(tmp_path / "job", state="running" if meanwhile else "failed")

@@ -1,4 +1,4 @@
-"""Whatever keys are pressed, nothing crashes, the file is not touched, and undo brings everything back."""
+"""Random keys do not crash the app or change the file, and undo restores the Plan."""
 
 from __future__ import annotations
 
