@@ -16,7 +16,7 @@ from dstui.documents.plan_files import read_plan
 from dstui.tui.app import DstuiApp
 from tests.machines import NO_GPU
 from tests.tui.conftest import PLAN, screen, until
-from tests.tui.conftest import _spared as _spared  # noqa: PLC0414 - a fixture
+from tests.tui.conftest import _skip_unseen_work as _spared  # noqa: PLC0414 - a fixture
 
 pytestmark = [pytest.mark.launcher, pytest.mark.xdist_group("checkpoints")]
 Made = Callable[[int], Path]
