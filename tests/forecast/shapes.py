@@ -1,4 +1,4 @@
-"""Configurations that transformers builds on the meta device: three layers of each family, and the switches that change their tensors."""
+"""Configurations that transformers builds on the meta device: three layers of each model family, with the options that change tensors."""
 
 from __future__ import annotations
 
@@ -188,4 +188,4 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("idefics3", "Idefics3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 2}),
     ("smolvlm", "SmolVLMForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 4, "tie_word_embeddings": True}),
 )  # fmt: skip
-"""model_type, the class that transformers builds, what is set besides its defaults."""
+"""model_type, the class that transformers builds, and values that differ from its defaults."""

@@ -18,8 +18,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
 
 import accounting
-from far import Far
 from farm import Farm
+from remote_job import RemoteJob
 
 from tests import recorded_slurm
 from tests.waiting import wait_for
@@ -49,7 +49,7 @@ ENDS = {
 
 
 @pytest.fixture(scope="module")
-def slurm(farm: Farm) -> Iterator[accounting.Accounted]:
+def slurm(farm: Farm) -> Iterator[accounting.SlurmWithAccounting]:
     """SLURM with accounting; jobs of `short` have a minute and take the nodes from those of `all`."""
     if reason := accounting.missing():
         pytest.skip(reason)
@@ -57,17 +57,17 @@ def slurm(farm: Farm) -> Iterator[accounting.Accounted]:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("slurm.CONFIGURATION", accounting.configuration())
-            with accounting.Accounted(farm, state / "slurm") as running:
+            with accounting.SlurmWithAccounting(farm, state / "slurm") as running:
                 yield running
     finally:
         shutil.rmtree(state, ignore_errors=True)
 
 
-def submit(slurm: accounting.Accounted, *words: str) -> str:
+def submit(slurm: accounting.SlurmWithAccounting, *words: str) -> str:
     return slurm.run("sbatch", "--parsable", "--output=/dev/null", "--mem=20", *words).strip()
 
 
-def runs(slurm: accounting.Accounted, *jobs: str) -> None:
+def runs(slurm: accounting.SlurmWithAccounting, *jobs: str) -> None:
     wait_for(lambda: all(slurm.state_of(job) == "RUNNING" for job in jobs), otherwise=lambda: slurm.run("squeue"))
 
 
@@ -76,7 +76,7 @@ def shape(line: str) -> str:
     return re.sub(r"g\[?[-\d]+\]?|h\[?[-\d]+\]?", "NODES", re.sub(r"\d{4}-\d\d-\d\dT[\d:]{8}", "TIME", re.sub(r"^\d+", "JOB", line)))
 
 
-def ended(slurm: accounting.Accounted) -> dict[str, str]:
+def ended(slurm: accounting.SlurmWithAccounting) -> dict[str, str]:
     """Submit jobs and let each end in its own way; what ends -> the job's number."""
     jobs = {"completed": submit(slurm, "--nodelist=h1", "--wrap=true"), "failed": submit(slurm, "--nodelist=h1", "--wrap=exit 3")}
     jobs["oom"] = submit(slurm, "--nodelist=h1", GREEDY)
@@ -102,7 +102,7 @@ def ended(slurm: accounting.Accounted) -> dict[str, str]:
     return jobs
 
 
-def looked(slurm: accounting.Accounted, *jobs: str) -> dict[str, list[object]]:
+def looked(slurm: accounting.SlurmWithAccounting, *jobs: str) -> dict[str, list[object]]:
     """What dstui sees of jobs, in a process with a cache of its own."""
     with tempfile.TemporaryDirectory(dir=slurm.state) as cache:
         text = slurm.run("env", f"XDG_CACHE_HOME={cache}", sys.executable, "-c", LOOK, *jobs)
@@ -110,7 +110,7 @@ def looked(slurm: accounting.Accounted, *jobs: str) -> dict[str, list[object]]:
     return found
 
 
-def test_each_end_is_read_from_the_accounting_once_the_controller_has_forgotten_it(slurm: accounting.Accounted) -> None:
+def test_each_end_is_read_from_the_accounting_once_the_controller_has_forgotten_it(slurm: accounting.SlurmWithAccounting) -> None:
     jobs = ended(slurm)
     wait_for(lambda: "JobId=" not in slurm.run("scontrol", "show", "jobs"), 60)
     text = slurm.run(*SACCT, COLUMNS)
@@ -120,8 +120,8 @@ def test_each_end_is_read_from_the_accounting_once_the_controller_has_forgotten_
     assert {shape(line) for line in text.splitlines()} == {shape(line) for line in recorded_slurm.ACCOUNTING.splitlines()}
 
 
-def test_the_runs_of_dstui_end_as_the_accounting_says(slurm: accounting.Accounted, farm: Farm, tmp_path: Path) -> None:
-    job = Far(farm, tmp_path)
+def test_the_runs_of_dstui_end_as_the_accounting_says(slurm: accounting.SlurmWithAccounting, farm: Farm, tmp_path: Path) -> None:
+    job = RemoteJob(farm, tmp_path)
     job.environment = slurm.variables
     job.start("all:hang", hosts="", cluster="launcher: sbatch, num_nodes: 2, num_gpus: 1, slurm: {account: physics, extra: ['--mem=900']}")
     job.ready()

@@ -1,4 +1,4 @@
-"""Runs beside each other: only what differs of their Plans, what each metric came to, and who is the best."""
+"""Comparison of runs: differences of their Plans, results of each metric, and the best run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.jobs.made import dstui, make_job
 from tests.runs.test_table import at, log, plan
 
 
-def test_what_differs_and_which_is_the_best(tmp_path: Path) -> None:
+def test_comparison_shows_differences_and_the_best_run(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
     make_job(runs / "run-a", plan(), log(3.0, 1.0, 2.5), **at(1))
     make_job(runs / "run-b", plan(stage=3), log(3.0, 2.0, 1.5), **at(2))
@@ -27,7 +27,7 @@ def test_what_differs_and_which_is_the_best(tmp_path: Path) -> None:
     assert "★ 1.5" in dstui("runs", "--compare", "run-a", "run-b", cwd=tmp_path)[1]
 
 
-def test_of_arguments_only_what_differs_is_shown(tmp_path: Path) -> None:
+def test_only_different_arguments_are_shown(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
     for name, steps in (("a", 40), ("b", 100)):
         make_job(runs / name, plan().replace("args: [", f'args: [--seed, "1", --steps, "{steps}", '), log(1.0))
@@ -48,7 +48,7 @@ def test_numbers_are_spelled_as_in_the_plans(tmp_path: Path) -> None:
     assert line.split() == ["optimizer.params.lr", "4.1e5", "0.00050", "3e-4"]
 
 
-def test_numbers_that_are_none_and_runs_that_are_not_there(tmp_path: Path) -> None:
+def test_nan_values_and_missing_runs(tmp_path: Path) -> None:
     runs = tmp_path / "dstui_runs"
     make_job(runs / "a", plan(), {0: "step 1 loss nan\n"})
     make_job(runs / "b", "no: [plan", {0: ""})

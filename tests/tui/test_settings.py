@@ -10,7 +10,7 @@ from dstui.site.installed import settings_path
 from dstui.tui.kit.keys import key_of
 from dstui.tui.session.settings import remember, setting
 from tests.tui.conftest import Open, screen, store, text_of, until, value
-from tests.tui.test_screens import looks
+from tests.tui.test_screens import render
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +31,11 @@ async def test_theme_of_the_last_session_is_restored(open_app: Open) -> None:
         pilot.app.theme = "dstui-light"
         await until(pilot, lambda: setting("theme") == "dstui-light")
         await until(pilot, lambda: pilot.app.screen.styles.background.brightness > 0.5)
-        chosen = looks(pilot)
+        chosen = render(pilot)
     assert "\ntheme: dstui-light\n" in settings_path().read_text()
     async with open_app() as pilot:
         assert pilot.app.theme == "dstui-light"
-        await until(pilot, lambda: looks(pilot) == chosen)
+        await until(pilot, lambda: render(pilot) == chosen)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "\0\xff"])
