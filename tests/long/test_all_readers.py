@@ -1,4 +1,4 @@
-"""All files of tests/amplified.py before all commands that read them."""
+"""All files of tests/amplified.py, with all commands that read them."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from tests.test_readers import assert_answers
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in AMPLIFIED])
-def test_every_reader_has_a_bound(case: Amplified, tmp_path: Path) -> None:
+def test_every_reader_is_limited(case: Amplified, tmp_path: Path) -> None:
     assert_answers(case, tmp_path)

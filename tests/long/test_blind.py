@@ -1,14 +1,14 @@
-"""The forecast against published rows that nobody had looked at when it was made.
+"""The forecast compared to published rows that nobody had seen when it was made.
 
     python -m pytest -q -s -n0 tests/long/test_blind.py
 
-blind_rows.csv was written down before any of its rows was compared with a forecast. The first comparison said, for memory (98 rows),
-a median error of 11.5 % and 77.9 % at the 90th percentile, for speed (97 rows) 11.0 % and 35.6 %, and one wrong "fits". Three causes were
-mended by what the libraries do, not by fitting: bitsandbytes quantizes experts before transformers 5, the loss copies the logits before
-transformers 4.49, and LoRA's kernels move bytes. Since then these rows are seen, and no constant was fitted to them.
+blind_rows.csv was collected before any of its rows was compared with a forecast. The first comparison gave, for memory (98 rows), a median
+error of 11.5 % and 77.9 % at the 90th percentile, for speed (97 rows) 11.0 % and 35.6 %, and one wrong "fits". Three causes were fixed by
+following the libraries, not by fitting: bitsandbytes quantizes experts before transformers 5, the loss copies the logits before
+transformers 4.49, and LoRA's kernels move bytes. Since then these rows are known, and no constant was fitted to them.
 
-What stays far off is told apart, for no DeepSpeed job does it: FSDP of one release kept more at several GPUs than at one, weights that
-were prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool tells for a card.
+Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
+prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dstui.forecast.rates import Rates, rates_of
 ROWS = list(csv.DictReader((Path(__file__).parent / "blind_rows.csv").open()))
 Row = dict[str, str]
 OUTSIDE = int(CUDA_CONTEXT)
-"""What a process holds outside of torch's allocator."""
+"""Memory of a process outside of torch's allocator."""
 KINDS: Mapping[str, Callable[[Row], bool]] = {
     "LoRA": lambda r: bool(r["lora_r"]) and not r["quantization"],
     "QLoRA": lambda r: bool(r["quantization"]),
@@ -42,7 +42,7 @@ KINDS: Mapping[str, Callable[[Row], bool]] = {
 }
 APART = ("FSDP", "k-bit", "LitGPT", "longest context")
 WRONG = {"Llama-2-70b-hf LoRA 16 nf4 2 x A100-80 Z3 fp16 4x4096 recomputed"}
-"""What is said to fit and did not, under FSDP: half of these tokens took 43 GiB there, and 20 fewer are to be expected from one GPU."""
+"""A wrong "fits" under FSDP: half of these tokens took 43 GiB there, but 20 GiB less would be expected from one GPU."""
 
 
 def rates_for(row: Row) -> Rates:
@@ -94,7 +94,7 @@ def test_speed() -> None:
     assert median(sizes) < 0.09 and sizes[int(0.9 * len(sizes))] < 0.3
 
 
-def test_no_row_that_ran_out_of_memory_is_said_to_fit() -> None:
+def test_no_row_that_ran_out_of_memory_is_forecast_to_fit() -> None:
     wrong, tight = [], 0
     for row in (row for row in ROWS if row["metric"] != "speed"):
         verdict = of_row(row).gpu.verdict

@@ -1,4 +1,4 @@
-"""A checkpoint of two ranks is converted, and one rank goes on from it: the real tools, the real launcher."""
+"""A checkpoint of two ranks is converted, and one rank resumes from it, with the real tools and launcher."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def went_on(folder: Path, kind: str, tag: str, script: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_one_rank_goes_on_from_a_universal_checkpoint_and_cannot_from_the_other(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
+def test_one_rank_resumes_from_a_universal_checkpoint_only(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
     folder = checkpoint(2)
     assert "DP world size of 2" in went_on(folder, "plain", "global_step3", tmp_path / "resume.py"), "what CK002 says"
     words = [sys.executable, "-m", "dstui", "checkpoint", str(folder), "--universal", str(folder / "global_step3_universal")]
@@ -48,7 +48,7 @@ def test_one_rank_goes_on_from_a_universal_checkpoint_and_cannot_from_the_other(
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_a_disk_that_is_full_in_the_middle_leaves_nothing(blocks: int, checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
+def test_disk_that_fills_up_leaves_nothing(blocks: int, checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
     folder = checkpoint(3)
     command = f"ulimit -f {blocks}; exec {sys.executable} -m dstui checkpoint {folder} --fp32 {tmp_path}/out"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -56,7 +56,7 @@ def test_a_disk_that_is_full_in_the_middle_leaves_nothing(blocks: int, checkpoin
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".dstui-*"))
 
 
-def test_the_universal_tool_executes_nothing_that_a_file_names(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
+def test_conversion_executes_nothing_that_a_file_names(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
     folder, proof = checkpoint(2), tmp_path / "executed"
     for shard in (folder / "global_step3").glob("*.pt"):
         write(shard, calls("os", "system", f"touch {proof}"))

@@ -1,4 +1,4 @@
-"""The shipped distillation trains on two CPU ranks as it is: a student at ZeRO-2 learns from a teacher at ZeRO-3, each by its own plugin."""
+"""The shipped distillation Plan trains on two CPU ranks: a student at ZeRO-2 learns from a teacher at ZeRO-3, each with its own plugin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests import releases
 STEPS = 30
 
 
-def test_the_student_comes_nearer_to_the_teacher_and_its_checkpoint_is_whole(tmp_path: Path) -> None:
+def test_student_approaches_the_teacher_and_its_checkpoint_is_complete(tmp_path: Path) -> None:
     path = os.pathsep.join([str(releases.accelerate()), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(tmp_path / "state")}
     args = f"[--steps, '{STEPS}', --save, {tmp_path}/out, --student, '{{ds_config:student}}', --teacher, '{{ds_config:teacher}}']"

@@ -1,4 +1,4 @@
-"""The hook disturbs nothing and tells the truth: trainings with and without it, its numbers beside those that programs print."""
+"""The hook changes nothing and reports correctly: trainings with and without it, and its numbers compared to those that programs print."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ deepspeed:
 {more}"""
 ADAM = "  optimizer: {type: AdamW, params: {lr: 1e-2, torch_adam: true}}\n"
 PROGRAMS = {
-    # name: modules that it needs, and what its Plan says
+    # name: modules that it needs, and lines of its Plan
     "own_loop": (["accelerate"], {"integration": "accelerate", "optimizer": "script", "micro": 4}),
     "trainer": (
         ["accelerate", "transformers"],
@@ -56,8 +56,8 @@ PROGRAMS = {
 DEFAULTS = {"integration": "deepspeed", "optimizer": "config", "accumulation": 1, "stage": 2, "args": "[]", "more": ""}
 
 
-def ran(folder: Path, *words: str, path: str = "") -> tuple[int, JobFolder, str]:
-    """One headless run: exit status, its folder, and its output."""
+def headless(folder: Path, *words: str, path: str = "") -> tuple[int, JobFolder, str]:
+    """Run headless; return exit status, job folder, and output."""
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(folder / "state")}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH"))))
     run = folder / f"run{len(list(folder.glob('run*')))}"
@@ -75,10 +75,10 @@ def told(folder: JobFolder, rank: int) -> list[EngineStep]:
 
 
 def with_and_without(folder: Path, *words: str, mark: str = "mine ") -> JobFolder:
-    """The same training with the hook and without: the same losses, bit by bit, and the same end."""
-    code, hooked, said = ran(folder, *words)
+    """Train with and without the hook; assert equal losses, bit by bit, and the same end."""
+    code, hooked, said = headless(folder, *words)
     assert code == 0, said[-4000:]
-    code, plain, said = ran(folder, *words, "--no-observe")
+    code, plain, said = headless(folder, *words, "--no-observe")
     assert code == 0, said[-4000:]
     assert not plain.engine(0).exists() and hooked.engine(0).exists()
     for rank in (0, 1):
@@ -88,7 +88,7 @@ def with_and_without(folder: Path, *words: str, mark: str = "mine ") -> JobFolde
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_trains_bit_by_bit_as_without_it_and_the_engine_says_what_it_prints(tmp_path: Path, name: str) -> None:
+def test_program_trains_bit_by_bit_as_without_the_hook(tmp_path: Path, name: str) -> None:
     modules, says = PROGRAMS[name]
     for module in modules:
         pytest.importorskip(module)
@@ -97,7 +97,7 @@ def test_a_program_trains_bit_by_bit_as_without_it_and_the_engine_says_what_it_p
     hooked = with_and_without(tmp_path, "plan.yaml")
     steps = [told(hooked, rank) for rank in (0, 1)]
     lines = [[float(text) for text in printed(hooked, rank)] for rank in (0, 1)]
-    if name in ("trainer", "sft"):  # what rank 0 prints is the mean over the ranks
+    if name in ("trainer", "sft"):  # rank 0 prints the mean over the ranks
         means = [fmean(step.loss or math.nan for step in both) for both in zip(*steps, strict=True)]
         assert lines[0] == pytest.approx(means, rel=1e-6) and len(means) == 6
     else:
@@ -106,16 +106,16 @@ def test_a_program_trains_bit_by_bit_as_without_it_and_the_engine_says_what_it_p
 
 
 @pytest.mark.parametrize("plan", ["quickstart", "distillation"])
-def test_a_shipped_plan_trains_as_without_it(tmp_path: Path, plan: str) -> None:
+def test_shipped_plan_trains_as_without_the_hook(tmp_path: Path, plan: str) -> None:
     if plan == "distillation":
         pytest.importorskip("accelerate")
         args = "job.args=[--steps, '8', --lessons, '5', --student, '{ds_config:student}', --teacher, '{ds_config:teacher}']"
         with_and_without(tmp_path, plan, "--set", args, mark="step ")
         return
     args = "job.args=[--steps, '60', --deepspeed_config, '{ds_config}']"
-    code, hooked, said = ran(tmp_path, plan, "--set", args)
+    code, hooked, said = headless(tmp_path, plan, "--set", args)
     assert code == 0, said[-4000:]
-    _, plain, _ = ran(tmp_path, plan, "--set", args, "--no-observe")
+    _, plain, _ = headless(tmp_path, plan, "--set", args, "--no-observe")
     for rank in (0, 1):
         losses = [line.split()[2] for line in printed(hooked, rank, "step ")]
         assert losses == [line.split()[2] for line in printed(plain, rank, "step ")] and len(losses) == 60
@@ -123,13 +123,13 @@ def test_a_shipped_plan_trains_as_without_it(tmp_path: Path, plan: str) -> None:
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_an_older_release_is_observed_as_the_newest(tmp_path: Path, version: str) -> None:
+def test_older_release_is_observed_like_the_newest(tmp_path: Path, version: str) -> None:
     (tmp_path / "plan.yaml").write_text(
         "version: 1\nname: old\njob: {script: script.py, args: [out]}\ncluster: {hosts: {localhost: 2}, env: {OMP_NUM_THREADS: 1}}\n"
         "deepspeed: {train_micro_batch_size_per_gpu: 2}\n"
     )
     (tmp_path / "script.py").write_text((HERE.parent / "jobs/engine_script.py").read_text().replace("if rank == 1:", "if False:"))
-    code, folder, said = ran(tmp_path, "plan.yaml", path=installed(version))
+    code, folder, said = headless(tmp_path, "plan.yaml", path=installed(version))
     if "ImportError" in said or "AttributeError: module 'torch" in said:
         pytest.skip(f"DeepSpeed {version} does not run with this torch: {said.strip().splitlines()[-1]}")
     assert code == 0, said[-4000:]
@@ -141,7 +141,7 @@ def test_an_older_release_is_observed_as_the_newest(tmp_path: Path, version: str
     assert made.versions["deepspeed"].startswith(version) and made.groups["data"] == 2 and made.optimizer and made.stage == 2
 
 
-def test_the_quickstart_is_probed(tmp_path: Path) -> None:
+def test_quickstart_is_probed(tmp_path: Path) -> None:
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(tmp_path / "state")}
     began = time.monotonic()
     done = subprocess.run(
@@ -153,7 +153,7 @@ def test_the_quickstart_is_probed(tmp_path: Path) -> None:
 
 
 ODD = {
-    # what is done: losses that the engine reports of each that is printed, where that differs from all of them
+    # what is done: losses that the engine reports per printed loss, if not all of them
     "plain": 5, "hybrid": 5, "compile": 5, "several": 10, "nan": 5, "vector": 5, "subclass": 5,
 }  # fmt: skip
 ODD_PLAN = """\
@@ -168,11 +168,11 @@ deepspeed: {{train_micro_batch_size_per_gpu: 2}}
 def odd(folder: Path, kind: str, last: str = "") -> tuple[int, JobFolder, str]:
     (folder / "odd.py").write_text((HERE / "hooked/odd.py").read_text())
     (folder / "plan.yaml").write_text(ODD_PLAN.format(kind=kind, last=last or kind))
-    return ran(folder, "plan.yaml")
+    return headless(folder, "plan.yaml")
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_seldom_ways_to_train_are_observed_and_end_well(tmp_path: Path, kind: str) -> None:
+def test_unusual_ways_to_train_are_observed_and_end_well(tmp_path: Path, kind: str) -> None:
     code, folder, said = odd(tmp_path, kind)
     assert code == 0, said[-3000:]
     for rank in (0, 1):
@@ -180,7 +180,7 @@ def test_seldom_ways_to_train_are_observed_and_end_well(tmp_path: Path, kind: st
         steps = told(folder, rank)
         assert len(steps) == len(losses) == ODD[kind], said[-3000:]
         assert '"is": "fault"' not in folder.engine(rank).read_text()
-        if kind != "vector":  # what was given to backward is a sum there
+        if kind != "vector":  # what was passed to backward is a sum there
             pairs = zip([step.loss for step in steps], losses, strict=True)
             assert all(a == b or (a is not None and math.isnan(a) and math.isnan(b)) for a, b in pairs), (steps, losses)
     if kind == "several":
@@ -188,7 +188,7 @@ def test_seldom_ways_to_train_are_observed_and_end_well(tmp_path: Path, kind: st
 
 
 SENTENCES = {
-    # what the script does: what the screen says
+    # what the script does: what the screen reports
     "plain": "never called deepspeed.initialize, but optimizers step",
     "other": "another configuration than the Plan's was read",
     "batch": "your script overrode train_micro_batch_size_per_gpu 2 with 8",
@@ -207,7 +207,7 @@ deepspeed:
 
 
 @pytest.mark.parametrize("kind", SENTENCES)
-async def test_what_is_not_as_planned_is_on_the_screen_soon(tmp_path: Path, kind: str) -> None:
+async def test_deviation_from_the_plan_is_on_the_screen_soon(tmp_path: Path, kind: str) -> None:
     (tmp_path / "unplanned.py").write_text((HERE / "hooked/unplanned.py").read_text())
     plan = load(UNPLANNED.format(kind=kind, path=tmp_path), "plan.yaml", str(tmp_path))
     launched = time.time()
@@ -228,7 +228,7 @@ async def test_what_is_not_as_planned_is_on_the_screen_soon(tmp_path: Path, kind
 
 
 def alone(folder: Path, script: str, *words: str, hook: bool = True) -> tuple[int, str]:
-    """A script as the only rank under the shim: exit status and log."""
+    """Run a script as the only rank under the shim; return exit status and log."""
     for part in ("logs", "ranks"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     env = {**os.environ, "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533"}
@@ -239,7 +239,7 @@ def alone(folder: Path, script: str, *words: str, hook: bool = True) -> tuple[in
 
 
 @pytest.mark.parametrize("kind", ["plain", "subclass", "several", "pipeline"])
-def test_an_engine_that_rests_between_reported_steps_is_told_right(tmp_path: Path, kind: str) -> None:
+def test_engine_idle_between_reported_steps_is_reported_correctly(tmp_path: Path, kind: str) -> None:
     code, log = alone(tmp_path / "hooked", "quick.py", kind)
     plain = alone(tmp_path / "plain", "quick.py", kind, hook=False)
     mine = [line.split()[1:] for line in log.splitlines() if line.startswith("mine ")]
@@ -259,7 +259,7 @@ def test_an_engine_that_rests_between_reported_steps_is_told_right(tmp_path: Pat
         assert [report.forwards for report in reports if isinstance(report, EvaluationDone)] == [3]
 
 
-def test_a_folder_that_goes_while_a_rank_trains_and_a_kill_lose_lines_and_nothing_else(tmp_path: Path) -> None:
+def test_deleted_folder_and_a_kill_only_lose_lines(tmp_path: Path) -> None:
     code, folder, said = odd(tmp_path, "gone", str(tmp_path / "run0/engine"))
     assert code == 0, said[-3000:]
     assert len(printed(folder, 1)) == 5 and not folder.engine(0).exists()
@@ -268,7 +268,7 @@ def test_a_folder_that_goes_while_a_rank_trains_and_a_kill_lose_lines_and_nothin
     assert code == 137 and steps in ([1, 2], [1, 2, 3]), said[-3000:]  # it may be killed before its thread has written the last one
 
 
-def test_a_full_disk_silences_the_hook_and_not_the_training(tmp_path: Path) -> None:
+def test_full_disk_silences_the_hook_but_not_the_training(tmp_path: Path) -> None:
     disk = tmp_path / "run0" / "engine"
     disk.mkdir(parents=True)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(disk)], check=False).returncode:

@@ -1,4 +1,4 @@
-"""Launchers × shapes, trained to the end, and faults × launchers, over pretend hosts with the real sshd, pdsh, Open MPI, MPICH and SLURM.
+"""Launchers × shapes trained to the end, and faults × launchers, on test hosts with the real sshd, pdsh, Open MPI, MPICH and SLURM.
 
 python -m pytest -n0 -q -s tests/long/test_hosts.py            one line for each, with its seconds (about half an hour)
 … -k 'train and ssh'    … -k 'fault and pdsh'    … -k farm     a part
@@ -44,7 +44,7 @@ TRAIN = "{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_co
 
 @pytest.fixture(scope="module")
 def farm() -> Iterator[farming.Farm]:
-    """Four hosts."""
+    """Start four hosts."""
     if reason := farming.missing():
         pytest.skip(reason)
     with farming.Farm(4) as hosts:
@@ -53,7 +53,7 @@ def farm() -> Iterator[farming.Farm]:
 
 @pytest.fixture(scope="module")
 def cluster(farm: farming.Farm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurming.Slurm]:
-    """The same four, under SLURM."""
+    """Start SLURM on these hosts."""
     if reason := slurming.missing():
         pytest.skip(reason)
     with slurming.Slurm(farm, tmp_path_factory.mktemp("slurm")) as found:
@@ -62,7 +62,7 @@ def cluster(farm: farming.Farm, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def remote_job(farm: farming.Farm, tmp_path: Path) -> Iterator[RemoteJob]:
-    """A job to be started."""
+    """Return a job to start."""
     job = RemoteJob(farm, tmp_path)
     yield job
     for host in farm.hosts:
@@ -74,13 +74,13 @@ def remote_job(farm: farming.Farm, tmp_path: Path) -> Iterator[RemoteJob]:
 
 @pytest.fixture
 def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A launcher, with what it needs on this machine; skipped where that is not there."""
+    """Return a launcher with its requirements on this machine; skips if they are missing."""
     name: str = request.param
     programs = {"pdsh": ["pdsh"], "openmpi": ["mpirun.openmpi"], "mpich": ["mpirun.mpich", "hydra_pmi_proxy"], "slurm": ["srun", "salloc"]}
     absent = [program for program in programs.get(name, []) if not shutil.which(program)]
     if absent:
         pytest.skip(f"{name} needs {', '.join(absent)}")
-    if name in ("openmpi", "mpich"):  # both are called mpirun: the one that is meant comes first
+    if name in ("openmpi", "mpich"):  # both are called mpirun: put the wanted one first on the PATH
         folder = tmp_path / "mpi"
         folder.mkdir()
         for program, called in ((f"mpirun.{name}", "mpirun"), ("hydra_pmi_proxy", "hydra_pmi_proxy")):
@@ -97,7 +97,7 @@ def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
 def begin(
     remote_job: RemoteJob, launcher: str, request: pytest.FixtureRequest, *behaviour: str, shape: str = "2x1", job: str = "", run: str = ""
 ) -> None:
-    """Start a job with this launcher; SLURM's within an allocation."""
+    """Start a job with this launcher; for SLURM within an allocation."""
     env, allocation = {}, None
     if launcher == "accelerate":
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(accelerate()), os.environ.get("PYTHONPATH")]))
@@ -113,7 +113,7 @@ def begin(
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True)
 def test_train(remote_job: RemoteJob, launcher: str, shape: str, request: pytest.FixtureRequest) -> None:
-    """Trained to the end, every rank's lines here, the exit status right."""
+    """Trains to the end: all lines arrive and the exit status is right."""
     began = time.monotonic()
     begin(remote_job, launcher, request, shape=shape, job=TRAIN)
     code, out, err = remote_job.wait()
@@ -126,7 +126,7 @@ def test_train(remote_job: RemoteJob, launcher: str, shape: str, request: pytest
 
 
 @pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
-def test_a_host_outside_of_the_allocation_is_told_and_nothing_starts(remote_job: RemoteJob, launcher: str, cluster: slurming.Slurm) -> None:
+def test_host_outside_the_allocation_is_reported_and_nothing_starts(remote_job: RemoteJob, launcher: str, cluster: slurming.Slurm) -> None:
     remote_job.within, remote_job.environment = ["salloc", "--quiet", "--nodelist=h1"], cluster.variables
     remote_job.start("all:hang", cluster=LAUNCHERS[launcher])
     code, out, err = remote_job.wait()
@@ -134,7 +134,7 @@ def test_a_host_outside_of_the_allocation_is_told_and_nothing_starts(remote_job:
     remote_job.nothing_left()
 
 
-def test_what_srun_allocates_outside_of_an_allocation_is_released(remote_job: RemoteJob, cluster: slurming.Slurm) -> None:
+def test_allocation_made_by_srun_is_released(remote_job: RemoteJob, cluster: slurming.Slurm) -> None:
     remote_job.environment = cluster.variables
     remote_job.start("all:say done", cluster=LAUNCHERS["slurm"], env={"OMP_NUM_THREADS": "1"})
     code, out, err = remote_job.wait()
@@ -143,7 +143,7 @@ def test_what_srun_allocates_outside_of_an_allocation_is_released(remote_job: Re
     remote_job.nothing_left()
 
 
-def test_after_a_kill_the_next_command_releases_what_srun_has_allocated(remote_job: RemoteJob, cluster: slurming.Slurm) -> None:
+def test_next_command_after_a_kill_releases_the_allocation_of_srun(remote_job: RemoteJob, cluster: slurming.Slurm) -> None:
     remote_job.environment = cluster.variables
     remote_job.start("all:hang", cluster=LAUNCHERS["slurm"], env={"OMP_NUM_THREADS": "1"})
     remote_job.ready()
@@ -158,37 +158,37 @@ def test_after_a_kill_the_next_command_releases_what_srun_has_allocated(remote_j
 
 
 def exits(remote_job: RemoteJob) -> str:
-    """A rank exits with 3 (it was told so before)."""
+    """Let a rank exit with 3, as its arguments say."""
     return "rank 1 on h2 ended with 3"
 
 
 def killed(remote_job: RemoteJob) -> str:
-    """A rank is killed."""
+    """Kill a rank."""
     remote_job.kill_rank(1, "h2")
     return "rank 1 on h2 ended with 137"
 
 
 def cut(remote_job: RemoteJob) -> str:
-    """A host's link is cut, and mended once that has been said; every numbered line comes exactly once."""
+    """Cut a host's link and restore it once that was reported; every numbered line arrives exactly once."""
     remote_job.farm.cable("h2", plugged=False)
     wait_for(lambda: remote_job.status["hosts"]["h2"]["state"] == "unreachable", otherwise=remote_job.words)
     return "h2 is unreachable"
 
 
 def session(remote_job: RemoteJob) -> str:
-    """The sshd sessions of a host are killed."""
+    """Kill the sshd sessions of a host."""
     assert remote_job.kill_on("h2", "sshd: root") > 0
     return ""
 
 
 def supervisor(remote_job: RemoteJob) -> str:
-    """The supervisor is killed."""
+    """Kill the supervisor."""
     assert remote_job.kill_on("login", "dstui.jobs.supervisor", str(remote_job.folder.path)) == 1
     return ""
 
 
 def starter(remote_job: RemoteJob) -> str:
-    """What starts the ranks of a host, or of all, is killed."""
+    """Kill what starts the ranks of a host, or of all."""
     where = "login" if remote_job.status["launcher"] else "h2"
     names = ("deepspeed.launcher.", "torch.distributed.run", "accelerate.commands.launch")
     assert sum(remote_job.kill_on(where, name) for name in names) > 0
@@ -196,7 +196,7 @@ def starter(remote_job: RemoteJob) -> str:
 
 
 def interrupted(remote_job: RemoteJob) -> str:
-    """Ctrl-C."""
+    """Send SIGINT, as Ctrl-C does."""
     remote_job.interrupt(signal.SIGINT)
     return ""
 
@@ -210,17 +210,17 @@ FAULTS: dict[str, tuple[Callable[[RemoteJob], str], tuple[str, ...], set[int]]] 
     "starter": (starter, ("all:hang",), {143, 137}),
     "interrupted": (interrupted, ("all:hang",), {130}),
 }
-"""What happens, how the ranks behave, and which exit statuses dstui may then end with."""
+"""Fault -> function, behaviour of the ranks, and allowed exit statuses of dstui."""
 KEEPS_NO_CONNECTION = ("ssh", "pdsh", "mpich", "torchrun", "torchrun-c10d", "accelerate")
-"""Launchers whose ranks do not mind that the sessions by which their host is reached are killed; Open MPI ends them with its orted."""
+"""Launchers whose ranks survive the end of the ssh sessions to their host; Open MPI ends them with its orted."""
 
 
 UNTOLD = ("supervisor", "interrupted")
-"""What nobody has to be told: another supervisor takes over, or it was the user."""
+"""Faults that need no report: another supervisor takes over, or it was the user."""
 
 
 def told(remote_job: RemoteJob, since: float) -> float:
-    """Seconds until the job said that something is wrong: a rank's failure, or a host that is unreachable; inf where it said neither."""
+    """Return the seconds until the job reported a rank's failure or an unreachable host; inf if it reported neither."""
     events = [event for _, event in remote_job.folder.read_events() if event.get("t", 0.0) >= since]
     wrong = (event for event in events if event.get("state") in ("unreachable", "lost") or event.get("exit_code"))
     return min((event["t"] for event in wrong), default=float("inf")) - since
@@ -229,7 +229,7 @@ def told(remote_job: RemoteJob, since: float) -> float:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True)
 def test_fault(remote_job: RemoteJob, launcher: str, fault: str, request: pytest.FixtureRequest) -> None:
-    """Noticed, the right host and rank named, nothing left anywhere; where the job can go on, every line exactly once."""
+    """Noticed, with the right host and rank, and nothing left; if the job can continue, every line exactly once."""
     if launcher == "slurm" and fault == "session":
         pytest.skip("no sshd has a part in it")
     happens, behaviour, codes = FAULTS[fault]
@@ -253,7 +253,7 @@ def test_fault(remote_job: RemoteJob, launcher: str, fault: str, request: pytest
     print(f"{launcher:14} {fault:12} {words}, ended with {code} after {time.time() - since:5.1f} s")
 
 
-def test_a_farm_goes_up_and_down_twenty_times_and_leaves_nothing() -> None:
+def test_farm_starts_and_stops_twenty_times_and_leaves_nothing() -> None:
     if reason := farming.missing():
         pytest.skip(reason)
     before = leftovers()
@@ -268,13 +268,13 @@ def test_a_farm_goes_up_and_down_twenty_times_and_leaves_nothing() -> None:
 
 
 def leftovers() -> set[str]:
-    """What a farm makes on the machine."""
+    """Return what a farm creates on the machine."""
     names = [name for name in farming.run_checked("ip", "netns", "list").split() if name.startswith(f"dstui{os.getpid()}-")]
     return {*names, *(str(path) for folder in ("/run", "/etc/netns") for path in Path(folder).glob(f"dstui{os.getpid()}-*"))}
 
 
 @pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
-def test_a_number_of_hosts_takes_those_of_the_allocation(remote_job: RemoteJob, launcher: str, cluster: slurming.Slurm) -> None:
+def test_number_of_hosts_takes_those_of_the_allocation(remote_job: RemoteJob, launcher: str, cluster: slurming.Slurm) -> None:
     remote_job.within, remote_job.environment = ["salloc", "--quiet", "--nodelist=h1,h2"], cluster.variables
     remote_job.start(hosts="", cluster=f"num_nodes: 2, num_gpus: 1, {LAUNCHERS[launcher]}", env={"OMP_NUM_THREADS": "1"}, job=TRAIN)
     code, out, err = remote_job.wait()
@@ -285,10 +285,10 @@ def test_a_number_of_hosts_takes_those_of_the_allocation(remote_job: RemoteJob, 
 
 @pytest.mark.parametrize("fault", ["stuck", "endless-loop", "blocked-data"])
 @pytest.mark.parametrize("launcher", ["ssh", "slurm"], indirect=True)
-def test_a_hang_over_hosts_is_told_with_the_rank_and_its_line(
+def test_hang_across_hosts_is_reported_with_rank_and_line(
     remote_job: RemoteJob, launcher: str, fault: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Without being asked: the silence of all ranks, then which rank of another host has not come, and in which line it is."""
+    """The job reports by itself: all ranks are silent, then which remote rank is missing, and in which line it is."""
     words = f"[--config, '{{ds_config}}', --fault, {fault}, --talk]"
     begin(
         remote_job, launcher, request, job=f"{{script: {HERE / 'crash_script.py'}, args: {words}, workdir: '{tmp_path}'}}", run="silence: 8"

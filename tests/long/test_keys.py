@@ -1,4 +1,4 @@
-"""Thousands of random keys over the wizard, on several Plans and machines.
+"""Thousands of random keys in the wizard, on several Plans and machines.
 
 DSTUI_KEYS=5000 python -m pytest tests/long/test_keys.py
 """

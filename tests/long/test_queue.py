@@ -1,4 +1,4 @@
-"""`cluster.launcher: sbatch` on a real SLURM: every end that a job in a queue may have, from submission to an empty queue."""
+"""`cluster.launcher: sbatch` on a real SLURM: every way a queued job can end, from submission to an empty queue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PartitionName=short Nodes={hosts} MaxTime=1 PriorityTier=5 State=UP
 
 @pytest.fixture(scope="module")
 def slurm(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurming.Slurm]:
-    """SLURM with two partitions; jobs of `short` have a minute and take the nodes from those of `all`."""
+    """Start SLURM with two partitions; jobs of `short` have a minute and preempt those of `all`."""
     if reason := slurming.missing():
         pytest.skip(reason)
     with pytest.MonkeyPatch.context() as patch:
@@ -57,7 +57,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def note_row(what: str, job: RemoteJob, slurm: slurming.Slurm) -> None:
-    """Note the state of a job at the end of a test, for the table."""
+    """Record the state of a job at the end of a test, for the table."""
     if not job.folder.status_file.exists():
         return
     status, found = job.status, job.diagnosis()
@@ -71,7 +71,7 @@ def note_row(what: str, job: RemoteJob, slurm: slurming.Slurm) -> None:
 
 @pytest.fixture
 def remote_job(farm: Farm, slurm: slurming.Slurm, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RemoteJob]:
-    """A job to be queued."""
+    """Return a job to queue."""
     job = RemoteJob(farm, tmp_path)
     job.environment = slurm.variables
     yield job
@@ -83,7 +83,7 @@ def remote_job(farm: Farm, slurm: slurming.Slurm, tmp_path: Path, request: pytes
 
 
 def queue(slurm: slurming.Slurm) -> list[str]:
-    """The numbers of the jobs in the queue."""
+    """Return the numbers of the jobs in the queue."""
     return slurm.run("squeue", "--noheader", "--format=%A").split()
 
 
@@ -92,24 +92,24 @@ def start(remote_job: RemoteJob, *behaviour: str, cluster: str = CLUSTER, **more
 
 
 def number(remote_job: RemoteJob) -> str:
-    """SLURM's number of the job."""
+    """Return SLURM's number of the job."""
     wait_for(lambda: bool(remote_job.folder.status_file.exists() and remote_job.status.get("slurm_job")), otherwise=remote_job.words)
     return str(remote_job.status["slurm_job"])
 
 
 def ends_as(slurm: slurming.Slurm, job: str) -> str:
-    """SLURM's own state of a job, once all its nodes are free."""
+    """Return SLURM's state of a job once all its nodes are free."""
     wait_for(lambda: job not in queue(slurm), otherwise=lambda: slurm.run("squeue"))
     return slurm.state_of(job)
 
 
 def nothing_left(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
-    """An empty queue, no process and no folder on any node."""
+    """Assert that the queue is empty, and that no node has a process or folder of the job."""
     wait_for(lambda: not queue(slurm), otherwise=lambda: slurm.run("squeue"))
     remote_job.nothing_left()
 
 
-def test_a_job_waits_is_told_why_trains_and_leaves_nothing(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_job_waits_with_a_reason_trains_and_leaves_nothing(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     blocking = slurm.run("sbatch", "--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600").strip()
     start(remote_job, job=TRAIN)
     job = number(remote_job)
@@ -123,7 +123,7 @@ def test_a_job_waits_is_told_why_trains_and_leaves_nothing(remote_job: RemoteJob
     nothing_left(remote_job, slurm)
 
 
-def test_a_rank_that_fails_is_the_jobs_status_and_its_diagnosis(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_failed_rank_gives_the_jobs_status_and_diagnosis(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     start(remote_job, "1:fail RuntimeError broken", "all:hang")
     code, _, err = remote_job.wait()
     assert (code, remote_job.status["state"], ends_as(slurm, number(remote_job))) == (1, "failed", "FAILED"), err + remote_job.words()
@@ -131,7 +131,7 @@ def test_a_rank_that_fails_is_the_jobs_status_and_its_diagnosis(remote_job: Remo
     nothing_left(remote_job, slurm)
 
 
-def test_before_its_time_is_up_a_job_is_queued_again_as_its_next_attempt(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_job_is_requeued_before_its_time_limit_as_its_next_attempt(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     start(remote_job, "all:hang", run="restarts: {max: 1, args: ['all:say again']}")
     remote_job.ready()
     job = number(remote_job)
@@ -146,7 +146,7 @@ def test_before_its_time_is_up_a_job_is_queued_again_as_its_next_attempt(remote_
     nothing_left(remote_job, slurm)
 
 
-def test_a_job_whose_time_is_up_has_failed_and_is_told_why(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_job_past_its_time_limit_has_failed_with_that_reason(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     start(remote_job, "all:hang", cluster=CLUSTER.replace("partition: all", "partition: short, time: '1'"))
     remote_job.ready()
     code, _, err = remote_job.wait()
@@ -156,7 +156,7 @@ def test_a_job_whose_time_is_up_has_failed_and_is_told_why(remote_job: RemoteJob
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-def test_dstui_stop_cancels_a_job_waiting_or_running(remote_job: RemoteJob, slurm: slurming.Slurm, waiting: bool) -> None:
+def test_dstui_stop_cancels_a_waiting_or_running_job(remote_job: RemoteJob, slurm: slurming.Slurm, waiting: bool) -> None:
     if waiting:
         slurm.run("sbatch", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
     start(remote_job, "all:hang", run="restarts: {max: 3}")
@@ -171,7 +171,7 @@ def test_dstui_stop_cancels_a_job_waiting_or_running(remote_job: RemoteJob, slur
     nothing_left(remote_job, slurm)
 
 
-def test_a_job_that_somebody_else_cancels_is_told_so(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_job_cancelled_by_somebody_else_is_reported(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     start(remote_job, "all:hang")
     remote_job.ready()
     slurm.run("scancel", number(remote_job))
@@ -180,7 +180,7 @@ def test_a_job_that_somebody_else_cancels_is_told_so(remote_job: RemoteJob, slur
     nothing_left(remote_job, slurm)
 
 
-def test_a_preempted_job_waits_again_and_goes_on_as_its_next_attempt(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_preempted_job_waits_again_and_continues_as_its_next_attempt(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     start(remote_job, "all:hang", run="restarts: {max: 1}")
     remote_job.ready()
     job = number(remote_job)
@@ -198,7 +198,7 @@ def test_a_preempted_job_waits_again_and_goes_on_as_its_next_attempt(remote_job:
     nothing_left(remote_job, slurm)
 
 
-def test_slurmctld_may_restart_while_a_job_waits_and_while_it_runs(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_slurmctld_may_restart_while_a_job_waits_or_runs(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     blocking = slurm.run("sbatch", "--parsable", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600").strip()
     start(remote_job, "all:say ready", f"all:wait {remote_job.path}/go", "all:say done")
     job = number(remote_job)
@@ -219,7 +219,7 @@ def test_slurmctld_may_restart_while_a_job_waits_and_while_it_runs(remote_job: R
     nothing_left(remote_job, slurm)
 
 
-def test_a_drained_node_is_told_and_waited_for(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_drained_node_is_reported_and_waited_for(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     slurm.run("scontrol", "update", "NodeName=h2", "State=DRAIN", "Reason=test")
     try:
         start(remote_job, "all:say done")
@@ -247,7 +247,7 @@ def test_two_submissions_of_one_plan_are_two_jobs(remote_job: RemoteJob, slurm: 
 
 
 @pytest.mark.parametrize("host", ["h1", "h2"])
-def test_a_node_that_fails_ends_the_job_and_is_named(remote_job: RemoteJob, slurm: slurming.Slurm, host: str) -> None:
+def test_failed_node_ends_the_job_and_is_named(remote_job: RemoteJob, slurm: slurming.Slurm, host: str) -> None:
     start(remote_job, "all:hang")
     remote_job.ready()
     job = number(remote_job)
@@ -267,7 +267,7 @@ def test_a_node_that_fails_ends_the_job_and_is_named(remote_job: RemoteJob, slur
     assert remote_job.status["exit_code"] == 1, "who acts next writes the end that SLURM made, once the supervisor that was cut off is gone"
 
 
-def test_what_slurm_refuses_is_told_and_leaves_nothing(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
+def test_submission_refused_by_slurm_is_reported_and_leaves_nothing(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     start(remote_job, "all:hang", cluster=CLUSTER.replace("partition: all", "partition: nowhere"))
     code, _, err = remote_job.wait()
     assert code == 2 and "this cluster has no partition nowhere: it has all, short" in err, err
@@ -277,7 +277,7 @@ def test_what_slurm_refuses_is_told_and_leaves_nothing(remote_job: RemoteJob, sl
     assert not remote_job.folder.path.exists() and not queue(slurm)
 
 
-def test_detached_it_prints_the_folder_and_the_number_and_a_script_by_hand_leaves_a_folder_too(
+def test_detached_submission_prints_folder_and_number_and_a_manual_one_leaves_a_folder(
     remote_job: RemoteJob, slurm: slurming.Slurm
 ) -> None:
     start(remote_job, "all:say done", words=["--detach"])
@@ -295,9 +295,7 @@ def test_detached_it_prints_the_folder_and_the_number_and_a_script_by_hand_leave
     nothing_left(by_hand, slurm)
 
 
-def test_a_watchdog_that_aborts_its_rank_under_srun_is_the_cause_and_not_the_cancelled_step(
-    remote_job: RemoteJob, slurm: slurming.Slurm
-) -> None:
+def test_watchdog_abort_under_srun_is_the_cause_and_not_the_cancelled_step(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:
     remote_job.start("1:watchdog 4", "0:hang", cluster="launcher: slurm", env={"OMP_NUM_THREADS": "1"})
     code, out, err = remote_job.wait()
     assert remote_job.folder.status_file.exists(), out + err
@@ -311,7 +309,7 @@ def test_a_watchdog_that_aborts_its_rank_under_srun_is_the_cause_and_not_the_can
     remote_job.nothing_left()
 
 
-def test_the_log_of_an_srun_whose_task_is_aborted_by_a_watchdog_names_the_watchdog(slurm: slurming.Slurm, tmp_path: Path) -> None:
+def test_srun_log_of_a_task_aborted_by_a_watchdog_names_the_watchdog(slurm: slurming.Slurm, tmp_path: Path) -> None:
     rank = f"RANK=$SLURM_PROCID exec {sys.executable} {BEHAVE} '1:watchdog 1' '0:hang'"
     log = slurm.run("srun", "--nodes=2", "--ntasks=2", "--kill-on-bad-exit", "--label", "sh", "-c", rank)
     (tmp_path / "srun.log").write_text(log)

@@ -1,4 +1,4 @@
-"""Train a small layer in ways that are seldom met, by the name in the arguments, and print the losses."""
+"""Train a small layer in one of several unusual ways, named by the argument, and print the losses."""
 
 import math
 import os
@@ -29,7 +29,7 @@ class OwnEngine(deepspeed.DeepSpeedEngine):
         super().step(*args, **kwargs)
 
 
-def made() -> deepspeed.DeepSpeedEngine:
+def make_engine() -> deepspeed.DeepSpeedEngine:
     model = torch.nn.Linear(8, 8)
     if KIND == "subclass":
         deepspeed.init_distributed()
@@ -40,7 +40,7 @@ def made() -> deepspeed.DeepSpeedEngine:
     return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config())[0]
 
 
-engines = [made() for _ in range(2 if KIND == "several" else 1)]
+engines = [make_engine() for _ in range(2 if KIND == "several" else 1)]
 for step in range(5):
     for engine in engines:
         out = engine(torch.ones(2, 8) * (step + 1))
