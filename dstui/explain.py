@@ -23,8 +23,8 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.plan import Plan, load
 from dstui.plan.catalogue import lookup
 from dstui.plan.finding import Finding
-from dstui.plan.layered import origin_of
 from dstui.plan.layers import Origin
+from dstui.plan.locks import origin_of
 from dstui.plan.parallelism import sp_size
 from dstui.render.artifacts import artifacts
 from dstui.render.config_files import config_name

@@ -18,8 +18,7 @@ from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.rules.all_rules import RULES
 from dstui.cli import main
 from dstui.commands import COMMANDS
-from dstui.commands.docs import index
-from dstui.commands.topics import topics
+from dstui.commands.docs import index, topics
 from tests.source import FILES, text_of
 
 

@@ -9,9 +9,8 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dstui.adopt.loop_optimizer import TESTED
+from dstui.adopt.loop_optimizer import FUNCTIONS, TESTED, NoPlace, is_call_of, name_in
 from dstui.adopt.loop_parts import LoopParts, accumulation_guard, find_parts, scheduler_lines
-from dstui.adopt.loop_syntax import FUNCTIONS, NoPlace, is_call_of, name_in
 
 CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
 ACCUMULATION = "gradient_accumulation_steps"

@@ -1,14 +1,17 @@
-"""Import a launch command: the launcher's options go under `cluster:`, the script under `job:`, its configuration is read."""
+"""Import a launch command: the launcher's options go under `cluster:`, the script under `job:`, its configuration is read.
+
+The command of a framework (llamafactory-cli, axolotl, swift) is kept, with the DeepSpeed file that it names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dstui.adopt.command_line import GPUS, CommandLine
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
-from dstui.adopt.from_framework import plan_of_framework
 from dstui.adopt.model_options import model_section
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import ScriptFacts
@@ -35,8 +38,11 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
         return plan_of_framework(line, source, read_named)
     notes = list(line.notes)
     args, config, reader = _configuration(line, read_named, notes)
-    model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder)
+    named = facts.model if facts is not None else ""
+    model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder, named)
     notes += about
+    if facts is not None and named and model.get("source", "").endswith(named):
+        notes.append(f"model.source is {named}: {facts.model_why} of {line.script}")
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
     absent = _absent_yaml(line, read_named)
     if absent:
@@ -241,3 +247,40 @@ def _value(value: str | bool, key: AccelerateKey) -> Any:
         return value if value is True else str(value).lower() == "true"
     found = resolve(str(value)) if key.kind in ("int", "number") else value
     return found
+
+
+YAML = (".yaml", ".yml")
+NAMES_CONFIG = re.compile(r"""(?m)^deepspeed(?:_config(?:_file)?)?[ \t]*:[ \t]*(['"]?)(?P<path>[^\s'"#]+)\1[ \t]*(?:\#.*)?$""")
+"""The keys with which the YAML of a framework names its DeepSpeed file."""
+JSON = (".json", ".hjson")
+
+
+def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str], str | None]) -> Imported:
+    """Return the Plan of a framework's command. Raises ConfigError."""
+    notes, config = list(line.notes), dict[str, Any]()
+    name = next(_config_files(line.command, read_named), None)
+    if name is not None and (text := read_named(name)) is not None:
+        read = read_dsconfig(text)
+        config = read.config
+        notes.append(f"{line.launcher} reads {name} itself: the deepspeed section has a copy for the checks, edits do not change the file")
+        notes += doubts(read, name)
+    elif name is not None:
+        notes.append(f"{name} is not a file here, or a built-in name of {line.launcher}: the deepspeed section stays empty")
+    model, about = model_section({**options_of_yamls(line.command, read_named), **options_of(line.command)}, line.folder)
+    notes += about
+    job: dict[str, Any] = {"command": list(line.command), "workdir": line.folder, "integration": "trainer"}
+    cluster = {"env": dict(line.env)} if line.env else {}
+    sections = {"job": {key: value for key, value in job.items() if value}, "model": model, "cluster": cluster, "deepspeed": config}
+    return Imported(plan_text(source, sections, notes), notes)
+
+
+def _config_files(command: tuple[str, ...], read_named: Callable[[str], str | None]) -> Iterator[str]:
+    """Yield the DeepSpeed files that a command names in its words or its YAML; for built-in ones (`zero2`) only the name."""
+    for at, word in enumerate(command):
+        option, equals, value = word.partition("=")
+        if option.lstrip("-") in ("deepspeed", "deepspeed_config") and option != word[:1]:
+            given = value if equals else next(iter(command[at + 1 : at + 2]), "")
+            if given and not given.startswith("-"):
+                yield given
+        elif word.endswith(YAML) and (text := read_named(word)) is not None and (named := NAMES_CONFIG.search(text)):
+            yield named["path"]

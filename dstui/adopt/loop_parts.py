@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dstui.adopt.loop_optimizer import find_optimizer
-from dstui.adopt.loop_syntax import FUNCTIONS, NoPlace, is_call_of, name_in
+from dstui.adopt.loop_optimizer import FUNCTIONS, NoPlace, find_optimizer, is_call_of, name_in
 
 MOST_CALLS = 100
 """Calls of backward() and of step() that are compared with each other."""

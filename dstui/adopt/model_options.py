@@ -64,9 +64,13 @@ MODULE = re.compile(r"[A-Za-z_][\w.]*")
 STORED = re.compile(r"-bnb-4bit$")
 
 
-def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Return the Plan's `model:` section, with notes. `folder`: the script's working directory, relative to the Plan's folder."""
-    source = _source(options, folder)
+def model_section(options: Mapping[str, str], folder: str = "", named: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Return the Plan's `model:` section, with notes.
+
+    `folder`: the script's working directory, relative to the Plan's folder; `named`: the model that the script itself names, which
+    counts if no option does.
+    """
+    source = _source({**options, MODEL[0]: named} if named and not _names_one(options) else options, folder)
     if source is None:
         return {}, []
     lora = _lora(options)
@@ -85,6 +89,11 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
     if lora is not None and _whole(_first(options, RANK)) is None:
         notes.append("LoRA without a rank in the launch: model.lora.r is PEFT's default, 8")
     return {name: value for name, value in found.items() if value is not None}, notes
+
+
+def _names_one(options: Mapping[str, str]) -> bool:
+    """Return whether an option names the model, even if its value is a hole."""
+    return any(prefix + name in options for prefix in PREFIXES for name in MODEL)
 
 
 def _first(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:

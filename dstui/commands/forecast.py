@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem
-from dstui.base.output import refuse, tell
+from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
-from dstui.documents.plan_files import read_pool
+from dstui.documents.plan_files import hostfile_of, read_pool
 from dstui.facts.calibration import calibrate
 from dstui.facts.measured import Taken, model_key, read_measured
 from dstui.facts.model_files import read_models
@@ -26,6 +26,7 @@ from dstui.machine.recorded import read_machine
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
+from dstui.plan.hostfile import HostfileProblem
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 WORDS = {"fits": "fits", "tight": "tight: it fits if little memory is wasted", "too big": "too big", "unknown": "nothing to compare with"}
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
             calibrate(machine)
         kept = None if memory else read_measured(model_key(plan))
         measured = kept.of(machine) if kept else None
+        plan = _launched_here(plan)
         facts, pool = read_models(plan), read_pool(plan)
     except (FileProblem, PlanError, HardwareProblem) as problem:
         return refuse(str(problem))
@@ -77,6 +79,15 @@ def run(args: argparse.Namespace) -> int:
             if text and "i" not in text.lower():
                 tell(f"{option} {text} is {format_size(bytes_of(text, option))} above, where a GB is 2^30 bytes, as in nvidia-smi")
     return 1 if found.fits is False else 0
+
+
+def _launched_here(plan: Plan) -> Plan:
+    """Return the Plan without its hostfile if that does not exist: DeepSpeed then trains on this machine alone."""
+    found = hostfile_of(plan)
+    if not (isinstance(found, HostfileProblem) and found.missing):
+        return plan
+    say(f"{plan.cluster.hostfile} does not exist: DeepSpeed trains on one machine without it, and this is the forecast for that")
+    return plan.unset("cluster.hostfile")
 
 
 def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:

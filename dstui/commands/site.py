@@ -65,7 +65,7 @@ def _partitions() -> Iterator[str]:
 
 
 def _ssh_hosts() -> list[str]:
-    from dstui.adopt.ssh_config import ssh_hosts
+    from dstui.plan.hostfile import ssh_hosts
 
     with suppress(FileProblem):
         return ssh_hosts(read_text(typed_path("~/.ssh/config")))

@@ -95,13 +95,13 @@ def script_named(name: str, text: str) -> Script:
     from dstui.adopt.script import ScriptFacts
 
     facts = _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read")
-    return Script(name, facts, "optim" in text, needs=_needs_of_loop(text) if facts.without else {})
+    return Script(name, facts, "optim" in text, facts.model, needs=_needs_of_loop(text) if facts.without else {})
 
 
 def _needs_of_loop(text: str) -> Mapping[str, bool | float]:
     """Return the values of the configuration that a plain loop decides."""
     from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_syntax import NoPlace
+    from dstui.adopt.loop_optimizer import NoPlace
 
     try:
         return adapted(text).needs
@@ -297,7 +297,7 @@ def changed_script(plan: Plan) -> ChangedScript | None:
     from difflib import unified_diff
 
     from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_syntax import NoPlace
+    from dstui.adopt.loop_optimizer import NoPlace
 
     path = Path(plan.place(plan.job.workdir), plan.job.script)
     name = f"{path.stem}_deepspeed.py"

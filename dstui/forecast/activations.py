@@ -34,6 +34,9 @@ SELECTIVE = 0.6
 """The share of kept activations that remains if only activation functions, norms and attention are recomputed."""
 TILES = 8
 """The number of parts of the sequence in a tiled MLP."""
+TILED_WHOLE = 17.0
+"""Bytes per hidden element that a tiled MLP holds for the whole sequence: its input, output and their gradients. From the longest sequences
+of ALST's ablation with tiles and with activations in RAM, on 1 and on 8 GPUs (arxiv.org/abs/2506.13996, tables 1 and 2)."""
 LAST_NORM = 5.0
 """Elements per hidden element that the last norm and the head's input need while the loss is computed."""
 
@@ -90,7 +93,7 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     loss = _loss(setup, shape, tokens) + LAST_NORM * element * shape.hidden * tokens
     if setup.tiled_mlp:
         tiled = (1 - 1 / TILES) * family[f"work{kind}"][2] * shape.ffn * scale
-        work = max(work - tiled, work / 4)
+        work = min(max(work - tiled, work / 4) + TILED_WHOLE * shape.hidden, work)
     if setup.checkpointing and setup.selective:
         return Activations(SELECTIVE * keep * shape.layers * tokens / split, max(work - SELECTIVE * keep, 0) * tokens / split, loss)
     if setup.checkpointing:

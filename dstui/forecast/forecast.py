@@ -241,10 +241,12 @@ def models_of(
             continue
         model = plan.focused_on(name).model
         options = {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
+        kind = plan.job.integration
+        filled = fill_auto(config, kind, plan.accelerate, options)
         setup, notes = setup_of(
-            add_optimizer(fill_auto(config, plan.job.integration, plan.accelerate, options), plan.job.integration, options),
+            add_optimizer(filled, kind, options, known(machine.software.torch, None)),
             model,
-            plan.job.integration,
+            kind,
             ranks=room.ranks,
             nodes=room.nodes,
             hidden=mine.hidden,
@@ -272,7 +274,7 @@ def models_of(
 
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
     """Return the forecast of models whose setups are known."""
-    first, rows, trained, unsure = models[0], list[Needs](), 0, 1.0
+    first, rows, trained, unsure, wider = models[0], list[Needs](), 0, 1.0, 0.0
     params = 0
     speeds = list[Speed]()
     for one in models:
@@ -283,10 +285,11 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
         unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0)
+        wider += a.kept * bool(one.model and one.model.quantization and one.setup.training and one.setup.weight_bytes == 2)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = combine_needs(rows)
-    gpu, host = gpu_need(whole.gpu, first.setup, room, unsure), host_need(whole, first.setup, room)
+    gpu, host = gpu_need(whole.gpu, first.setup, room, unsure, wider), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
     of_node = done.memory if room.on_cpu else done.host
@@ -306,8 +309,14 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         corrected=str(done),
         setup=first.setup,
         setups={one.name: one.setup for one in models} if len(models) > 1 else {},
-        unknown=tuple(dict.fromkeys(reported)),
+        unknown=tuple(dict.fromkeys((*reported, K_BIT) if wider else reported)),
     )
+
+
+K_BIT = (
+    "prepare_model_for_kbit_training makes what is not quantized 32 bits wide, and so all that passes between the layers, unless DeepSpeed "
+    "casts it back: the upper end counts these activations twice"
+)
 
 
 def batch_of(one: Modelled, n: Counts) -> Activations:
@@ -366,8 +375,8 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
 
 
-def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
-    """Return a GPU's need including its process; 0 for CPU ranks."""
+def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0, wider: float = 0.0) -> Need:
+    """Return a GPU's need including its process; 0 for CPU ranks. `wide`, `wider`: a factor of the range, and bytes of its upper end."""
     if capacity.on_cpu:
         return Need()
     peak = room.peak
@@ -376,7 +385,7 @@ def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) ->
     parts = round_parts({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
     moments = {moment: int(size + more) for moment, size in room.moments.items()}
     fixed = more - around["allocator"]
-    low, high = peak * INSIDE / wide + fixed, peak * fragmented(setup) * wide + fixed
+    low, high = peak * INSIDE / wide + fixed, (peak + wider) * fragmented(setup) * wide + fixed
     return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
 
 

@@ -15,7 +15,8 @@ from dstui.forecast.setup import Setup
 Parts = dict[str, float]
 
 OPTIMIZER_BYTES: Mapping[str, float] = {
-    "adam": 8, "adamw": 8, "torch_adamw": 8, "fusedadam": 8, "lamb": 8, "onebitadam": 12, "zerooneadam": 12, "onebitlamb": 12,
+    "adam": 8, "adamw": 8, "torch_adamw": 8, "torch_fused_adamw": 8, "fusedadam": 8, "lamb": 8,
+    "onebitadam": 12, "zerooneadam": 12, "onebitlamb": 12,
     "sgd": 0, "sgd_momentum": 4, "adagrad": 4, "rmsprop": 4, "rmsprop_momentum": 8, "adafactor": 4, "lion": 4, "muon": 4,
     "adam8bit": 2.1, "adamw8bit": 2.1,
 }  # fmt: skip

@@ -17,9 +17,8 @@ from dstui.logs import newlines
 from dstui.logs.colours import colour_runs
 from dstui.logs.decode import LONGEST, decode, is_unadorned
 from dstui.logs.dedup import Batch
-from dstui.logs.levels import ALL, may_have_level
+from dstui.logs.levels import ALL, may_have_level, ranged
 from dstui.logs.line_query import Texts
-from dstui.logs.line_shapes import ranged
 from dstui.logs.log_blocks import BlockRows, LogBlock, LogLine
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline, cut

@@ -53,7 +53,7 @@ def _agreed(console: Console, target: Target) -> bool:
 
 def _ready(console: Console, target: Target) -> bool:
     """Examine the other hosts before a launch on them; return whether to start."""
-    from dstui.doctor.preflight import format_lines, run_preflight
+    from dstui.doctor.examine import format_lines, run_preflight
     from dstui.jobs.control.start import LaunchError, check
     from dstui.render.launch import RenderError
 

@@ -18,7 +18,7 @@ import yaml
 from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.plan.layered import without_layers
+from dstui.plan.locks import without_layers
 from dstui.render.accelerate import PORT, without_spelling
 from dstui.render.quoting import quote_word, variable
 from dstui.render.sbatch import ClusterScript, for_cluster, header_comment, identifier

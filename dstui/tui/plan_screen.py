@@ -51,6 +51,7 @@ class PlanScreen(MainScreen):
         self.last_form = self.step
         """The step to which escape returns."""
         self.tab_line, self.step_list = TabLine(self.show_tab), StepList(go)
+        self.when_small = (self.step_line, self.tab_line, *self.when_small)
         self.form, self.hint, self.preview, self.checks, self.memory = Form(session), Hint(), Preview(), Checks(), Memory()
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
@@ -69,8 +70,6 @@ class PlanScreen(MainScreen):
     def compose(self) -> ComposeResult:
         """Yield the parts of the first frame. The rest is mounted after it."""
         yield self.title_bar
-        yield self.step_line
-        yield self.tab_line
         with self.body:
             yield self.step_list
             with self.middle:
@@ -78,7 +77,6 @@ class PlanScreen(MainScreen):
                 yield self.hint
             yield self.side
         yield self.footer
-        yield self.too_small
 
     def on_mount(self) -> None:
         """Draw the form."""

@@ -88,7 +88,6 @@ class RunScreen(MainScreen):
         yield self.step_line
         yield self.view
         yield self.footer
-        yield self.too_small
 
     def on_mount(self) -> None:
         """Show the job that was requested before the screen was mounted."""

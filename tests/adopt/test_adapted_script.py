@@ -7,7 +7,7 @@ import difflib
 import pytest
 
 from dstui.adopt.adapted_script import adapted
-from dstui.adopt.loop_syntax import NoPlace
+from dstui.adopt.loop_optimizer import NoPlace
 from dstui.adopt.script import inspect_script
 from tests.adopt.plain_loops import FLAT, FUNCTIONS, HEAD, LOOPS, MICRO_BATCHES
 

@@ -129,6 +129,17 @@ def test_torchrun_stays_torchrun() -> None:
     assert several.launcher_args == ("--rdzv_backend", "c10d", "--rdzv_endpoint", "n1:29500", "--max_restarts", "3")
 
 
+@pytest.mark.parametrize(
+    "launcher", ["torchrun --nproc_per_node 2 --no-python", "deepspeed --num_gpus 2 --no_python", "accelerate launch --no_python"]
+)
+def test_the_interpreter_after_no_python_is_not_the_script(launcher: str) -> None:
+    assert plan(f"{launcher} python -u train.py --lr 1").job.script == "train.py"
+    assert plan(f"{launcher} /opt/venv/bin/python3.11 -m pkg.train --lr 1").job.module == "pkg.train"
+    for words in ("python -c 'import train'", "./train.sh --lr 1"):
+        with pytest.raises(ConfigError, match="with --no_python each rank runs `"):
+            plan(f"{launcher} {words}")
+
+
 def test_configuration_written_by_the_text_is_read() -> None:
     text = 'c=./ds.$ID.json\ncat <<EOT > $c\n{"train_batch_size": 24, "bf16": {"enabled": true}}\nEOT\ncd $REPO\ndeepspeed t.py --deepspeed_config ./ds.$ID.json'
     assert plan(text.replace("cd $REPO\n", "")).deepspeed["train_batch_size"] == 24

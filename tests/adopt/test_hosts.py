@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dstui.adopt.slurm import expand_nodelist, hosts_of_allocation
-from dstui.adopt.ssh_config import included, ssh_hosts
-from dstui.plan.hostfile import HostfileError, exclude_for, include_for, select
+from dstui.plan.hostfile import HostfileError, exclude_for, include_for, included, select, ssh_hosts
 
 LISTS = {
     "h1": ["h1"],

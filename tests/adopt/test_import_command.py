@@ -156,6 +156,16 @@ def test_only_deepspeeds_launcher_gets_no_local_rank(folder: Path, launcher: str
     assert ("--no_local_rank" in made.cluster.launcher_args) is given
 
 
+def test_the_model_that_only_the_script_names_is_the_launch_s_model(folder: Path) -> None:
+    loads = "from transformers import AutoModel\nAutoModel.from_pretrained('gpt2')\n"
+    (folder / "loads.py").write_text(loads)
+    done = dstui("import", "--", "deepspeed", "loads.py", folder=folder)
+    assert (made := load(done.stdout).model) is not None and made.source == "gpt2"
+    assert "line 2: AutoModel.from_pretrained of loads.py" in done.stderr
+    other = load(dstui("import", "--", "deepspeed", "loads.py", "--model_name_or_path", "$MODEL", folder=folder).stdout)
+    assert other.model is None  # the launch names another one, whose name is not known
+
+
 def test_script_is_imported_as_the_first_recipe_for_this_machine(folder: Path) -> None:
     text = "import argparse, torch\nargparse.ArgumentParser().add_argument('--epochs')\nloss.backward()\n"
     (folder / "loop.py").write_text(text)

@@ -124,3 +124,22 @@ def test_parser_that_rejects_local_rank_is_found(more: str, refuses: bool) -> No
 def test_script_of_a_megabyte_is_not_inspected() -> None:
     facts = inspect_script("x(y(z(1)))\n" * 100_000)
     assert facts.integration is None and "it is longer than 300,000 characters" in facts.why
+
+
+LOADS = "from transformers import AutoModelForCausalLM as M, AutoTokenizer\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        (LOADS + "AutoTokenizer.from_pretrained('a/tokenizer')\nM.from_pretrained('a/model')", "a/model"),
+        (LOADS + "NAME = 'a/model'\nM.from_pretrained(NAME, torch_dtype='auto')", "a/model"),
+        (LOADS + "p.add_argument('--model_name', default='a/default')\nM.from_pretrained(p.parse_args().model_name)", "a/default"),
+        ("@dataclass\nclass Arguments:\n    base_model: str = field(default='a/default')\n", "a/default"),
+        (LOADS + "M.from_pretrained('a/student')\nM.from_pretrained('a/teacher')", ""),
+        (LOADS + "M.from_pretrained(sys.argv[1])\nAutoTokenizer.from_pretrained('a/tokenizer')", ""),
+        ("p.add_argument('--model_name', default='<your model>')", ""),
+    ],
+)
+def test_the_only_model_that_a_script_names_is_its_model(text: str, model: str) -> None:
+    assert inspect_script(text).model == model

@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from dstui.check import check_plan
-from dstui.check.regressions import AS_OF, REGRESSIONS, Regression
+from dstui.check.rules.releases import AS_OF, REGRESSIONS, Regression
 from dstui.machine.snapshot import Machine, Software
 from dstui.plan import Plan, load
 from dstui.plan.catalogue import version_tuple

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check.arrival import config_for_deepspeed, fitting_world_size
 from dstui.check.context import flatten
 from dstui.check.reference import ReferenceChecker
 from dstui.cli import main
+from dstui.commands.ask_reference import config_for_deepspeed, fitting_world_size
 from dstui.commands.checked_file import Asked, check_file
 from dstui.documents.open import open_document
 from dstui.documents.plan_files import SHIPPED, find_plan

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dstui.diagnosis.recognition.launchers import world_in
 from dstui.diagnosis.recognition.shapes import Shapes
-from dstui.diagnosis.recognition.world_size import world_in
 from tests.diagnosis.crash_texts import diagnose_lines, traceback
 
 SITE = "/opt/env/lib/python3.11/site-packages/"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dstui.base.files import FileProblem
-from dstui.commands.fleet_report import _lines
+from dstui.commands.doctor import _lines
 from dstui.doctor.case import Case
 from dstui.doctor.fleet import Change, changes, compare, parse_fleet, read_baseline, save
 from dstui.hosts.ssh import Failure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.jobs.store.access_time import was_read, watch
+from dstui.base.files import was_read, watch_reads
 from tests.command import dstui
 
 READS = """\
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "ds_config.json").write_text(CONFIG)
     (tmp_path / "train.py").write_text(READS)
     (tmp_path / "tried").write_text("x")
-    watch(tmp_path / "tried")
+    watch_reads(tmp_path / "tried")
     return tmp_path
 
 

@@ -84,8 +84,8 @@ def test_held_launches_become_plans_and_the_rest_of_the_script_runs(folder: Path
     assert load((folder / "held-2.yaml").read_text()).job.args == ("fail",)
     assert not (folder / "dstui_runs").exists()
     text = "srun -N 2 --ntasks 2 bash -c 'deepspeed --num_gpus 2 train.py --node $X'"
-    code, _, err = run(folder, "--hold", "-o", "third.yaml", "--", "bash", "-c", f"export X=7; {text}")
-    assert code == 0 and "srun is not started" in err
+    code, _, err = run(folder, "--hold", "-o", "third.yaml", "--", "bash", "-c", f"export X=7 L=$'a\\nb'; {text}")
+    assert code == 0 and "srun is not started" in err and "L: not in the Plan" in err
     assert load((folder / "third.yaml").read_text()).job.args == ("--node", "7")
 
 

@@ -5,8 +5,9 @@ constants of `dstui.forecast.rates.REACH` and `dstui.forecast.speed` were fitted
 says so. What a row's note names of its software (FlashAttention's release, torch.compile) is set in its Plan.
 
 "Not fitted" does not mean blind: attention on Hopper and Blackwell (0.55), the CPU optimizer and the range were chosen with the rows of
-ml-engineering and of the gist in view, the effect of fused kernels with torchtitan's rows for H100 and Hugging Face's, and
-FlashAttention-2 has no rate of its own because these rows show none. Blind are fms-fsdp's rows of 34B and those of DeepSpeed on Azure.
+ml-engineering and of the gist in view, the effect of fused kernels with torchtitan's rows for H100 and Hugging Face's. The rate of
+FlashAttention-2 is from its paper and from ALST's steps (tests/long/blind_rows_2.csv); MPT, to which the rest was fitted, computes attention
+with ALiBi by kernels of 2023. Blind are fms-fsdp's rows of 34B and those of DeepSpeed on Azure.
 """
 
 from __future__ import annotations

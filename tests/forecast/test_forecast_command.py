@@ -77,6 +77,15 @@ def test_memory_size_can_replace_a_machine(tmp_path: Path) -> None:
     assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 10**9, True, None)
 
 
+def test_without_its_hostfile_a_plan_is_forecast_for_one_machine_as_deepspeed_trains_it(tmp_path: Path) -> None:
+    machine = saved(EIGHT_H100, tmp_path)
+    here, absent = (
+        dstui("forecast", written(tmp_path, cluster=cluster), "--machine", machine, "--json", home=tmp_path)
+        for cluster in ("{}", "{hostfile: absent}")
+    )
+    assert absent.stdout == here.stdout and "absent does not exist: DeepSpeed trains on one machine without it" in absent.stderr
+
+
 def test_row_of_the_json_applies_as_a_json_patch(tmp_path: Path) -> None:
     from dstui.documents.plan_files import read_plan
 

@@ -42,7 +42,7 @@ def test_held_out_rows_are_within_the_forecast_range() -> None:
 def test_kernels_of_a_plan_count() -> None:
     row = next(row for row in ROWS if row["gpu"] == "H200-141" and row["sequence"] == "131072")
     unsaid, said = (judged({**row, "note": note}).ours for note in ("", "FlashAttention-3"))
-    assert said > 1.8 * unsaid
+    assert said > 1.5 * unsaid  # FlashAttention-3 is 1.5 to 2 times FlashAttention-2 on Hopper (arxiv.org/abs/2407.08608)
     eager, compiled = (
         judged({**row, "sequence": "4096", "kernels": "", "optimizer_offload": "none", "note": note}).ours for note in ("", "torch.compile")
     )

@@ -52,16 +52,20 @@ def name_missing(farm: Farm) -> Iterator[None]:
     file = farm.etc("h2") / "hosts"
     before = file.read_text()
     file.write_text("".join(line for line in before.splitlines(keepends=True) if not line.endswith(" h1\n")))
-    yield
-    file.write_text(before)
+    try:
+        yield
+    finally:
+        file.write_text(before)
 
 
 @contextlib.contextmanager
 def mounted(farm: Farm, *words: str, host: str = "h2") -> Iterator[None]:
     """Mount something over a path of a host."""
     assert farm.run(host, "mount", *words).returncode == 0
-    yield
-    assert farm.run(host, "umount", words[-1]).returncode == 0
+    try:
+        yield
+    finally:
+        assert farm.run(host, "umount", words[-1]).returncode == 0
 
 
 @contextlib.contextmanager
@@ -72,8 +76,10 @@ def port_taken(farm: Farm) -> Iterator[None]:
         farm.command("h1", [sys.executable, "-c", code]), stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as holder:
         assert holder.stdout and holder.stdout.readline() == "ready\n"
-        yield
-        os.killpg(holder.pid, 9)
+        try:
+            yield
+        finally:
+            os.killpg(holder.pid, 9)
 
 
 def test_five_problems_are_named_with_their_fixes(farm: Farm, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,11 @@ def facts():
     environment = {name: value for name, value in os.environ.items() if name not in skip}
     return [sys.path, environment, getattr(own, "__file__", None), sorted(type(finder).__name__ for finder in sys.meta_path)]
 if __name__ == "__main__":
-    child = subprocess.run([sys.executable, "-c", "import os, sys; print(sys.path, sorted(os.environ), 'sitecustomize' in sys.modules)"],
-                           capture_output=True, text=True, check=True).stdout
+    show = "import os, sys; print(sys.path, sorted(os.environ), 'sitecustomize' in sys.modules)"
+    set_by_script = {**os.environ, "PYTHONPATH": "/elsewhere"}
+    unset_by_script = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    child = [subprocess.run([sys.executable, "-c", show], env=env, capture_output=True, text=True, check=True).stdout
+             for env in (None, set_by_script, unset_by_script)]
     read, write = os.pipe()
     if os.fork() == 0:
         os.write(write, json.dumps(facts()[:3]).encode())
@@ -78,7 +81,9 @@ def test_rank_and_children_see_path_environment_and_sitecustomize_as_without_the
     plain = ranks_output(tmp_path / "plain", path=path)
     assert hooked == plain and len(plain[0]) == 2 and plain[1] == bool(path)
     first, *rest = (tmp_path / "hooked/engine/rank_0.jsonl").read_text().splitlines()
-    assert json.loads(first)["is"] == "start" and not rest, "neither a fork nor what was executed after it is the rank any more"
+    assert json.loads(first)["is"] == "start"
+    (end,) = map(json.loads, rest)  # neither a fork nor what was executed after it is the rank any more
+    assert (end["is"], end["program"]) == ("end", sys.executable)
 
 
 def test_rank_runs_if_its_files_cannot_be_written(tmp_path: Path) -> None:
@@ -303,6 +308,31 @@ def test_ranks_without_a_hook_are_reported_as_unobserved(tmp_path: Path) -> None
     folder = observed(tmp_path / "job", 3)
     folder.engine(1).unlink()
     assert notices_of(folder)["not-observed"].startswith("rank 1: not observed (the interpreter ignores sitecustomize (-I")
+
+
+def test_a_rank_that_becomes_another_program_is_said_to_be_unobserved(tmp_path: Path) -> None:
+    folder = observed(tmp_path / "job", 2)
+    with folder.engine(1).open("a") as file:
+        file.write('{"is": "end", "t": 3.0, "faults": 0, "program": "/usr/bin/python3"}\n')
+    assert notices_of(folder)["not-observed"].startswith(
+        "rank 1 has replaced itself with /usr/bin/python3 (os.exec): not observed from here"
+    )
+
+
+def test_the_lines_count_again_where_the_engine_has_fallen_silent(tmp_path: Path) -> None:
+    folder = observed(tmp_path / "job", 1, steps=3)
+    os.utime(folder.engine(0), (1000, 1000))
+    follower = Follower(folder, lines=False, status_of=JobFolder.read_status)
+    views = []
+    for step in (3, 4, 9, 10):  # 4 may be a step that the engine has not completed
+        with folder.log(0).open("a") as file:
+            file.write(f"step {step}/20 loss {step}.5\n")
+        os.utime(folder.log(0), (1100, 1100))
+        follower.poll()
+        follower.poll()
+        views.append((follower.ranks[0].step, follower.latest["loss"], "loss" in follower.ranks[0].by_engine))
+    follower.close()
+    assert views == [(3, 1 / 3, True), (3, 1 / 3, True), (9, 9.5, False), (10, 10.5, False)]
 
 
 def test_hook_files_of_512_ranks_are_followed(tmp_path: Path) -> None:

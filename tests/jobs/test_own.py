@@ -19,8 +19,7 @@ import psutil
 import pytest
 
 from dstui.jobs.control.stop import stop
-from dstui.jobs.store.create import create
-from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder, create_folder
 from dstui.jobs.store.index import find
 from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.processes import Process, boot
@@ -318,9 +317,9 @@ def test_job_folder_is_private_whatever_the_umask(tmp_path: Path, monkeypatch: p
     before = os.umask(umask)
     try:
         folders = [
-            create("x", datetime.now()),
-            create("x", datetime.now(), tmp_path / "new"),
-            create("x", datetime.now(), tmp_path / "given"),
+            create_folder("x", datetime.now()),
+            create_folder("x", datetime.now(), tmp_path / "new"),
+            create_folder("x", datetime.now(), tmp_path / "given"),
         ]
     finally:
         os.umask(before)

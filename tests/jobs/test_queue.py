@@ -12,8 +12,7 @@ import pytest
 
 from dstui.jobs.control.submit import not_shared
 from dstui.jobs.queue import scheduler
-from dstui.jobs.queue.offers import slurm_offers
-from dstui.jobs.queue.states import STATES, describe_reason, state_of
+from dstui.jobs.queue.scheduler import STATES, describe_reason, slurm_offers, state_of
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import remember
 from dstui.jobs.store.records import JobStatus

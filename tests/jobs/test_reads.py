@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dstui.jobs.store.access_time import was_read, watch
+from dstui.base.files import was_read, watch_reads
 
 
 def test_first_read_after_the_watch_began_is_seen(tmp_path: Path) -> None:
     file = tmp_path / "ds_config.json"
     file.write_text("{}")
     written = file.stat().st_mtime_ns
-    watch(file)
+    watch_reads(file)
     if was_read(file) is None:
         pytest.skip("this disk keeps no times of access")
     assert (was_read(file), file.stat().st_mtime_ns) == (False, written)
@@ -32,7 +32,7 @@ def test_nothing_is_claimed_if_reads_leave_no_trace(tmp_path: Path) -> None:
     try:
         file = tmp_path / "ds_config.json"
         file.write_text("{}")
-        watch(file)
+        watch_reads(file)
         assert was_read(file) is None
         file.read_text()
         assert was_read(file) is None
@@ -41,5 +41,5 @@ def test_nothing_is_claimed_if_reads_leave_no_trace(tmp_path: Path) -> None:
 
 
 def test_missing_file_is_unknown(tmp_path: Path) -> None:
-    watch(tmp_path / "nothing")
+    watch_reads(tmp_path / "nothing")
     assert was_read(tmp_path / "nothing") is None

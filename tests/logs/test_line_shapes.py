@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dstui.logs.dedup import Batch, DedupRows
-from dstui.logs.line_shapes import ranged, shapes_of
+from dstui.logs.levels import ranged, shapes_of
 from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import Search

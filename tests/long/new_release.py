@@ -30,7 +30,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 from configs import configs  # noqa: E402 - the paths come first
 from dstui.check.reference import ReferenceChecker  # noqa: E402
-from dstui.check.regressions import REGRESSIONS  # noqa: E402
+from dstui.check.rules.releases import REGRESSIONS  # noqa: E402
 from dstui.plan import catalogue  # noqa: E402
 from tests.releases import installed  # noqa: E402
 

@@ -23,7 +23,7 @@ from dstui.forecast.forecast import Forecast, Modelled, assembled
 from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.presets import presets
 from dstui.forecast.rates import Rates
-from dstui.forecast.setup import LOSS_BYTES, OLD_LOSS_BYTES, Setup
+from dstui.forecast.setup import FUSED_EXPERTS, LOSS_BYTES, NEW_LOSS, OLD_LOSS_BYTES, Setup, is_before
 from dstui.plan.model import Lora, Model
 
 GIB = 1 << 30
@@ -62,6 +62,12 @@ ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on que
 """The layers with LoRA, as the note of a row names them; else all linear layers."""
 
 
+def more_of(row: dict[str, str]) -> dict[str, Any]:
+    """The settings of the column `more`: sequence_parallel=8 tiled_mlp."""
+    words = [word.partition("=") for word in row.get("more", "").split()]
+    return {name: int(value) if value else True for name, _, value in words}
+
+
 def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
     """Return the forecast of a row."""
     targets = next((modules for words, modules in ADAPTED.items() if words in row["note"]), ("all-linear",))
@@ -86,10 +92,10 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         fused_loss=row["fused_loss"] == "yes",
         reduce_bucket=int(row["reduce_bucket"] or 500_000_000),
         overlap=stage == 3,
-        loss_bytes=OLD_LOSS_BYTES if row["transformers"] else LOSS_BYTES,
-        split_experts=bool(row["transformers"]),
+        loss_bytes=OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES,
+        split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
-    )
+    )._replace(**more_of(row))
     room = Capacity(ranks=setup.ranks, nodes=setup.nodes, gpu=int(float(row["gpu_gib"]) * GIB))
     return assembled([Modelled(facts=facts_of(row["model"]), model=model, setup=setup)], room, rates, ())
 

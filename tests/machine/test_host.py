@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dstui.machine import host
-from dstui.machine.assemble import machine_from
 from dstui.machine.child import run_lookup
+from dstui.machine.probe import machine_from
 from dstui.machine.snapshot import Driver, Host, Unknown
 
 GIB = 1 << 30

@@ -12,7 +12,7 @@ import fakenvml
 import pytest
 
 from dstui.cli import main
-from dstui.machine.anonymise import mask_names
+from dstui.machine.recorded import mask_names
 from tests import command
 
 

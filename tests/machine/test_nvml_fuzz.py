@@ -15,8 +15,8 @@ from pathlib import Path
 import fakenvml
 import pytest
 
-from dstui.machine.assemble import machine_from
 from dstui.machine.codec import encode
+from dstui.machine.probe import machine_from
 from dstui.machine.snapshot import Machine
 
 DIRECT, SWITCHED = "rtx3090-pair", "gb200-tray"

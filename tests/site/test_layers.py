@@ -13,7 +13,7 @@ from dstui.documents.open import open_document
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.plan_diff import plan_of
 from dstui.plan import Plan, PlanError
-from dstui.plan.layered import origin_of, without_layers
+from dstui.plan.locks import origin_of, without_layers
 from tests.command import dstui
 
 SITE = """\

@@ -6,10 +6,9 @@ import builtins
 
 from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.findings import Hit, Verdict
-from dstui.diagnosis.reasoning.culprits import first_failing
 from dstui.diagnosis.reasoning.failure_context import FailureContext
 from dstui.diagnosis.reasoning.last_run import OF_PARSERS
-from dstui.diagnosis.reasoning.uncaught import MISSING, uncaught
+from dstui.diagnosis.reasoning.origin import MISSING, first_failing, uncaught
 from dstui.diagnosis.recognition import activity
 from dstui.diagnosis.recognition.exceptions import points_elsewhere
 from dstui.diagnosis.recognition.labels import HANDLED, REMARKED, WARNED

@@ -1,4 +1,4 @@
-"""Resolve the rank of every hit and every end. `culprits` decides on which of the ranks a cause began. Pure.
+"""Resolve the rank of every hit and every end. `origin` decides on which of the ranks a cause began. Pure.
 
 A rank follows from these, in order of reliability:
 - the label of a line, or of the traceback that it ends (`[rank3]:`, `[1,3]<stderr>:`, srun's `3: ` if each task is a rank);

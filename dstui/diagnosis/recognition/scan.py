@@ -8,10 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dstui.diagnosis.findings import TEXT_CAP, Hit, Place
+from dstui.diagnosis.findings import TEXT_CAP, Collected, Hit, Place
 from dstui.diagnosis.recognition import activity
 from dstui.diagnosis.recognition.activity import bar_advances, breaks_off, finished_bar
-from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.recognition.dumps import Dumps, Ras
 from dstui.diagnosis.recognition.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.recognition.labels import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label

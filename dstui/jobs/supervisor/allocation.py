@@ -10,9 +10,7 @@ import os
 import signal
 from contextlib import suppress
 
-from dstui.jobs.queue.answers import run_slurm
-from dstui.jobs.queue.scheduler import controller_facts
-from dstui.jobs.queue.states import STATES, SlurmState
+from dstui.jobs.queue.scheduler import STATES, SlurmState, controller_facts, run_slurm
 from dstui.jobs.store.records import JobState
 from dstui.jobs.supervisor.supervised_job import SupervisedJob
 

@@ -28,8 +28,7 @@ from dstui.jobs.supervisor.escalation import escalate, rank_processes, until_gon
 from dstui.jobs.supervisor.hang_stacks import HangStacks
 from dstui.jobs.supervisor.restart import restart_arguments
 from dstui.jobs.supervisor.silence import SilenceWatch
-from dstui.jobs.supervisor.supervised_job import SupervisedJob
-from dstui.jobs.supervisor.this_host import ThisHost
+from dstui.jobs.supervisor.supervised_job import SupervisedJob, ThisHost
 from dstui.logs.arrival_index import ArrivalWriter
 
 if TYPE_CHECKING:

@@ -88,14 +88,15 @@ def _scripts() -> Iterator[Script]:
             text = read_text(path)
             found = script_named(path.name, text)
             if found.facts.integration or found.facts.without or "import torch" in text:
-                yield replace(found, model=_model_in(text))
+                yield replace(found, model=found.model or _model_in(text))
 
 
 def _chosen(name: str) -> list[Script]:
     """Return the script that the user named, whatever it contains."""
     with suppress(FileProblem):
         text = read_text(Path(name)) if name else ""
-        return [replace(script_named(name, text), model=_model_in(text))] if name else []
+        found = script_named(name, text)
+        return [replace(found, model=found.model or _model_in(text))] if name else []
     return []
 
 

@@ -262,7 +262,7 @@ class Session:
 
     def origin(self, of: object) -> str:
         """Return where the value of a field comes from, in words: "" for anything else."""
-        from dstui.plan.layered import origin_of
+        from dstui.plan.locks import origin_of
 
         path = getattr(of, "path", "")
         found = origin_of(self.state.plan, path) if path and path != "name" else None
