@@ -114,7 +114,7 @@ def test_every_finding_code_has_a_page(dstui: Callable[..., Result]) -> None:
     assert "AC027" in written and written - known == set()
 
 
-def test_a_code_has_one_meaning() -> None:
+def test_finding_code_has_one_meaning() -> None:
     """Findings outside of the rules must not reuse the code of a rule."""
     outside = {code for path in FILES for code in re.findall(r'Finding\(\s*"(\w{5})"', text_of(path))}
     assert "PL050" in outside and outside & (RULES.keys() | ACCELERATE_RULES.keys()) == set()

@@ -21,7 +21,7 @@ def test_hostile_input_neither_crashes_a_command_nor_makes_it_act(tmp_path: Path
     assert not outcome.failures, "".join(outcome.failures)
 
 
-def test_the_same_seed_gives_the_same_input(tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_input(tmp_path: Path) -> None:
     def generated(seed: int) -> tuple[list[str], list[tuple[str, bytes]]]:
         place = tmp_path / "place"
         place.mkdir()

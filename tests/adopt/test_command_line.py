@@ -132,7 +132,7 @@ def test_torchrun_stays_torchrun() -> None:
 @pytest.mark.parametrize(
     "launcher", ["torchrun --nproc_per_node 2 --no-python", "deepspeed --num_gpus 2 --no_python", "accelerate launch --no_python"]
 )
-def test_the_interpreter_after_no_python_is_not_the_script(launcher: str) -> None:
+def test_interpreter_after_no_python_is_not_the_script(launcher: str) -> None:
     assert plan(f"{launcher} python -u train.py --lr 1").job.script == "train.py"
     assert plan(f"{launcher} /opt/venv/bin/python3.11 -m pkg.train --lr 1").job.module == "pkg.train"
     for words in ("python -c 'import train'", "./train.sh --lr 1"):

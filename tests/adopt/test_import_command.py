@@ -156,7 +156,7 @@ def test_only_deepspeeds_launcher_gets_no_local_rank(folder: Path, launcher: str
     assert ("--no_local_rank" in made.cluster.launcher_args) is given
 
 
-def test_the_model_that_only_the_script_names_is_the_launch_s_model(folder: Path) -> None:
+def test_model_named_only_by_the_script_is_the_launchs_model(folder: Path) -> None:
     loads = "from transformers import AutoModel\nAutoModel.from_pretrained('gpt2')\n"
     (folder / "loads.py").write_text(loads)
     done = dstui("import", "--", "deepspeed", "loads.py", folder=folder)

@@ -141,5 +141,5 @@ LOADS = "from transformers import AutoModelForCausalLM as M, AutoTokenizer\n"
         ("p.add_argument('--model_name', default='<your model>')", ""),
     ],
 )
-def test_the_only_model_that_a_script_names_is_its_model(text: str, model: str) -> None:
+def test_only_model_named_by_a_script_is_its_model(text: str, model: str) -> None:
     assert inspect_script(text).model == model

@@ -77,7 +77,7 @@ def test_memory_size_can_replace_a_machine(tmp_path: Path) -> None:
     assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 10**9, True, None)
 
 
-def test_without_its_hostfile_a_plan_is_forecast_for_one_machine_as_deepspeed_trains_it(tmp_path: Path) -> None:
+def test_plan_without_its_hostfile_is_forecast_for_one_machine_as_deepspeed_trains_it(tmp_path: Path) -> None:
     machine = saved(EIGHT_H100, tmp_path)
     here, absent = (
         dstui("forecast", written(tmp_path, cluster=cluster), "--machine", machine, "--json", home=tmp_path)

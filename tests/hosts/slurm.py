@@ -145,10 +145,10 @@ class Slurm:
         return self.run("squeue", "--noheader", "--format=%j").split()
 
     def state_of(self, job: str) -> str:
-        """Return a job's state: PENDING, RUNNING, COMPLETED, …"""
+        """Return a job's state, such as PENDING, RUNNING or COMPLETED."""
         return self.facts_of(job).get("JobState", "")
 
     def facts_of(self, job: str) -> dict[str, str]:
-        """Return what `scontrol show job` prints: JobState, Restarts, Requeue, …"""
+        """Return what `scontrol show job` prints: JobState, Restarts, Requeue and so on."""
         words = self.run("scontrol", "show", "job", job).split()
         return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}

@@ -310,7 +310,7 @@ def test_ranks_without_a_hook_are_reported_as_unobserved(tmp_path: Path) -> None
     assert notices_of(folder)["not-observed"].startswith("rank 1: not observed (the interpreter ignores sitecustomize (-I")
 
 
-def test_a_rank_that_becomes_another_program_is_said_to_be_unobserved(tmp_path: Path) -> None:
+def test_rank_that_becomes_another_program_is_reported_as_unobserved(tmp_path: Path) -> None:
     folder = observed(tmp_path / "job", 2)
     with folder.engine(1).open("a") as file:
         file.write('{"is": "end", "t": 3.0, "faults": 0, "program": "/usr/bin/python3"}\n')
@@ -319,7 +319,7 @@ def test_a_rank_that_becomes_another_program_is_said_to_be_unobserved(tmp_path: 
     )
 
 
-def test_the_lines_count_again_where_the_engine_has_fallen_silent(tmp_path: Path) -> None:
+def test_log_lines_count_again_when_the_engine_is_silent(tmp_path: Path) -> None:
     folder = observed(tmp_path / "job", 1, steps=3)
     os.utime(folder.engine(0), (1000, 1000))
     follower = Follower(folder, lines=False, status_of=JobFolder.read_status)

@@ -194,7 +194,7 @@ def test_record_is_written_if_another_rank_recreates_the_folder_meanwhile(folder
 
 
 def test_blocked_and_ignored_signal_reaches_the_rank(folder: Path) -> None:
-    """This happens under nohup, and with `&` in a shell script."""
+    """A shell does this under nohup, and with `&` in a script."""
     through = ("/bin/sh", "-c", 'trap "" INT HUP TERM; exec "$@"', "sh")
     process = begin(folder, "import signal, time\nprint('ready', flush=True)\ntime.sleep(1000)", through=through)
     started(folder)

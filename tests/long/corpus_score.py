@@ -56,7 +56,7 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether the first answer is right; for a good run, whether no failure is reported."""
+        """Return whether the first answer is right; for a good run, whether no failure is reported."""
         if self.case.kind == "good":
             return self.found.kind not in ("failure", "stop")
         if self.case.kind == "cut":
@@ -65,12 +65,12 @@ class Result:
 
     @property
     def among_three(self) -> bool:
-        """Whether one of the first three causes is right: the cause, further causes, alternatives."""
+        """Return whether one of the first three causes is right: the cause, further causes, alternatives."""
         return self.right or not self.case.right.isdisjoint((*self.found.others, *self.found.could_be)[:2])
 
     @property
     def rank_right(self) -> bool | None:
-        """Whether the rank is right; None if the text shows none."""
+        """Return whether the rank is right; None if the text shows none."""
         if self.case.kind != "failure" or not self.case.rank:
             return None
         if self.case.rank == "all":

@@ -1,4 +1,4 @@
-"""Recreate tests/diagnosis/crash_logs: real launchers, real CPU ranks, real failures. `python tests/long/make_crash_logs.py [NAME…]`
+"""Recreate tests/diagnosis/crash_logs with real launchers, ranks and failures: `python tests/long/make_crash_logs.py [NAME…]`.
 
 Each takes 10 to 30 s, the first one minutes, since DeepSpeed compiles an op. Only paths of this machine are replaced.
 """

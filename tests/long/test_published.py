@@ -63,7 +63,7 @@ ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on que
 
 
 def more_of(row: dict[str, str]) -> dict[str, Any]:
-    """The settings of the column `more`: sequence_parallel=8 tiled_mlp."""
+    """Return the settings of the column `more`, such as sequence_parallel=8 tiled_mlp."""
     words = [word.partition("=") for word in row.get("more", "").split()]
     return {name: int(value) if value else True for name, _, value in words}
 
