@@ -163,7 +163,7 @@ def test_schema_is_printed_or_written_with_an_editor_comment(
     assert printed["properties"]["deepspeed"]["properties"]["zero_optimization"]
     done = dstui("schema", "-o", "plan.schema.json", "--deepspeed-version", "0.16.9")
     assert "$schema=plan.schema.json" in done.stdout and json.loads((tmp_path / "plan.schema.json").read_text())
-    assert dstui("schema", "-o", "plan.schema.json").returncode == 2, "other content is not replaced unasked"
+    assert dstui("schema", "-o", "plan.schema.json").returncode == 2, "other content is not overwritten unasked"
     assert dstui("schema", "--deepspeed-version", "new").returncode == 2
 
 

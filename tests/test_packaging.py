@@ -40,7 +40,7 @@ def test_container_copies_what_the_wheel_is_built_from() -> None:
 
 
 def test_sdist_has_no_pictures(tmp_path: Path) -> None:
-    builder = pytest.importorskip("hatchling.builders.sdist", reason="hatchling is installed where packages are built")
+    builder = pytest.importorskip("hatchling.builders.sdist", reason="hatchling is not installed")
     files = [file.relative_path for file in builder.SdistBuilder(str(ROOT)).recurse_included_files()]
     assert "dstui/cli.py" in files and "configs/light.txt" in files
     assert [file for file in files if file.endswith((".png", ".cast")) or file.startswith("tests/long/corpus/")] == []

@@ -26,7 +26,7 @@ line = json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], {{n: v for n, v 
 with open({log!r}, "a") as log:
     log.write(line + "\\n")
 """
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the judge of what a shell text runs; .ci/run's Debian has it")
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the reference for shell text; .ci/run's Debian has it")
 Launched = tuple[str, tuple[str, ...], dict[str, str], str]
 
 

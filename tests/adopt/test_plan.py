@@ -71,4 +71,4 @@ JSON = st.dictionaries(
 @settings(max_examples=150)
 def test_any_configuration_renders_unchanged(config: dict[str, object]) -> None:
     again = json_text(load(plan_of_dsconfig(json.dumps(config), "ds.json").text).deepspeed)
-    assert json.dumps(json.loads(again)) == json.dumps(config), "key for key, in its order"
+    assert json.dumps(json.loads(again)) == json.dumps(config), "same keys in the same order"

@@ -34,7 +34,7 @@ def test_verdict_equals_the_parsers(source: str, deepspeed: ReferenceChecker) ->
     agree()
     print(tally)
     assert not tally.differ, tally.differ[:3]
-    assert tally.refused > 20 and tally.taken > 20, "both verdicts are in the sample"
+    assert tally.refused > 20 and tally.taken > 20, "the sample has both verdicts"
 
 
 @pytest.mark.parametrize("fp16", [pytest.param(True, marks=pytest.mark.twin), False], ids=["a CPU with fp16", "a CPU without"])

@@ -102,7 +102,7 @@ def test_value_is_converted_as_by_pydantic(kind: str, annotation: Any, more: dic
         except (ValueError, TypeError, OverflowError):
             assert not found.ok, f"{value!r} is refused by pydantic"
             continue
-        assert found.ok, f"{value!r} is taken by pydantic as {taken!r}"
+        assert found.ok, f"{value!r} is converted by pydantic to {taken!r}"
         if isinstance(taken, (bool, int, float, str)) and not isinstance(taken, Enum):
             assert found.value == taken or taken != taken, value  # noqa: PLR0124 - nan
 

@@ -41,11 +41,11 @@ def findings(case: Case, which: str) -> list[Finding]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rule_triggers_or_just_does_not(case: Case) -> None:
     fired = [f for f in findings(case, "fires") if f.code == case.code]
-    assert fired, f"{case.code} does not fire"
+    assert fired, f"{case.code} does not trigger"
     assert case.code not in {f.code for f in findings(case, "passes")}
     for finding in fired:
-        assert finding.message, "a sentence says what is wrong"
-        assert (finding.when is not None) == (finding.severity == "error"), "an error says when the run would die, and only an error"
+        assert finding.message, "the message is a sentence"
+        assert (finding.when is not None) == (finding.severity == "error"), "errors, and only they, say when the run would fail"
 
 
 def test_every_rule_has_a_case() -> None:

@@ -57,7 +57,7 @@ def test_page_of_a_shipped_plan_explains_its_purpose_and_keys(name: str, capsys:
                 at = next(number for number, line in enumerate(page) if line.startswith(f"    {path}: "))
                 assert page[at + 1].startswith("        ") and page[at + 1].rstrip().endswith("."), f"{path} has no line of help"
     commands = [line.split("dstui ", 1)[1] for line in page if line.startswith(("  memory ", "  script "))]
-    assert len(commands) == 2 and all(main(words.split()) in (0, 1) for words in commands), "what the page names works"
+    assert len(commands) == 2 and all(main(words.split()) in (0, 1) for words in commands), "the page's example works"
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -111,7 +111,7 @@ def test_looking_executes_nothing_and_a_malicious_pickle_is_not_converted(
     shard = folder / "global_step3" / "mp_rank_00_model_states.pt"
     evil = pickle.dumps({"module": {}, "global_steps": 3, "dp_world_size": 2, "epoch": Program(proof)})
     pickle.loads(evil)
-    assert proof.exists(), "loaded as torch.load does, it acts"
+    assert proof.exists(), "torch.load would execute it"
     proof.unlink()
     with zipfile.ZipFile(shard, "w") as archive:
         archive.writestr("archive/data.pkl", evil)
@@ -136,7 +136,7 @@ print("SAME", sum(t.numel() for t in ours.values()))
 def test_consolidated_weights_equal_the_checkpoints(checkpoint: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, out = checkpoint(3), tmp_path / "weights"
     assert main(["checkpoint", str(folder), "--fp32", str(out)]) == 0
-    assert "of memory" in capsys.readouterr().err, "what it takes is told beforehand"
+    assert "of memory" in capsys.readouterr().err, "the cost is shown in advance"
     words = [sys.executable, "-c", COMPARE, str(out / "model.safetensors"), str(folder)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert f"SAME {WEIGHTS}" in done.stdout, done.stderr[-2000:]

@@ -65,7 +65,7 @@ async def test_different_number_of_ranks_and_missing_shard_are_reported(
     async with opened(tmp_path, monkeypatch, ranks=4) as pilot:
         await look(pilot)
         assert "NOT WHOLE" in screen(pilot) and "2 ranks have written it, the Plan has 4" in screen(pilot)
-        assert "32-bit" not in screen(pilot), "nothing is offered that could not be done"
+        assert "32-bit" not in screen(pilot), "only possible actions are offered"
 
 
 async def begin(pilot: Pilot[int], folder: Path) -> None:

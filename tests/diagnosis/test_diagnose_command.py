@@ -53,7 +53,7 @@ def test_run_is_found_by_name_and_anything_else_is_a_missing_file(place: Path) -
     code, _, err = dstui("diagnose", "nothing", cwd=place)
     assert (code, "nothing: no such file or folder. There is no run called nothing." in err) == (2, True)
     code, _, err = dstui("diagnose", "tiny-2026", cwd=place)
-    assert (code, "may be tiny-20260101-030405" in err) == (2, True), "several runs begin so"
+    assert (code, "may be tiny-20260101-030405" in err) == (2, True), "several runs have this prefix"
 
 
 def test_missing_runs_give_a_message(tmp_path: Path) -> None:

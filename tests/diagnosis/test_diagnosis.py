@@ -303,7 +303,7 @@ def test_successful_end_of_an_unintended_run_is_reported(tmp_path: Path, cause: 
     found = diagnose_lines(tmp_path / "log", [*spawned(2), line, "step 1 loss 2.0", *WELL])
     assert (found.cause, found.first_failing_rank) == (cause, None)
     died = diagnose_lines(tmp_path / "log", [line, *failed("ValueError: something else")])
-    assert died.cause == "USER-PY", "beside a failure it is not the cause"
+    assert died.cause == "USER-PY", "it is not the cause of a failure"
 
 
 def test_lost_time_is_a_note(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ def test_unproven_kill_may_be_the_kernels_or_the_schedulers(tmp_path: Path) -> N
     said = report(found)
     assert "it could also be:" in said
     assert "OOM-HOST: The host ran out of memory" in said
-    assert "To tell: sacct -j JOB" in said
-    assert any("OOM-HOST" in str(row) for row in full_rows(found, 100)), "in the dialog too"
+    assert "To confirm: sacct -j JOB" in said
+    assert any("OOM-HOST" in str(row) for row in full_rows(found, 100)), "the dialog shows it too"
     assert found.as_json()["could_be"] == list(found.could_be)
 
 
@@ -36,16 +36,16 @@ def test_alternative_that_the_text_mentions_comes_first(tmp_path: Path) -> None:
     load = SAMPLES["MODEL-LOAD"][0]
     full = diagnose_lines(tmp_path / "b", [*spawned(2), skipped, *traceback(1, load), *ended(2, 1)])
     assert (full.cause, full.could_be[0]) == ("MODEL-LOAD", "CKPT-DISK")
-    assert "USER-PY" in full.could_be, "the script's own mistake may have led to it"
+    assert "USER-PY" in full.could_be, "a mistake in the script may be the cause"
 
 
 def test_exception_of_a_library_suggests_its_known_causes(tmp_path: Path) -> None:
     found = diagnose_lines(tmp_path / "log", traceback(None, "ValueError: odd", LIBRARY.format("datasets")))
     assert (found.cause, found.confidence, found.could_be) == ("USER-PY", "medium", ("DATA", "RACE-FS"))
     own = diagnose_lines(tmp_path / "log", traceback(None, "TypeError: 'labels' is no list"))
-    assert (own.confidence, own.could_be) == ("high", ()), "a mistake in the script's own line needs no rival"
+    assert (own.confidence, own.could_be) == ("high", ()), "an error in the script's own line has no alternatives"
     key = diagnose_lines(tmp_path / "log", traceback(None, "KeyError: 'labels'"))
-    assert (key.confidence, key.could_be[0]) == ("medium", "DATA"), "what is not there may be missing in the data"
+    assert (key.confidence, key.could_be[0]) == ("medium", "DATA"), "something missing may be missing in the data"
 
 
 def test_end_without_a_cause_names_what_the_text_mentions(tmp_path: Path) -> None:

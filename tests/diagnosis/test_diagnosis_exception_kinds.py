@@ -89,7 +89,7 @@ def test_kind_of_exception_gives_the_cause(tmp_path: Path, cause: str, code: str
     found = diagnose_lines(tmp_path / "log", raised(last, code))
     assert found.cause == cause
     if cause != "USER-PY":
-        assert (found.confidence, "USER-PY" in found.could_be) == ("medium", True), "words alone are never sure"
+        assert (found.confidence, "USER-PY" in found.could_be) == ("medium", True), "words alone are uncertain"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_error_without_context_is_understood_but_uncertain(tmp_path: Path, cause
     went_on = diagnose_lines(tmp_path / "long", [*lines, *(f"step {number} loss 2.0" for number in range(100))])
     assert went_on.kind != "success"
     if not SAMPLES.get(cause) or "Error" not in lines[-1]:
-        assert went_on.cause is None, "a hundred lines on, it has ended nothing"
+        assert went_on.cause is None, "the log continues for a hundred lines"
 
 
 def test_traceback_without_its_head_is_recognised(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def small_memory() -> Iterator[Path]:
 @pytest.mark.launcher
 def test_real_oom_kill_is_host_memory_by_the_kernels_count(tmp_path: Path, small_memory: Path) -> None:
     if not os.access("/dev/kmsg", os.R_OK):
-        pytest.skip("the kernel's log may not be read here")
+        pytest.skip("the kernel's log is not readable here")
     rank = subprocess.Popen([sys.executable, "-c", EAT, str(small_memory)])
     assert rank.wait() == -9
     folder = job(tmp_path / "job", {0: fallout(0), 1: ["step 1"]}, {0: (1, 6.0)})
@@ -101,7 +101,7 @@ def test_real_oom_kill_is_host_memory_by_the_kernels_count(tmp_path: Path, small
     assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 1, "high")
     assert found.evidence[0].file == "/dev/kmsg"
     folder.record(1).write_text(json.dumps({**record, "pid": os.getpid()}))
-    assert diagnose_job(folder).cause == "KILLED-UNKNOWN", "another process than the one that the kernel names"
+    assert diagnose_job(folder).cause == "KILLED-UNKNOWN", "the kernel names another process"
 
 
 def test_stopped_job_is_a_stop_whatever_its_ranks_printed(tmp_path: Path) -> None:

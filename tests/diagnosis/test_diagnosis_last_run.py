@@ -41,7 +41,7 @@ def test_truncated_later_run_is_not_reported_as_failed(tmp_path: Path) -> None:
         found = diagnose_lines(tmp_path / "log", [*steps(0, 30), *earlier, *steps(0, 100)])
         assert (found.cause, found.kind) == (None, None)
         again = diagnose_lines(tmp_path / "log", [*steps(0, 30), *earlier, *steps(0, 3)])
-        assert (again.cause, again.kind) == ("USER-PY", "failure"), "a few lines are no run"
+        assert (again.cause, again.kind) == ("USER-PY", "failure"), "a few lines are not a run"
 
 
 def test_end_of_the_last_run_is_reported(tmp_path: Path) -> None:
@@ -195,14 +195,14 @@ def test_repeated_start_of_the_file_is_another_run(tmp_path: Path) -> None:
     head = ["Loading the configuration of the small model", "Reading the list of images that it is trained on"]
     again = diagnose_lines(tmp_path / "a", [*head, *BUG, *head, *(f"shard {number} read" for number in range(12))])
     assert (again.cause, again.kind) == (None, None)
-    assert diagnose_lines(tmp_path / "b", [*head, *BUG, head[0], "bye"]).cause == "USER-PY", "one line may be said twice"
+    assert diagnose_lines(tmp_path / "b", [*head, *BUG, head[0], "bye"]).cause == "USER-PY", "a single line may repeat"
 
 
 def test_output_after_a_stop_may_have_been_printed_before_it(tmp_path: Path) -> None:
     stop = [*BUG[:-1], "KeyboardInterrupt"]
     printed = [f"frame : {number}" for number in range(300)]
     assert diagnose_lines(tmp_path / "a", [*printed, *stop, *printed]).cause == "CTRL-C"
-    assert diagnose_lines(tmp_path / "b", [*printed, *stop, *printed * 10]).kind is None, "more than a buffer holds"
+    assert diagnose_lines(tmp_path / "b", [*printed, *stop, *printed * 10]).kind is None, "more than a buffer holds before the stop"
     logged = [f"12:00:{number % 60:02} step {number} of 400" for number in range(300)]
     assert diagnose_lines(tmp_path / "c", [*printed, *stop, *logged]).kind is None, "a logger writes at once"
 

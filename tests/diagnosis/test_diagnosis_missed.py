@@ -26,7 +26,7 @@ def test_hydra_message_from_all_ranks_is_the_cause_and_no_rank_left_early(tmp_pa
     found = diagnose_lines(tmp_path / "log", [*spawned(4), *(line for _ in range(4) for line in whole), *ended(4, 1)])
     assert (found.cause, found.kind, found.first_failing_rank) == ("HYDRA-CONFIG", "failure", None)
     plain = diagnose_lines(tmp_path / "log", [*traceback(None, "ValueError: odd"), "", whole[-1]])
-    assert plain.cause == "USER-PY", "Hydra says that of every exception"
+    assert plain.cause == "USER-PY", "Hydra prints this for every exception"
 
 
 @pytest.mark.parametrize("function", ["set_device", "_lazy_init"])

@@ -44,7 +44,7 @@ def test_alternative_cause_has_a_page_and_a_distinguishing_fact() -> None:
 
 def test_causes_document_is_generated_from_the_signatures() -> None:
     document = Path(__file__).parents[2] / "docs" / "causes.md"
-    assert document.read_text() == causes_document(), "dstui docs --causes > docs/causes.md makes it anew"
+    assert document.read_text() == causes_document(), "regenerate it: dstui docs --causes > docs/causes.md"
 
 
 @pytest.mark.parametrize("signature", [one for one in ALL if one.source], ids=lambda one: one.id)

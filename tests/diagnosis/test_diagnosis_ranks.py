@@ -101,7 +101,7 @@ def test_only_process_that_ended_by_itself_failed(tmp_path: Path) -> None:
     one_node = [*PLAIN, CLOSING.format(303), ENDED.format(1, 2), *AGENT]
     assert diagnose_lines(tmp_path / "a", one_node).first_failing_rank == 2
     assert diagnose_lines(tmp_path / "b", [*one_node, *table(2, 2)]).first_failing_rank == 2
-    assert diagnose_lines(tmp_path / "c", [*one_node, *table(10, 2)]).first_failing_rank == 10, "the rank on its node is not the rank"
+    assert diagnose_lines(tmp_path / "c", [*one_node, *table(10, 2)]).first_failing_rank == 10, "the local rank is not the rank"
     alone = diagnose_lines(tmp_path / "d", [CLOSING.format(303), ENDED.format(1, 2), *AGENT])
     assert (alone.cause, alone.first_failing_rank) == (None, 2)
 
@@ -196,7 +196,7 @@ def test_signal_is_read_from_the_line_after_the_ranks_name(tmp_path: Path) -> No
 )
 def test_number_of_ranks_is_read_from_any_message(world: int | None, told: str) -> None:
     assert world_in(told) == world
-    assert world is None or Shapes().match(told.encode()) is not None, "such a line is looked at"
+    assert world is None or Shapes().match(told.encode()) is not None, "such a line is examined"
 
 
 def test_single_process_is_rank_0(tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_ranks_with_different_exceptions_or_missing_ones_are_not_every_rank(tmp_
     different = [*traceback(0, "ValueError: odd"), *traceback(1, "KeyError: 3")]
     assert not diagnose_lines(tmp_path / "a", different).every_rank
     assert not diagnose_lines(tmp_path / "b", [*traceback(1, "ValueError: odd"), *traceback(4, "ValueError: odd")]).every_rank, (
-        "2 and 3 did not"
+        "ranks 2 and 3 did not fail"
     )
     assert diagnose_lines(tmp_path / "c", [*traceback(0, "ValueError: odd"), *traceback(1, "ValueError: odd")]).every_rank
     other = ["Failures:", "[1]:", "  rank      : 1 (local_rank: 1)", "  exitcode  : 1 (pid: 305)"]

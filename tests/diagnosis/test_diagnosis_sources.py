@@ -95,7 +95,7 @@ def test_bundle_gives_the_same_diagnosis_as_its_job_folder(tmp_path: Path) -> No
     assert of_zip.fixes == of_folder.fixes
     assert any(fix.patch for fix in of_zip.fixes)
     assert [line.file for line in of_zip.evidence] == [line.file.replace(str(folder.path), str(zipped)) for line in of_folder.evidence]
-    assert not list(Path(packed.tempfile.gettempdir()).glob("dstui-*/report")), "nothing of it stays"
+    assert not list(Path(packed.tempfile.gettempdir()).glob("dstui-*/report")), "no temporary file remains"
 
 
 def test_zip_of_logs_is_read_as_a_folder(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_torchruns_label_is_the_rank_on_a_single_host(tmp_path: Path) -> None:
     ready = [f"[default{rank}]:[INFO] world_size=4 rank={rank}" for rank in range(4)]
     assert diagnose_lines(tmp_path / "a", [*ready, *lines]).first_failing_rank == 2
     assert diagnose_lines(tmp_path / "b", ["world_size=8", *lines]).first_failing_rank is None, "there are other hosts"
-    assert diagnose_lines(tmp_path / "c", lines).first_failing_rank == 2, "nothing speaks of another host"
+    assert diagnose_lines(tmp_path / "c", lines).first_failing_rank == 2, "nothing mentions another host"
     assert diagnose_lines(tmp_path / "d", ["torchrun --nnodes=2 --nproc_per_node=4 train.py", *lines]).first_failing_rank is None
 
 

@@ -190,7 +190,7 @@ def test_stop_long_before_an_exception_belongs_to_an_earlier_run(tmp_path: Path)
     stop = "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 4150 closing signal SIGHUP"
     steps = [f"step {n} loss 2.0" for n in range(1100)]
     assert diagnose_lines(tmp_path / "a", [stop, *steps, *PLAIN]).cause == "USER-PY"
-    assert diagnose_lines(tmp_path / "b", [stop, *steps[:9], *PLAIN]).cause == "SIGHUP", "what follows at once follows from it"
+    assert diagnose_lines(tmp_path / "b", [stop, *steps[:9], *PLAIN]).cause == "SIGHUP", "an immediate exception is a consequence"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_exception_being_handled_at_a_stop_did_not_end_the_run(tmp_path: Path) -
     found = diagnose_lines(tmp_path / "a", [*handled, *between, *stopped])
     assert (found.cause, found.kind) == ("CTRL-C", "stop")
     apart = diagnose_lines(tmp_path / "b", [*handled, *stopped])
-    assert apart.cause == "USER-PY", "nobody has handled it"
+    assert apart.cause == "USER-PY", "it was not handled"
 
 
 def test_interrupt_in_quoted_source_is_no_stop(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_program_that_continues_after_an_exception_and_finishes_is_uncertain(tmp
     steps = [f"step {number} loss 0.{9 - number}" for number in range(6)]
     on = diagnose_lines(tmp_path / "a", [*steps[:3], *PLAIN, *steps[3:], "Training completed."])
     assert (on.cause, on.kind, on.could_be[0]) == (None, None, "USER-PY")
-    assert diagnose_lines(tmp_path / "b", [*steps[:3], *PLAIN, "Training completed."]).cause == "USER-PY", "it stood in a buffer"
+    assert diagnose_lines(tmp_path / "b", [*steps[:3], *PLAIN, "Training completed."]).cause == "USER-PY", "it was buffered"
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_printed_error_long_before_the_last_step_ended_nothing(tmp_path: Path, l
     steps = [f"step {number} loss 2.0" for number in range(100)]
     found = diagnose_lines(tmp_path / "log", [*steps, last, *steps])
     assert (found.cause, found.kind) == (None, None)
-    assert diagnose_lines(tmp_path / "log", [*steps, last]).kind == "failure", "at the end it may have"
+    assert diagnose_lines(tmp_path / "log", [*steps, last]).kind == "failure", "at the end of the log it may have"
 
 
 def test_traceback_drawn_by_rich_names_the_scripts_line(tmp_path: Path) -> None:

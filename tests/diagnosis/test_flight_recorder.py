@@ -48,7 +48,7 @@ def test_another_collective_with_the_same_number_is_a_mismatch(tmp_path: Path) -
     assert "number 3 is another one on rank 0, all_reduce 3" in found.evidence[0].text
     larger = diagnose([dumped(tmp_path, {0: {"input_sizes": [[4000]]}})])
     assert (larger.cause, larger.first_failing_rank) == ("HANG-DESYNC", 0)
-    assert diagnose([dumped(tmp_path, {})]).cause is None, "all have done the same"
+    assert diagnose([dumped(tmp_path, {})]).cause is None, "all ranks have done the same"
 
 
 def test_pickle_with_a_call_and_truncated_pickle_are_not_loaded(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def one(id: str, case: Case) -> Outcome:
     found = list(CHECKS[id].evaluate(case))
     assert len(found) == 1, found
     assert found[0].fix is None or found[0].verdict != "ok"
-    assert found[0].verdict not in ("warn", "fail") or found[0].fix, "what is wrong has a way out"
+    assert found[0].verdict not in ("warn", "fail") or found[0].fix, "a problem has a fix"
     return found[0]
 
 
@@ -161,7 +161,7 @@ def test_xid() -> None:
     assert xids(log) == {"79": 1, "31": 1} and xids(None) is None
     assert one("xid", case(ready={"xids": {}})).verdict == "skipped"
     assert one("xid", case(machine(gpu()))).verdict == "skipped"
-    assert one("xid", case(machine(gpu()), ready={"xids": {"31": 4}})).verdict == "ok", "a wrong program is no broken GPU"
+    assert one("xid", case(machine(gpu()), ready={"xids": {"31": 4}})).verdict == "ok", "a faulty program is not a broken GPU"
     assert "fallen off the bus" in one("xid", case(machine(gpu()), ready={"xids": xids(log)})).observed
 
 
@@ -287,10 +287,10 @@ def test_names() -> None:
 def test_port() -> None:
     taken = {"listen": {"problem": "Address already in use", "holder": "pid 7 (python)"}}
     assert one("port", case(ready={"listen": {"peers": 0}})).observed == "port 29500 is free"
-    assert one("port", case(ready=taken)).verdict == "warn", "a launch on this machine takes a free one"
+    assert one("port", case(ready=taken)).verdict == "warn", "a local launch chooses a free port"
     assert one("port", case(ready=taken, plan=plan("cluster: {master_port: 29501}\n"))).verdict == "fail"
     hosts = "cluster: {hosts: {h1: 1, h2: 1}"
-    assert one("port", case(ready=taken, plan=plan(f"{hosts}}}\n"))).verdict == "warn", "and on several hosts likewise"
+    assert one("port", case(ready=taken, plan=plan(f"{hosts}}}\n"))).verdict == "warn", "so does one on several hosts"
     assert one("port", case(ready=taken, plan=plan(f"{hosts}, master_port: 29501}}\n"))).verdict == "fail"
     reached = {"connect": {"reached": True, "problem": ""}}
     assert one("port", two(lambda c: replace(c, ready=reached))).observed == "reaches port 29500 on h1"

@@ -65,7 +65,7 @@ def test_script_that_gets_no_configuration_is_reported_at_start_and_end(folder: 
     summary = done.stdout.partition("succeeded after")[2]
     assert "warning PL001: no argument passes the DeepSpeed configuration to the script" in summary
     if was_read(folder / "tried") is None:
-        pytest.skip("this disk keeps no times of access")
+        pytest.skip("this disk records no access times")
     assert "No rank has read this Plan's ds_config.json" in summary
 
 
@@ -82,7 +82,7 @@ def test_unread_configuration_is_reported_as_events(folder: Path) -> None:
 
 def test_unconfigured_job_is_no_success_for_later_readers(folder: Path) -> None:
     if was_read(folder / "tried") is None:
-        pytest.skip("this disk keeps no times of access")
+        pytest.skip("this disk records no access times")
     run(folder)
     found = dstui("diagnose", "run", "--json", cwd=folder)
     told = json.loads(found.stdout)
@@ -92,7 +92,7 @@ def test_unconfigured_job_is_no_success_for_later_readers(folder: Path) -> None:
 
 def test_strict_ends_a_job_whose_ranks_read_no_configuration(folder: Path) -> None:
     if was_read(folder / "tried") is None:
-        pytest.skip("this disk keeps no times of access")
+        pytest.skip("this disk records no access times")
     strict = ("--strict", "--json")
     done = run(folder, options=strict)
     assert done.returncode == 1 and json.loads(done.stdout.splitlines()[-1])["exit_code"] == 1

@@ -129,7 +129,7 @@ def test_command_names_the_judging_interpreter_and_remembers_consent(run: Run, c
     assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python was used, not ./evil.sh" in said[0]
     assert harmed(cloned) == []
     assert reference("--trust-python") == (str(cloned / "evil.sh"), [])
-    assert harmed(cloned) == ["evil.sh"], "it was asked, and still imports nothing of the folder"
+    assert harmed(cloned) == ["evil.sh"], "it ran, but imported nothing from the folder"
     remembered = reference(path=BARE_LAUNCHER)  # may be a forked interpreter, whose imports were tested above
     assert remembered == (str(cloned / "evil.sh"), [])
 

@@ -38,7 +38,7 @@ exit 7
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip("deepspeed has no program beside this interpreter: pip install deepspeed")
+        pytest.skip("there is no deepspeed program beside this interpreter: pip install deepspeed")
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "go.sh").write_text(GO)
     return tmp_path

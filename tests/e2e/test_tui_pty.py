@@ -237,7 +237,7 @@ def test_terminal_of_unknown_size_is_drawn_once(tmp_path: Path, columns: int, ro
     terminal = Terminal(["sh", "-c", sized], columns=columns or 80, rows=rows or 25, cwd=str(tmp_path))
     try:
         terminal.wait("1 Machine", "CPU, 2 ranks" if columns else "✔ ok")
-        assert terminal.settle(1.0, timeout=10.0) and not terminal.pump(1.0), "it draws without end"
+        assert terminal.settle(1.0, timeout=10.0) and not terminal.pump(1.0), "it redraws endlessly"
         terminal.press("q")
         assert terminal.exit_code() == 0
     finally:

@@ -132,7 +132,7 @@ class User:
 def place() -> Iterator[Path]:
     """Yield a folder that every user can enter."""
     if os.geteuid() != 0:
-        pytest.skip("two users need root, who may become both")
+        pytest.skip("two users need root")
     folder = Path(tempfile.mkdtemp(prefix="dstui-users-"))
     folder.chmod(0o755)
     yield folder
@@ -144,7 +144,7 @@ def users(place: Path) -> tuple[User, User]:
     """Return the users A and B."""
     python, made = Python.of(place), list[User]()
     if not python.runs():
-        pytest.skip("other users can run neither this interpreter nor a copy of it: its packages lie in a folder that is closed to them")
+        pytest.skip("other users can run neither this interpreter nor a copy of it: its packages are in a folder that they cannot enter")
     for name, uid in (("a", 60_001), ("b", 60_002)):
         (place / name).mkdir(mode=0o755)
         made.append(User(uid, place / name, python))

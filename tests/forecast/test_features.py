@@ -183,7 +183,7 @@ def test_experts_and_loss_follow_the_release_of_transformers() -> None:
         found(machine=replace(one, software=replace(one.software, transformers=release)), model="openai/gpt-oss-20b", **qlora).gpu.bytes
         for release in ("4.57.0", "5.2.0")
     ]
-    assert gpt_oss[0] == gpt_oss[1], "its experts are one tensor in either"
+    assert gpt_oss[0] == gpt_oss[1], "its experts are one tensor in both"
 
 
 def test_adapters_cost_time_and_quantized_weights_travel_quantized() -> None:

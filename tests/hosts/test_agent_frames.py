@@ -137,9 +137,9 @@ def test_record_has_the_plans_host_name_and_the_local_clock(mirror: Mirror) -> N
     mirror.record("h2", "ranks/rank_1.json", json.dumps(RECORD).encode(), 100.0)
     found = json.loads(mirror.folder.record(1).read_text())
     assert (found["host"], found["started"], found["ended"]) == ("h2", 900.0, 910.0)
-    assert not found.keys() & {"shim", "ticks", "boot"}, "they mean nothing on this host"
+    assert not found.keys() & {"shim", "ticks", "boot"}, "remote pids mean nothing on this host"
     mirror.record("h2", "ranks/rank_1.json", json.dumps(RECORD).encode(), -0.4)
-    assert json.loads(mirror.folder.record(1).read_text())["ended"] == 1010.0, "a way that takes half a second is no other clock"
+    assert json.loads(mirror.folder.record(1).read_text())["ended"] == 1010.0, "half a second of delay is not another clock"
 
 
 def test_rank_reported_lost_by_its_agent_was_killed(mirror: Mirror) -> None:

@@ -104,7 +104,7 @@ def test_many_hosts_take_the_time_of_the_slowest(farm: Farm, tmp_path: Path) -> 
     with etc(farm, "login", "known_hosts", keys), etc(farm, "login", "../hosts", hosts), etc(farm, "h1", "authorized_keys", slow):
         began = time.monotonic()
         found = views(farm, tmp_path, names)
-    assert time.monotonic() - began < 40, "one after the other they would take 64 s and more"
+    assert time.monotonic() - began < 40, "in sequence they would take over 64 s"
     assert {view["failure"]["problem"] for view in found.values()} == {"all well"}
 
 

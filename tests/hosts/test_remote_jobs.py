@@ -50,7 +50,7 @@ def test_deepspeed_trains_on_two_hosts(remote_job: RemoteJob) -> None:
     assert code == 0, out + err + remote_job.words()
     assert "[0 h1] step 3/3 loss" in out and "[1 h2] step 3/3 loss" in out
     steps = [[report.step for report in read_all(remote_job.folder.engine(rank)) if isinstance(report, EngineStep)] for rank in (0, 1)]
-    assert steps == [[1, 2, 3]] * 2, "what the hooks report comes home too"
+    assert steps == [[1, 2, 3]] * 2, "the hooks' reports are mirrored too"
     assert {name: host["state"] for name, host in remote_job.status["hosts"].items()} == {"h1": "ended", "h2": "ended"}
     assert {number: (rank["host"], rank["exit_code"]) for number, rank in remote_job.status["ranks"].items()} == {
         "0": ("h1", 0),
@@ -188,7 +188,7 @@ def test_unreachable_host_is_reported_and_stopped_later(remote_job: RemoteJob) -
     again = remote_job.run("stop", str(remote_job.folder.path))
     assert again.returncode == 0, again
     assert remote_job.left("h2") == [] and remote_job.status["hosts"]["h2"]["state"] == "ended"
-    assert {rank["state"] for rank in remote_job.status["ranks"].values()} == {"ended"}, "what they wrote at last has come home"
+    assert {rank["state"] for rank in remote_job.status["ranks"].values()} == {"ended"}, "their last lines are mirrored"
 
 
 @pytest.mark.deadline
@@ -212,7 +212,7 @@ def test_another_login_node_ends_the_job_of_a_lost_one(remote_job: RemoteJob) ->
 @pytest.mark.launcher
 def test_pdsh_starts_ranks_and_agents_mirror_and_stop(remote_job: RemoteJob) -> None:
     if not shutil.which("pdsh"):
-        pytest.skip("there is no pdsh here")
+        pytest.skip("pdsh is not installed")
     remote_job.start("1:exit 3", "0:hang", cluster="launcher: pdsh")
     code, out, err = remote_job.wait()
     assert code == 3 and "rank 1 on h2 ended with 3" in err, out + err
@@ -223,7 +223,7 @@ def test_pdsh_starts_ranks_and_agents_mirror_and_stop(remote_job: RemoteJob) -> 
 @pytest.mark.parametrize("launcher", [pytest.param("ssh", marks=pytest.mark.twin), "pdsh"])
 def test_failed_job_restarts_on_every_host(remote_job: RemoteJob, launcher: str) -> None:
     if launcher == "pdsh" and not shutil.which("pdsh"):
-        pytest.skip("there is no pdsh here")
+        pytest.skip("pdsh is not installed")
     failed, go = remote_job.path / "failed", remote_job.path / "go"
     restarts = "restarts: {max: 1, backoff: 0, args: ['all:say again']}"
     remote_job.start(f"1:once {failed} 3", f"all:wait {go}", cluster=f"launcher: {launcher}", run=restarts)
@@ -238,7 +238,7 @@ def test_failed_job_restarts_on_every_host(remote_job: RemoteJob, launcher: str)
 
 @pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
 def test_hosts_with_a_shared_tmp_have_separate_folders(tmp_path: Path, launcher: str) -> None:
-    if reason := farming.missing() or ("" if launcher == "ssh" or shutil.which("pdsh") else "there is no pdsh here"):
+    if reason := farming.missing() or ("" if launcher == "ssh" or shutil.which("pdsh") else "pdsh is not installed"):
         pytest.skip(reason)
     with Farm(2, shared_tmp=True) as farm:
         remote_job = RemoteJob(farm, tmp_path)
@@ -365,7 +365,7 @@ def agent(remote_job: RemoteJob) -> Iterator[str]:
         with etc(remote_job.farm, "login", "ssh_config", SSH + AGENT_IS_FORWARDED):
             words, env = shlex.join(forwarded(socket)), {**os.environ, "SSH_AUTH_SOCK": socket}
             told = remote_job.farm.run("login", "ssh", "h1", words, env=env).stdout.split()
-            assert len(told) == 2 and told[1] == "1", f"the hosts of this test forward nothing: {told}"
+            assert len(told) == 2 and told[1] == "1", f"the ssh of this test forwards nothing: {told}"
             wait_for(lambda: remote_job.farm.run("h1", *forwarded(socket)).stdout == "0\n")
             yield socket
     finally:
@@ -377,7 +377,7 @@ def agent(remote_job: RemoteJob) -> Iterator[str]:
 @pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
 def test_users_agent_and_ports_are_not_forwarded(remote_job: RemoteJob, agent: str, launcher: str) -> None:
     if launcher == "pdsh" and not shutil.which("pdsh"):
-        pytest.skip("there is no pdsh here (.ci/run installs it)")
+        pytest.skip("pdsh is not installed (.ci/run installs it)")
     remote_job.environment["SSH_AUTH_SOCK"] = agent
     remote_job.start("all:hang", cluster=f"launcher: {launcher}")
     remote_job.ready()

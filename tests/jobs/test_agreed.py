@@ -42,8 +42,8 @@ def test_own_interpreter_checks_until_the_user_agrees(plan_naming: Named, tmp_pa
     remember(plan, True)
     assert probe_python(plan) == str(tmp_path / "mine.sh") and not to_be_asked(plan)
     remember(plan, False)
-    assert probe_python(plan) == sys.executable and answer(plan) is False and not to_be_asked(plan), "a no is remembered too"
-    assert state_file().stat().st_mode & 0o022 == 0, "nobody else may answer"
+    assert probe_python(plan) == sys.executable and answer(plan) is False and not to_be_asked(plan), "a refusal is remembered too"
+    assert state_file().stat().st_mode & 0o022 == 0, "nobody else can answer"
 
 
 def test_consent_holds_for_the_program_under_any_plan(plan_naming: Named, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_consent_holds_for_the_program_under_any_plan(plan_naming: Named, tmp_pa
     shutil.copy(tmp_path / "mine.sh", tmp_path / "yours.sh")
     assert answer(plan_naming("./yours.sh")) is None
     (tmp_path / "mine.sh").write_text("#!/bin/sh\ntouch harm\n")
-    assert answer(plan) is None and probe_python(plan) == sys.executable, "another program stands there now"
+    assert answer(plan) is None and probe_python(plan) == sys.executable, "another program is there now"
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_check_ignores_pythonpath_and_user_site_packages(
     (environment / "sitecustomize.py").write_text(f"open({str(canary)!r}, 'w')\n")
     monkeypatch.delenv("PYTHONPATH")
     run_lookup("software", 60.0, python=probe_python(plan))
-    assert not canary.exists(), "dstui's own looks, until somebody agrees again"
+    assert not canary.exists(), "dstui's own interpreter is used until the user agrees again"
 
 
 def test_another_virtual_environment_needs_its_own_consent(plan_naming: Named, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_another_virtual_environment_needs_its_own_consent(plan_naming: Named, t
     remember(plan, True)
     (tmp_path / "venv/bin/python").unlink()
     (tmp_path / "venv/bin/python").symlink_to(tmp_path / "mine.sh")
-    assert answer(plan) is None, "the link leads elsewhere now"
+    assert answer(plan) is None, "the link has another target now"
 
 
 @pytest.mark.parametrize("python", [None, sys.executable, str(Path(sys.executable).with_name("python"))])

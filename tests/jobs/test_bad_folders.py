@@ -140,7 +140,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 def mount(place: Path) -> None:
     script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"'
     if subprocess.run(["sh", "-c", script, "sh", str(place)], check=False, capture_output=True).returncode:
-        pytest.skip("nothing can be mounted here")
+        pytest.skip("mounting is not possible here")
 
 
 def test_end_of_a_job_is_reported_from_a_read_only_disk(read_only: Path, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_unreadable_file_is_named_and_the_rest_is_bundled(job: JobFolder, tmp_pa
     found = unzip(bundle(job, tmp_path / "b.zip"))
     assert "core.123 is left out: " in found["contents.txt"] and "notes.txt is left out: " in found["contents.txt"]
     assert "logs/rank_0.log" in found and "logs/rank_1.log" not in found
-    assert SECRET not in "".join(found.values()), "the Plan still tells which value is secret"
+    assert SECRET not in "".join(found.values()), "the Plan still shows which value is secret"
 
 
 def test_job_with_invalid_status_is_bundled(job: JobFolder, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ while True:
         finally:
             swapper.kill()
     assert [number for number, text in enumerate(texts) if "my private words" in text] == []
-    assert any("harmless words" in text for text in texts), "else nothing was swapped"
+    assert any("harmless words" in text for text in texts), "otherwise nothing was swapped"
 
 
 def test_bundle_holds_no_cursor_movement(tmp_path: Path) -> None:

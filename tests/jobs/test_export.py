@@ -128,7 +128,7 @@ def test_slow_pattern_is_given_up_and_the_rest_continues(tmp_path: Path) -> None
     notices = measure.notices()
     assert [note.split(" took")[0].split(":")[0] for note in notices] == [
         *("run.metrics. is not used", "run.metrics.endless is not used", "run.metrics.slow"),
-    ], "each is said once"
+    ], "each is reported once"
     assert measure.notices() == []
 
 

@@ -69,7 +69,7 @@ def test_kill_that_no_cgroup_counted_has_another_sender(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED)
     assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 0)
     assert any("not a lack of memory" in note for note in found.notes)
-    assert found.could_be == ("SLURM-CANCEL",), "what the facts speak against is no candidate"
+    assert found.could_be == ("SLURM-CANCEL",), "a cause that the facts rule out is no alternative"
 
 
 def test_host_memory_is_not_ruled_out_without_kernel_counts(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def test_untrusted_or_unreadable_index_counts_as_empty(tmp_path: Path, monkeypat
         own_tag(folder, folder.read_status())
     problem = remember(folder, "job", 1767323045.0, "unknown-tag")
     assert (problem == "") == (case == "nonsense"), problem
-    assert own_tag(folder, folder.read_status()) == "unknown-tag", "who started it knows it all the same"
+    assert own_tag(folder, folder.read_status()) == "unknown-tag", "the process that started it knows it"
 
 
 @pytest.mark.launcher

@@ -48,7 +48,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_one_query_serves_all_runs_and_processes(asked: Path) -> None:
     found = [scheduler.look(job) for job in ("7", "8", "9", "10", "11") for _ in range(20)]
-    assert asked.read_text().split() == ["squeue", "squeue", "sacct"], "its own jobs, all that wait, and those that ended long ago"
+    assert asked.read_text().split() == ["squeue", "squeue", "sacct"], "its own, waiting and long ended jobs"
     assert found[0] and found[0].words == "waits for free nodes (Resources); estimated start 2026-11-23 14:05:00"
     program = "from dstui.jobs.queue.scheduler import look; print(look('10').state)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "RUNNING\n"

@@ -17,7 +17,7 @@ def test_first_read_after_the_watch_began_is_seen(tmp_path: Path) -> None:
     written = file.stat().st_mtime_ns
     watch_reads(file)
     if was_read(file) is None:
-        pytest.skip("this disk keeps no times of access")
+        pytest.skip("this disk records no access times")
     assert (was_read(file), file.stat().st_mtime_ns) == (False, written)
     assert file.read_text() == "{}"
     assert was_read(file) is True

@@ -75,7 +75,7 @@ def test_job_with_tampered_records_ends_correctly(tmp_path: Path, tamper: Callab
     wait_for(lambda: has_ended(supervisor))
     status = final_status(folder)
     assert (status["state"], status["exit_code"]) == ("succeeded", 0)
-    assert status["supervisor"]["pid"] == supervisor, "no other one was needed"
+    assert status["supervisor"]["pid"] == supervisor, "no other supervisor was needed"
     assert folder.status_file.is_file() and not folder.status_file.is_symlink()
 
 

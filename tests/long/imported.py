@@ -40,7 +40,7 @@ def imported(path: Path, beside: Sequence[str]) -> Iterator[str]:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env=environment) as process:
         assert process.stdout is not None
         try:
-            assert any(line == READY for line in process.stdout), "it could not import them"  # DeepSpeed prints lines of its own before
+            assert any(line == READY for line in process.stdout), "importing them failed"  # DeepSpeed prints lines of its own before
             yield HAND_OVER.format(path=str(path))
         finally:
             process.kill()

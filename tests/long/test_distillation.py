@@ -29,7 +29,7 @@ def test_student_approaches_the_teacher_and_its_checkpoint_is_complete(tmp_path:
     }
     assert [len(found) for found in losses.values()] == [STEPS, STEPS]
     assert losses["student_loss"][-1] < losses["student_loss"][0] - 0.3
-    assert max(losses["teacher_loss"]) - min(losses["teacher_loss"]) < 0.3, "nobody trains the teacher"
+    assert max(losses["teacher_loss"]) - min(losses["teacher_loss"]) < 0.3, "the teacher is not trained"
     looked = subprocess.run([*dstui, "checkpoint", "out", "--json"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     found = json.loads(looked.stdout)
     assert (looked.returncode, found["complete"], found["stage"], found["world_size"]) == (0, True, 2, 2)

@@ -80,7 +80,7 @@ def small_disk(path: Path) -> Iterator[dict[str, str]]:
     disk = path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], check=False).returncode:
-        pytest.skip("nothing can be mounted here")
+        pytest.skip("mounting is not possible here")
     try:
         yield {"env": f"CRASH_DISK: {disk}"}
     finally:

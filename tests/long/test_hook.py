@@ -274,7 +274,7 @@ def test_full_disk_silences_the_hook_but_not_the_training(tmp_path: Path) -> Non
     disk = tmp_path / "run0" / "engine"
     disk.mkdir(parents=True)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(disk)], check=False).returncode:
-        pytest.skip("nothing can be mounted here")
+        pytest.skip("mounting is not possible here")
     try:
         code, log = alone(disk.parent, "odd.py", "kind=plain")
         assert code == 0 and log.count("mine ") == 5, log

@@ -231,7 +231,7 @@ def told(remote_job: RemoteJob, since: float) -> float:
 def test_fault(remote_job: RemoteJob, launcher: str, fault: str, request: pytest.FixtureRequest) -> None:
     """Noticed, with the right host and rank, and nothing left; if the job can continue, every line exactly once."""
     if launcher == "slurm" and fault == "session":
-        pytest.skip("no sshd has a part in it")
+        pytest.skip("no sshd is involved")
     happens, behaviour, codes = FAULTS[fault]
     begin(remote_job, launcher, request, *behaviour)
     remote_job.ready()

@@ -14,7 +14,7 @@ __all__ = ["start"]  # a fixture
 TRAINS = "{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}"
 
 
-@pytest.mark.skipif(not shutil.which("pdsh"), reason="there is no pdsh here")
+@pytest.mark.skipif(not shutil.which("pdsh"), reason="pdsh is not installed")
 def test_deepspeed_trains_on_two_hosts_in_the_tui(start: Start, tmp_path: Path) -> None:
     terminal = start(job=TRAINS, cluster=", launcher: pdsh")
     launch(terminal)

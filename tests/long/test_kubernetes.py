@@ -73,7 +73,7 @@ def judged(wheel: Path, jobs: list[dict[str, Any]]) -> subprocess.CompletedProce
 def test_models_of_each_release_know_every_trainjob_field(release: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(tmp_path), f"kubeflow-trainer-api=={release}"]
     if subprocess.run(words, capture_output=True, check=False).returncode:
-        pytest.skip("needs an index of packages that has kubeflow-trainer-api")
+        pytest.skip("needs a package index with kubeflow-trainer-api")
     (wheel,) = tmp_path.glob("*.whl")
     jobs = trainjobs(RELEASES[release])
     answer = judged(wheel, jobs)
@@ -81,7 +81,7 @@ def test_models_of_each_release_know_every_trainjob_field(release: str, tmp_path
     assert json.loads(answer.stdout) == jobs
     for other in {*RELEASES.values()} - {RELEASES[release]}:
         answer = judged(wheel, trainjobs(other))
-        assert answer.returncode or json.loads(answer.stdout) != trainjobs(other), f"{release} takes what is for {other}"
+        assert answer.returncode or json.loads(answer.stdout) != trainjobs(other), f"{release} accepts what is for {other}"
 
 
 def pod(place: Path, script: str) -> str:
@@ -122,7 +122,7 @@ def test_ranks_in_a_pod_are_claimed_neither_dead_nor_alive() -> None:
     """Runs as another user, in PID and UTS namespaces, as a pod does."""
     words = ["unshare", "--pid", "--fork", "--uts", "--mount-proc", "--kill-child"]
     if subprocess.run([*words, "hostname", "sft-node-0-0"], capture_output=True, check=False).returncode:
-        pytest.skip("needs to be allowed to make namespaces")
+        pytest.skip("needs permission to create namespaces")
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o755)

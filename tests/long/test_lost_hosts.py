@@ -68,7 +68,7 @@ def lost(remote_job: RemoteJob, began: float, limit: float) -> None:
 @pytest.mark.parametrize("launcher", ["ssh", "pdsh", "torchrun"])
 def test_permanently_lost_host_ends_the_job(tmp_path: Path, launcher: str, shared_tmp: bool) -> None:
     if launcher == "pdsh" and not shutil.which("pdsh"):
-        pytest.skip("there is no pdsh here: .ci/run installs it")
+        pytest.skip("pdsh is not installed: .ci/run installs it")
     with job(tmp_path, shared_tmp=shared_tmp) as remote_job:
         remote_job.start(*WORKS, hosts=HOSTS, cluster=f"launcher: {launcher}", run="host_lost: 5")
         lost(remote_job, lose(remote_job), 5)

@@ -82,7 +82,7 @@ def test_plain_deepspeed(case: str, tmp_path: Path) -> None:
     assert first == {"steps": 2, "micro": 8, "lr": pytest.approx(lr), "stage": stage, "first": 0}
     assert later == WHOLE
     again = run_script(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, environment(tmp_path))
-    assert (again["steps"], again["first"]) == (4, 8), "it goes on where it was"
+    assert (again["steps"], again["first"]) == (4, 8), "it resumes"
 
 
 COMBINATIONS = {

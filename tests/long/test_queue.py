@@ -264,7 +264,7 @@ def test_failed_node_ends_the_job_and_is_named(remote_job: RemoteJob, slurm: slu
     wait_for(
         lambda: remote_job.run("stop", str(remote_job.folder.path)) and remote_job.status["state"] == "failed", otherwise=remote_job.words
     )
-    assert remote_job.status["exit_code"] == 1, "who acts next writes the end that SLURM made, once the supervisor that was cut off is gone"
+    assert remote_job.status["exit_code"] == 1, "the next command that may act records SLURM's end once the disconnected supervisor is gone"
 
 
 def test_submission_refused_by_slurm_is_reported_and_leaves_nothing(remote_job: RemoteJob, slurm: slurming.Slurm) -> None:

@@ -81,7 +81,7 @@ def run(folder: Path, text: str, mode: str, *before: str) -> tuple[int, list[str
 def test_script_behaves_the_same_under_dstui_run(name: str, tmp_path: Path) -> None:
     text = SCRIPTS[name]
     if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip("deepspeed has no program beside this interpreter")
+        pytest.skip("there is no deepspeed program beside this interpreter")
     (tmp_path / "t.py").write_text(PROGRAM)
     plain = run(tmp_path, text, "plain")
     ours = run(tmp_path, text, "dstui", sys.executable, "-m", "dstui", "run", "--no-check", "--")

@@ -32,7 +32,7 @@ WORDS = [sys.executable, "-m", "dstui", "run"]
 
 def environment() -> dict[str, str]:
     if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip("deepspeed has no program beside this interpreter: pip install deepspeed")
+        pytest.skip("there is no deepspeed program beside this interpreter: pip install deepspeed")
     return {**os.environ, "DS_ACCELERATOR": "cpu", "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
 
 

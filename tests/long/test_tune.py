@@ -158,4 +158,4 @@ def test_killed_tune_leaves_nothing_running_and_can_resume(number: signal.Signal
     assert found["candidates"][0]["seconds"] == before["results"][0]["seconds"] and found["candidates"][1]["job"] == "trial-3"
     assert len(list(tmp_path.glob("dstui_runs/*/tune.json"))) == 1
     third = subprocess.run([*command, "--budget", "1s"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert "resuming" not in third.stderr, "what is finished is not gone on with"
+    assert "resuming" not in third.stderr, "a finished tune is not resumed"

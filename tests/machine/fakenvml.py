@@ -71,7 +71,7 @@ def current(factory: pytest.TempPathFactory) -> Path:
     Skips without gcc, which `.ci/run` installs.
     """
     if not shutil.which("gcc"):
-        pytest.skip("no gcc: the stand-in for NVIDIA's library cannot be compiled")
+        pytest.skip("no gcc: the fake NVIDIA library cannot be compiled")
     of_all = factory.getbasetemp() if "PYTEST_XDIST_WORKER" not in os.environ else factory.getbasetemp().parent
     folder = of_all / "driver"
     folder.mkdir(exist_ok=True)

@@ -42,7 +42,7 @@ def test_states_arrive_and_refresh_the_machine(live: Live, probe_system: Look) -
     again = update_states(machine, states)
     assert (machine.gpus[0].temperature, again.gpus[0].temperature) == (99, 35)
     assert again.gpus[0].name == machine.gpus[0].name and again.links == machine.links
-    assert wait_for(live.poll), "there is no end to them"
+    assert wait_for(live.poll), "the stream is endless"
     assert live.problem is None
 
 

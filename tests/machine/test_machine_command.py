@@ -69,7 +69,7 @@ def test_obstacle_is_reported_before_the_probe(
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine\n")
     (tmp_path / "folder").mkdir()
-    monkeypatch.setattr("dstui.commands.machine.probe", lambda *_, **__: pytest.fail("it was looked at"))
+    monkeypatch.setattr("dstui.commands.machine.probe", lambda *_, **__: pytest.fail("the machine was probed"))
     assert main(["machine", "--save", str(tmp_path / name)]) == 2
     assert name in capsys.readouterr().err
 

@@ -221,7 +221,7 @@ def test_torch_and_driver_must_be_compatible(torch: str | None, cuda: str | None
 def test_another_interpreter_is_not_judged_by_this_ones_torch() -> None:
     machine = replace(system("dgx-h100"), software=Software(torch="2.13.0+cpu", torch_cuda=None, torch_hip=None))
     assert found(machine, "MC014", other_python=True) == []
-    assert found(machine, "MC014", environment={"DS_ACCELERATOR": "cpu"}) == [], "who asks for the CPU may have it"
+    assert found(machine, "MC014", environment={"DS_ACCELERATOR": "cpu"}) == [], "a job that asks for the CPU is fine"
     assert found(machine, "MC014")
 
 
@@ -383,7 +383,7 @@ def test_badly_connected_choice_is_improved() -> None:
     finding = one(system("a100-pcie-bridged-pairs"), "MC201", gpus=(0, 2))
     assert finding.sets == (("cluster.include", "localhost:0,1"),)
     assert found(system("a100-pcie-bridged-pairs"), "MC201", gpus=(2, 3)) == []
-    assert found(system("dgx-h100"), "MC201", gpus=(1, 4, 6)) == [], "behind switches any set is as good"
+    assert found(system("dgx-h100"), "MC201", gpus=(1, 4, 6)) == [], "behind switches all sets are equal"
 
 
 def test_busy_gpu_is_named_with_its_process_and_excluded() -> None:

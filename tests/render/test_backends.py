@@ -124,7 +124,7 @@ def test_deepspeed_starts_what_its_runner_builds_for_the_hosts(launcher: str, bo
     assert started[0] == ("pdsh" if launcher == "pdsh" else "mpirun")
     words = " ".join(started)
     assert "NCCL_DEBUG" in words and "29511" in words and "DSTUI_DS_CONFIG" in words
-    assert "DS_ACCELERATOR" not in words, "the machine that starts them has no GPU, which says nothing of the hosts"
+    assert "DS_ACCELERATOR" not in words, "the launching machine has no GPU, which says nothing about the hosts"
 
 
 def test_filter_that_leaves_one_host_starts_that_host(both: Both) -> None:

@@ -73,7 +73,7 @@ def test_rendering_does_not_depend_on_the_machine(made: Callable[[Target], Artif
     text = found.pop()
     assert "DS_ACCELERATOR=" not in text and "localhost" not in text and "node 0" not in text
     assert "--gpus-per-node=8" in text or "nvidia.com/gpu: 8" in text
-    assert "# assumed: each node has 8 GPUs" in text, "what was assumed stands at the top"
+    assert "# assumed: each node has 8 GPUs" in text, "assumptions are at the top"
 
 
 @pytest.mark.parametrize("made", [slurm_artifact, kubernetes_artifact])

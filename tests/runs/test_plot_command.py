@@ -27,7 +27,7 @@ def test_two_runs_are_plotted_together_with_labels(here: Path) -> None:
     code, out, err = dstui("plot", "run-falls", "run-stays", "--ascii", "--height", "10", cwd=here)
     lines = out.splitlines()
     assert (code, err) == (0, "") and out.isascii() and lines[0].startswith("loss  2 runs")
-    assert "+ stays" in lines[1] and "* falls" in out[out.index("stays") :], "each where its line ends"
+    assert "+ stays" in lines[1] and "* falls" in out[out.index("stays") :], "each label is at the end of its line"
     assert lines[3].index("*") < lines[7].index("*"), "the line falls to the right"
     assert lines[-1].split() == ["10", "20", "30", "40"]
 

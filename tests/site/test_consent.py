@@ -57,8 +57,8 @@ def test_setup_of_the_site_is_not_submitted_without_consent(here: Path) -> None:
     write_site(here, SITE.replace("12.4", "12.5"))
     assert "12.5" in refusal(load_layered(QUEUED, "plan.yaml", str(here))), "other lines are asked about again"
     own = load_layered(QUEUED.replace("num_gpus: 1", "num_gpus: 1, slurm: {setup: [mine]}"), "plan.yaml", str(here))
-    assert refusal(own) == "", "what the Plan itself says is the user's"
-    assert refusal(load_layered(HERE, "plan.yaml", str(here))) == "", "no job of this machine runs them"
+    assert refusal(own) == "", "lines in the Plan are the user's own"
+    assert refusal(load_layered(HERE, "plan.yaml", str(here))) == "", "no local job runs them"
 
 
 @pytest.mark.launcher
@@ -83,7 +83,7 @@ def test_plain_mode_asks_before_launch_and_remembers_the_answer(here: Path) -> N
     ran = subprocess.run(words, cwd=here, input=text, env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True, check=False)
     _, declined, agreed = ran.stdout.split("Start these programs?")
     assert "    module load cuda/12.4" in ran.stdout and "Nothing was started." in declined and "Not launched" not in declined, ran.stdout
-    assert agreed.count("sbatch is not on the PATH of this machine") == 2, "the second launch asks no more"
+    assert agreed.count("sbatch is not on the PATH of this machine") == 2, "the second launch does not ask"
 
 
 async def test_tui_shows_the_lines_and_asks_before_starting(here: Path, open_app: Open) -> None:

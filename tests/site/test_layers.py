@@ -80,7 +80,7 @@ def test_higher_layer_wins_and_each_value_has_its_origin(here: Path) -> None:
     assert plan.cluster.env == {"A": "mine", "B": "team"}
     assert plan.deepspeed["steps_per_print"] == 20
     assert plan.deepspeed["bf16"] == {"enabled": True}
-    assert plan.job.workdir == str(here / "team" / "src"), "a path starts from the file that it stands in"
+    assert plan.job.workdir == str(here / "team" / "src"), "a path is relative to its file"
     assert origin(plan, "cluster.env.A") == ("--set", "", None)
     assert origin(plan, "cluster.env.B") == ("extends", "team.yaml", 2)
     assert origin(plan, "deepspeed.steps_per_print") == ("settings", "settings.yaml", 3)

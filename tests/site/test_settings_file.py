@@ -45,7 +45,7 @@ def test_first_file_is_all_comments_and_settings_replace_theirs() -> None:
         assert read_settings(changed, "s.yaml", "/").values == {setting.name: chosen}
         assert len(changed.splitlines()) == len(text.splitlines()), "the comment with the default became the setting"
     lines = [re.sub(r"^# (?=[a-z_]+:|  )", "", line) for line in text.splitlines()]
-    assert read_settings("\n".join(lines), "s.yaml", "/").problems == (), "a # taken away is enough"
+    assert read_settings("\n".join(lines), "s.yaml", "/").problems == (), "removing the # is enough"
 
 
 def test_every_other_byte_stays() -> None:

@@ -186,7 +186,7 @@ async def test_impossible_choice_stays_visible_and_says_why(open_app: Open) -> N
     async with open_app() as pilot:
         await pilot.press("4", "end")
         assert "needs stage 3" in text_of(pilot, "#form-rows")
-        assert "● none needs" not in text_of(pilot, "#form-rows"), "what is in force by default needs nothing"
+        assert "● none needs" not in text_of(pilot, "#form-rows"), "a default needs no action"
         before = store(pilot).state.plan.text
         await pilot.press("enter")
         assert store(pilot).state.plan.text == before

@@ -124,11 +124,11 @@ async def test_enter_alone_leads_from_the_quickstart_to_the_launch(
             assert not launched
             await pilot.press("enter")
         await until(pilot, lambda: any("again" in note.message for note in pilot.app._notifications))
-        assert not launched, "the key may be held since the start"
+        assert not launched, "the key may have been held since the start"
         monkeypatch.setattr("dstui.tui.flows.launching.FRESH", 0.0)
         await pilot.press("enter")
         await until(pilot, lambda: launched == [True])
-        assert not store(pilot).can_undo, "going on edits nothing"
+        assert not store(pilot).can_undo, "continuing edits nothing"
 
 
 async def test_launch_key_works_on_every_step_and_opens_review_first(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ async def test_recipes_show_the_models_needs_and_fitting_ones_come_first(begin: 
     small = SCRIPT + 'model = AutoModelForCausalLM.from_pretrained("HuggingFaceTB/SmolLM2-135M")\n'
     async with begin({"train.py": small}, gpus=2) as pilot:
         lines = [line for line in text_of(pilot, "#answers").splitlines() if "ZeRO-" in line]
-        assert re.search(r" \d+G ▲ RAM \d+G +\d+% +\S+k tok/s", lines[0]), "the GPUs have room, and RAM decides: both, and the speed"
+        assert re.search(r" \d+G ▲ RAM \d+G +\d+% +\S+k tok/s", lines[0]), "shows GPU and RAM, which decides, and the speed"
         assert [line[25:] for line in lines] == sorted((line[25:] for line in lines), key=lambda line: "✖" in line)
         await pilot.press("r")
         assert value(pilot, "model.source") == "HuggingFaceTB/SmolLM2-135M"
@@ -278,4 +278,4 @@ async def test_site_templates_show_their_purpose_and_whether_they_fit(
         rows.cursor = next(row.key for row in rows.rows if str(row.key).startswith("sft"))
         await pilot.press("enter")
         await until(pilot, lambda: store(pilot).state.plan.text.startswith("# fine-tuning"))
-        assert store(pilot).path is None, "a template is never saved over"
+        assert store(pilot).path is None, "a template is never overwritten"

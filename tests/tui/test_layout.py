@@ -208,9 +208,9 @@ async def test_resize_redraws_without_lookups(open_app: Open, monkeypatch: pytes
         for size in ((80, 24), (160, 50), (50, 10), (120, 40)):
             await pilot.resize_terminal(*size)
             await until(pilot, lambda size=size: pilot.app.plan_screen.title_bar.size.width == size[0])
-        assert asked == [], "no service has anything to do"
+        assert asked == [], "no service has work"
         await pilot.press("3", "down", "enter")
-        assert asked, "of an edit they have"
+        assert asked, "after an edit they have"
 
 
 async def test_only_the_visible_screen_is_drawn(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ async def test_typed_names_act_like_their_keys(open_app: Open, tmp_path: Path) -
         await choose(pilot, "Save")
         assert (tmp_path / "plan.yaml").read_text() == store(pilot).state.plan.text != PLAN + "  train_batch_size: 13\n"
         await choose(pilot, "Write files")
-        assert pilot.app.step.id == "review", "what it acts on is seen before"
+        assert pilot.app.step.id == "review", "its target is visible first"
         await choose(pilot, "Write files")
         await until(pilot, lambda: "Folder for ds_config.json" in screen(pilot))
         await pilot.press("escape")
@@ -105,7 +105,7 @@ async def test_typed_names_act_like_their_keys(open_app: Open, tmp_path: Path) -
 async def test_typed_names_of_a_job_act_like_their_keys(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await choose(pilot, "Stop")
-        assert pilot.app.step.id == "run", "no job is open yet: the list of them is where to begin"
+        assert pilot.app.step.id == "run", "no job is open yet: it opens the list"
         await show_job(pilot, job(tmp_path / "job"))
         await choose(pilot, "Stop")
         await until(pilot, lambda: "is not available now" in screen(pilot))
@@ -146,7 +146,7 @@ async def test_paging_before_layout_works_and_double_enter_acts_once(open_app: O
         await until(pilot, lambda: store(pilot).state.plan.text != before)
         await pilot.pause()
         store(pilot).undo()
-        assert store(pilot).state.plan.text == before, "one step of undo: it was done once"
+        assert store(pilot).state.plan.text == before, "one undo step: it was done once"
 
 
 async def test_screenshot_is_written_beside_earlier_ones_and_its_path_is_shown(open_app: Open, tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ async def test_plot_is_drawn_in_every_theme_and_without_colours(
         await until(pilot, lambda: "attempt 2" in screen(pilot) and "●" in screen(pilot) and "eval" in screen(pilot))
         assert pilot.app.no_color is (theme == "dstui")
         grounds = {Style.parse(str(span.style)).bgcolor for span in pilot.app.screen.query_one(Canvas).render().spans}
-        assert all(ground is None or ground.is_default for ground in grounds), "a label has the ground of the plot"
+        assert all(ground is None or ground.is_default for ground in grounds), "a label has the background of the plot"
 
 
 async def test_plot_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_another_run_is_picked_from_the_list_and_removed(open_app: Open, t
         await pilot.press("o")
         await until(pilot, lambda: "Add another run to the plot" in screen(pilot) and "before" in screen(pilot))
         listed = [line for line in text_of(pilot, "#other-runs").splitlines() if line.strip()]
-        assert "before" in listed[0] and "elsewhere" not in listed[0], "those of this project first"
+        assert "before" in listed[0] and "elsewhere" not in listed[0], "runs of this project come first"
         assert "theirs" in listed[1] and str(tmp_path / "elsewhere")[-20:] in listed[1]
         while "▸ before" not in screen(pilot):
             await pilot.press("down")

@@ -84,7 +84,7 @@ async def test_fix_changes_the_open_plan_and_l_launches_it(open_app: Open, tmp_p
         await show_job(pilot, job(tmp_path / "job"))
         await pilot.press("x")
         await until(pilot, lambda: value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 2)
-        assert store(pilot).path == tmp_path / "plan.yaml", "the document that is open is the job's own"
+        assert store(pilot).path == tmp_path / "plan.yaml", "the open document is the job's"
         await until(pilot, lambda: "What will be written" in screen(pilot))
         assert pilot.app.check_action("launch", ())
         await pilot.press("z")
@@ -204,7 +204,7 @@ async def its_reason(open_app: Open, folder: JobFolder, cause: str, said: str) -
         assert why.diagnosis.first_failing_rank == 1
         await until(pilot, lambda: text_of(pilot, "#why").startswith("✖ rank 1 on ") and said in text_of(pilot, "#why").replace("\n", " "))
         await until(pilot, lambda: store(pilot).state.run == "failed", 120)
-        assert why.diagnosis.cause == cause, "the launcher's last words change nothing"
+        assert why.diagnosis.cause == cause, "the launcher's last lines change nothing"
 
 
 async def test_reason_is_wrapped_to_the_screen(open_app: Open, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_terminal_gets_no_clipboard_sequence_from_names(tmp_path: Path) -> None:
             terminal.press(key)
             terminal.wait(shown)
         assert b"\x1b" + OSC.encode() not in terminal.raw and b"\x9d" not in terminal.raw
-        assert OSC.encode()[:6] in terminal.raw, "its letters are drawn"
+        assert OSC.encode()[:6] in terminal.raw, "its characters are drawn"
     finally:
         terminal.close()
 

@@ -61,7 +61,7 @@ def test_many_quick_edits_write_one_draft_with_the_last_edit(monkeypatch: pytest
     wait_for(lambda: written)
     assert written == [states[-1].plan.text]
     service.end(keep=False)
-    assert written[-1] == PLAN, "who left by himself was asked: nothing is unsaved any more"
+    assert written[-1] == PLAN, "a user who quit was asked: nothing is unsaved"
 
 
 async def test_gpus_are_polled_only_while_the_machine_is_visible(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,5 +96,5 @@ def test_gpu_poller_posts_states_until_it_is_stopped(monkeypatch: pytest.MonkeyP
     wait_for(lambda: len(owner.got) > 2)
     gpus.close()
     wait_for(lambda: closed)
-    assert closed == [True], "one child for both"
+    assert closed == [True], "one child process for both"
     assert all(isinstance(message, GpusRefreshed) for message in owner.got)

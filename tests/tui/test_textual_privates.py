@@ -73,7 +73,7 @@ def has(kind: object, name: str) -> bool:
 def test_textual_still_has_what_dstui_uses(where: str, name: str) -> None:
     from textual import __version__
 
-    assert has(owner(where), name), f"Textual {__version__} has no {where}.{name} any more, which dstui needs in {PRIVATE[where, name]}."
+    assert has(owner(where), name), f"Textual {__version__} has no {where}.{name}, which dstui needs in {PRIVATE[where, name]}."
 
 
 def classes() -> Iterator[type]:

@@ -122,7 +122,7 @@ def open_logs(folder: Path) -> set[str]:
     return {name for name in names if name.startswith(str(folder)) and name.endswith(".log")}
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux says what is open")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux lists open files")
 async def test_watched_jobs_leave_no_log_open(open_app: Open, tmp_path: Path) -> None:
     jobs = [make_watched_job(tmp_path / f"job-{number}") for number in range(6)]
     async with open_app() as pilot:
@@ -157,7 +157,7 @@ async def test_bell_rings_once_at_an_end(
         assert len(rung) == rings
         job_view(pilot).attach(job.folder, 300)
         await until(pilot, lambda: job_view(pilot)._complete)
-        assert len(rung) == rings, "an end that was there before is none that one waits for"
+        assert len(rung) == rings, "an earlier end does not ring the bell"
 
 
 async def test_confirmations_can_be_disabled_without_losing_edits(open_app: Open, tmp_path: Path) -> None:
