@@ -90,30 +90,30 @@ def seconds(work: Callable[[], object], tries: int = 1) -> float:
 
 
 @pytest.fixture(scope="session")
-def usual() -> float:
+def typical_seconds() -> float:
     """Return the seconds for as many characters of an ordinary traceback as a long line has."""
     return sum(seconds(partial(scanned, line), 50) for line in ORDINARY) * LENGTH / sum(map(len, ORDINARY))
 
 
-def check(work: Callable[[], object], usual: float, what: object) -> None:
+def check(work: Callable[[], object], typical_seconds: float, what: object) -> None:
     """Assert that the work costs no more than a few ordinary lines; measures again before failing."""
-    if seconds(work) > MOST * usual:
-        assert seconds(work, 5) < MOST * usual, what
+    if seconds(work) > MOST * typical_seconds:
+        assert seconds(work, 5) < MOST * typical_seconds, what
 
 
 @pytest.mark.parametrize("signature", [one for one in ALL if any(sign.regex for sign in one.all_signs())], ids=lambda one: one.id)
-def test_lines_that_signatures_look_for_are_matched_quickly(signature: Signature, usual: float) -> None:
+def test_lines_that_signatures_look_for_are_matched_quickly(signature: Signature, typical_seconds: float) -> None:
     for sign in signature.all_signs():
         for line in (line_of(LENGTH, *parts) for parts in hostile(sign)) if sign.regex else ():
-            check(partial(sign.matches, line), usual, (sign, line[:300]))
+            check(partial(sign.matches, line), typical_seconds, (sign, line[:300]))
 
 
 @pytest.mark.parametrize(("number", "text"), list(enumerate(FACTS)), ids=FACTS)
-def test_lines_that_other_patterns_look_for_are_matched_quickly(number: int, text: str, usual: float) -> None:
+def test_lines_that_other_patterns_look_for_are_matched_quickly(number: int, text: str, typical_seconds: float) -> None:
     for repeated in (text, text + "a", text + ": ", *some_of(FILLERS, number)):
         for beginning in ("", f"[rank1]: {text}"):
             line = line_of(LENGTH, beginning, repeated)
-            check(partial(scanned, line), usual, line[:300])
+            check(partial(scanned, line), typical_seconds, line[:300])
 
 
 def test_line_of_twice_the_length_takes_about_twice_as_long() -> None:

@@ -61,7 +61,7 @@ def run(cloned: Path) -> Run:
     return do
 
 
-def harmed(cloned: Path) -> list[str]:
+def executed_canaries(cloned: Path) -> list[str]:
     return sorted(path.name for path in (cloned.parent / "harm").iterdir())
 
 
@@ -80,13 +80,13 @@ def harmed(cloned: Path) -> list[str]:
 def test_looking_command_executes_nothing_of_the_folder(args: tuple[str, ...], run: Run, cloned: Path) -> None:
     done = run(*args)
     assert "Traceback" not in done.stderr
-    assert harmed(cloned) == [], done.stdout + done.stderr
+    assert executed_canaries(cloned) == [], done.stdout + done.stderr
     assert done.returncode == (1 if "doctor" in args and "✗" in done.stdout else 0), done.stdout + done.stderr
 
 
 def test_python_m_dstui_imports_no_module_of_the_folder(cloned: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "dstui", "check", "plan.yaml"], cwd=cloned, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and harmed(cloned) == []
+    assert done.returncode == 0 and executed_canaries(cloned) == []
 
 
 def test_child_processes_have_no_path_entry_for_the_current_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_relative_pythonpath_leads_no_reference_into_the_folder(cloned: Path, mo
     monkeypatch.setenv("PYTHONPATH", f":.:{cloned}")
     with ReferenceChecker() as reference:
         assert reference.validate({"train_micro_batch_size_per_gpu": 1}, 1).ok
-    assert harmed(cloned) == []
+    assert executed_canaries(cloned) == []
 
 
 def test_command_names_the_judging_interpreter_and_remembers_consent(run: Run, cloned: Path) -> None:
@@ -127,9 +127,9 @@ def test_command_names_the_judging_interpreter_and_remembers_consent(run: Run, c
 
     python, said = reference()
     assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python was used, not ./evil.sh" in said[0]
-    assert harmed(cloned) == []
+    assert executed_canaries(cloned) == []
     assert reference("--trust-python") == (str(cloned / "evil.sh"), [])
-    assert harmed(cloned) == ["evil.sh"], "it ran, but imported nothing from the folder"
+    assert executed_canaries(cloned) == ["evil.sh"], "it ran, but imported nothing from the folder"
     remembered = reference(path=BARE_LAUNCHER)  # may be a forked interpreter, whose imports were tested above
     assert remembered == (str(cloned / "evil.sh"), [])
 
@@ -142,10 +142,10 @@ def test_doctor_says_that_it_did_not_ask_and_asks_with_consent(run: Run, cloned:
     before = checks()
     assert before["python"].startswith(f"warn {cloned}/evil.sh, which the Plan names, was not run") and "--trust-python" in before["python"]
     assert before["deepspeed"].startswith("skipped")
-    assert harmed(cloned) == []
+    assert executed_canaries(cloned) == []
     after = checks("--trust-python")
     assert after["python"].startswith("ok") and after["deepspeed"].startswith("ok torch")
-    assert harmed(cloned) == ["evil.sh"]
+    assert executed_canaries(cloned) == ["evil.sh"]
 
 
 @pytest.mark.parametrize("yes", [False, True])
@@ -153,7 +153,7 @@ def test_tui_asks_once_and_names_the_judging_deepspeed(yes: bool, cloned: Path) 
     terminal = Terminal([SCRIPT, "plan.yaml"], cwd=str(cloned))
     try:
         terminal.wait("Another interpreter", "evil.sh")
-        assert harmed(cloned) == []
+        assert executed_canaries(cloned) == []
         terminal.press("y" if yes else "n")
         terminal.wait_gone("Another interpreter")
         terminal.press("3")
@@ -166,7 +166,7 @@ def test_tui_asks_once_and_names_the_judging_deepspeed(yes: bool, cloned: Path) 
         assert terminal.exit_code() == 0
     finally:
         terminal.close()
-    assert harmed(cloned) == (["evil.sh"] if yes else [])
+    assert executed_canaries(cloned) == (["evil.sh"] if yes else [])
     again = Terminal([SCRIPT, "plan.yaml"], cwd=str(cloned))
     try:
         again.wait("1 · Machine")

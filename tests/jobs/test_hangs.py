@@ -17,25 +17,25 @@ def view(step: int | None = None, ago: float | None = 0.5, state: str = "started
     return RankView("h1", state=state, step=step, last_line_at=None if ago is None else NOW - ago)
 
 
-def sixteen(**odd: RankView) -> dict[int, RankView]:
+def sixteen_ranks(**odd: RankView) -> dict[int, RankView]:
     """Return sixteen ranks at step 120, silent for 94 s, with exceptions such as `r11=…`."""
     return {rank: odd.get(f"r{rank}", view(120, 94)) for rank in range(16)}
 
 
 def test_rank_that_others_wait_for_is_named() -> None:
-    hang = verdict(sixteen(r11=view(119, 97)), NOW, SILENCE)
+    hang = verdict(sixteen_ranks(r11=view(119, 97)), NOW, SILENCE)
     assert hang is not None and hang.missing == (11,)
     assert str(hang) == "15 of 16 ranks have waited for 1 min 34 s at step 120; rank 11: it has not reached it"
 
 
 def test_ranks_that_ended_or_never_came_are_named() -> None:
-    hang = verdict(sixteen(r3=view(80, 500, "ended"), r4=view(None, None, "waiting")), NOW, SILENCE)
+    hang = verdict(sixteen_ranks(r3=view(80, 500, "ended"), r4=view(None, None, "waiting")), NOW, SILENCE)
     assert hang is not None and hang.absent == (3, 4) and hang.living == 14
     assert str(hang).endswith("; ranks 3 and 4 are not running")
 
 
 def test_no_rank_is_blamed_if_none_is_behind() -> None:
-    assert "rank 1" not in str(verdict(sixteen(), NOW, SILENCE))
+    assert "rank 1" not in str(verdict(sixteen_ranks(), NOW, SILENCE))
     assert str(verdict({0: view(7, 61), 1: view(None, 90)}, NOW, SILENCE)) == (
         "all 2 ranks that run have written nothing for 1 min 01 s, the last reported step is 7: silent work, or a hang"
     )

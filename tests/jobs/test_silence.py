@@ -20,16 +20,16 @@ from tests.waiting import wait_for
 pytestmark = pytest.mark.launcher
 
 
-def told(folder: JobFolder, name: str) -> list[dict[str, Any]]:
+def events_named(folder: JobFolder, name: str) -> list[dict[str, Any]]:
     return [event for _, event in folder.numbered_events() if event.get("event") == name]
 
 
 def test_hang_and_straggler_are_events_that_the_diagnosis_uses(tmp_path: Path) -> None:
     words = ("all:say step 11 loss 0.5", "0:say step 12 loss 0.4", "all:hang")
     folder = Lab(tmp_path).start(*words, run="silence: 1")
-    event = wait_for(lambda: told(folder, "silence"))[0]
+    event = wait_for(lambda: events_named(folder, "silence"))[0]
     assert (event["step"], event["missing"], event["absent"]) == (12, [1], [])
-    stacks = wait_for(lambda: told(folder, "stacks"))[0]  # written by the hook of each rank, unasked
+    stacks = wait_for(lambda: events_named(folder, "stacks"))[0]  # written by the hook of each rank, unasked
     assert len(stacks["lines"]) == 1 and stacks["lines"][0].startswith("ranks 0-1: in <lambda> (behave.py:")
     follower = Follower(folder)
     notices = [event for event in follower.poll() if isinstance(event, Notice) and event.code == "hang"]
@@ -42,7 +42,7 @@ def test_hang_and_straggler_are_events_that_the_diagnosis_uses(tmp_path: Path) -
     assert final_status(folder)["state"] == "stopped"
     code, said, _ = dstui("diagnose", folder.path, cwd=tmp_path)
     assert code == 0 and "somebody" in said.lower() and "Before that no rank had written anything" in " ".join(said.split())
-    assert len(told(folder, "silence")) == len(told(folder, "stacks")) == 1
+    assert len(events_named(folder, "silence")) == len(events_named(folder, "stacks")) == 1
 
 
 TIMEOUT = (
@@ -72,9 +72,9 @@ def test_timeout_reports_the_silence_before_it_and_the_late_rank(tmp_path: Path,
 
 def test_ranks_that_continue_were_no_hang(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start(f"all:wait {tmp_path / 'go'}", "all:say step 1 loss 0.5", "all:hang", run="silence: 1")
-    wait_for(lambda: told(folder, "silence"))
+    wait_for(lambda: events_named(folder, "silence"))
     (tmp_path / "go").touch()
-    over = wait_for(lambda: told(folder, "silence_over"))
+    over = wait_for(lambda: events_named(folder, "silence_over"))
     assert over[0]["seconds"] > 0
-    wait_for(lambda: len(told(folder, "silence")) == 2)  # reported again, for the new silence
+    wait_for(lambda: len(events_named(folder, "silence")) == 2)  # reported again, for the new silence
     stop(folder)

@@ -29,7 +29,7 @@ print("WENT ON FROM", engine.global_steps, state["epoch"], flush=True)
 """
 
 
-def went_on(folder: Path, kind: str, tag: str, script: Path) -> str:
+def resume(folder: Path, kind: str, tag: str, script: Path) -> str:
     script.write_text(RESUME)
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "LOCAL_SIZE": "1", "OMP_NUM_THREADS": "1"}
     runner = ["-m", "deepspeed.launcher.runner", "--num_gpus", "1", "--no_local_rank", "--master_port", "29548"]
@@ -40,11 +40,11 @@ def went_on(folder: Path, kind: str, tag: str, script: Path) -> str:
 
 def test_one_rank_resumes_from_a_universal_checkpoint_only(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
     folder = checkpoint(2)
-    assert "DP world size of 2" in went_on(folder, "plain", "global_step3", tmp_path / "resume.py"), "what CK002 says"
+    assert "DP world size of 2" in resume(folder, "plain", "global_step3", tmp_path / "resume.py"), "what CK002 says"
     words = [sys.executable, "-m", "dstui", "checkpoint", str(folder), "--universal", str(folder / "global_step3_universal")]
     assert subprocess.run(words, capture_output=True, check=False).returncode == 0
     assert read_checkpoint(folder, "global_step3_universal").universal
-    assert "WENT ON FROM 3 7" in went_on(folder, "universal", "global_step3_universal", tmp_path / "resume.py")
+    assert "WENT ON FROM 3 7" in resume(folder, "universal", "global_step3_universal", tmp_path / "resume.py")
 
 
 @pytest.mark.parametrize("blocks", [1, 2])

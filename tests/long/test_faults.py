@@ -125,7 +125,7 @@ def interrupt(folder: JobFolder) -> bool:
     return True
 
 
-def take_the_script(folder: JobFolder) -> bool:
+def delete_script(folder: JobFolder) -> bool:
     (Path(json.loads(folder.launch_file.read_text())["workdir"]) / "crash_script.py").unlink()
     return True
 
@@ -144,7 +144,7 @@ FAULTS = {
     "bus-error": Fault("SIGBUS-SHM", 1, "--fault, full-mapping", small_disk),
     "skip": Fault("DESYNC-EARLY-EXIT", 1, "--fault, skip"),
     "port": Fault("PORT-IN-USE", 0, "", taken_port),
-    "script": Fault("NO-SCRIPT", None, "", then=take_the_script),
+    "script": Fault("NO-SCRIPT", None, "", then=delete_script),
     "hang": Fault("hang", 1, "--fault, stuck, --talk"),
     "loop": Fault("hang", 1, "--fault, endless-loop, --talk"),
     "data": Fault("hang", 1, "--fault, blocked-data, --talk"),

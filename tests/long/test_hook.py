@@ -70,7 +70,7 @@ def printed(folder: JobFolder, rank: int, mark: str = "mine ") -> list[str]:
     return [line.partition(mark)[2] for line in folder.log(rank).read_text().splitlines() if mark in line]
 
 
-def told(folder: JobFolder, rank: int) -> list[EngineStep]:
+def engine_steps(folder: JobFolder, rank: int) -> list[EngineStep]:
     return [report for report in read_all(folder.engine(rank)) if isinstance(report, EngineStep)]
 
 
@@ -95,7 +95,7 @@ def test_program_trains_bit_by_bit_as_without_the_hook(tmp_path: Path, name: str
     text = PLAN.format(**DEFAULTS | says | {"name": name, "script": HERE / "hooked" / f"{name}.py"})
     (tmp_path / "plan.yaml").write_text(text)
     hooked = with_and_without(tmp_path, "plan.yaml")
-    steps = [told(hooked, rank) for rank in (0, 1)]
+    steps = [engine_steps(hooked, rank) for rank in (0, 1)]
     lines = [[float(text) for text in printed(hooked, rank)] for rank in (0, 1)]
     if name in ("trainer", "sft"):  # rank 0 prints the mean over the ranks
         means = [fmean(step.loss or math.nan for step in both) for both in zip(*steps, strict=True)]
@@ -119,7 +119,7 @@ def test_shipped_plan_trains_as_without_the_hook(tmp_path: Path, plan: str) -> N
     for rank in (0, 1):
         losses = [line.split()[2] for line in printed(hooked, rank, "step ")]
         assert losses == [line.split()[2] for line in printed(plain, rank, "step ")] and len(losses) == 60
-        assert losses == [f"{step.loss:.4f}" for step in told(hooked, rank)]
+        assert losses == [f"{step.loss:.4f}" for step in engine_steps(hooked, rank)]
 
 
 @pytest.mark.parametrize("version", RELEASES)
@@ -134,7 +134,7 @@ def test_older_release_is_observed_like_the_newest(tmp_path: Path, version: str)
         pytest.skip(f"DeepSpeed {version} does not run with this torch: {said.strip().splitlines()[-1]}")
     assert code == 0, said[-4000:]
     for rank in (0, 1):
-        assert [step.loss for step in told(folder, rank)] == [float(text) for text in printed(folder, rank)]
+        assert [step.loss for step in engine_steps(folder, rank)] == [float(text) for text in printed(folder, rank)]
         kinds = {json.loads(line)["is"] for line in folder.engine(rank).read_text().splitlines()}
         assert {"start", "initialize", "step", "save", "evaluation"} <= kinds and "fault" not in kinds
     (made,) = [report for report in read_all(folder.engine(0)) if isinstance(report, EngineMade)]
@@ -177,7 +177,7 @@ def test_unusual_ways_to_train_are_observed_and_end_well(tmp_path: Path, kind: s
     assert code == 0, said[-3000:]
     for rank in (0, 1):
         losses = [float(text) for text in printed(folder, rank)]
-        steps = told(folder, rank)
+        steps = engine_steps(folder, rank)
         assert len(steps) == len(losses) == ODD[kind], said[-3000:]
         reported = folder.engine(rank).read_text()
         assert '"is": "fault"' not in reported and reported.count('"is": "end"') == 1
@@ -185,7 +185,7 @@ def test_unusual_ways_to_train_are_observed_and_end_well(tmp_path: Path, kind: s
             pairs = zip([step.loss for step in steps], losses, strict=True)
             assert all(a == b or (a is not None and math.isnan(a) and math.isnan(b)) for a, b in pairs), (steps, losses)
     if kind == "several":
-        assert {step.model for step in told(folder, 0)} == {1, 2}
+        assert {step.model for step in engine_steps(folder, 0)} == {1, 2}
     if kind == "exec":
         assert folder.log(0).read_text().endswith("another program\n") and "rank 0 has replaced itself with " in said, said
 
@@ -267,7 +267,7 @@ def test_deleted_folder_and_a_kill_only_lose_lines(tmp_path: Path) -> None:
     assert code == 0, said[-3000:]
     assert len(printed(folder, 1)) == 5 and not folder.engine(0).exists()
     code, folder, said = odd(tmp_path, "kill", str(tmp_path / "run1/engine/rank_1.jsonl"))
-    assert code == 137 and [step.step for step in told(folder, 1)] == [1, 2, 3], said[-3000:]
+    assert code == 137 and [step.step for step in engine_steps(folder, 1)] == [1, 2, 3], said[-3000:]
 
 
 def test_full_disk_silences_the_hook_but_not_the_training(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ UNTOLD = ("supervisor", "interrupted")
 """Faults that need no report: another supervisor takes over, or it was the user."""
 
 
-def told(remote_job: RemoteJob, since: float) -> float:
+def seconds_to_report(remote_job: RemoteJob, since: float) -> float:
     """Return the seconds until the job reported a rank's failure or an unreachable host; inf if it reported neither."""
     events = [event for _, event in remote_job.folder.read_events() if event.get("t", 0.0) >= since]
     wrong = (event for event in events if event.get("state") in ("unreachable", "lost") or event.get("exit_code"))
@@ -248,8 +248,8 @@ def test_fault(remote_job: RemoteJob, launcher: str, fault: str, request: pytest
         assert code == 0
     remote_job.nothing_left()
     since = read_record(remote_job.folder.record(1))["ended"] if fault == "exits" else began
-    assert fault in UNTOLD or told(remote_job, since) < 60, remote_job.words()
-    words = "nothing to tell" if fault in UNTOLD else f"told after {told(remote_job, since):4.1f} s"
+    assert fault in UNTOLD or seconds_to_report(remote_job, since) < 60, remote_job.words()
+    words = "nothing to tell" if fault in UNTOLD else f"told after {seconds_to_report(remote_job, since):4.1f} s"
     print(f"{launcher:14} {fault:12} {words}, ended with {code} after {time.time() - since:5.1f} s")
 
 

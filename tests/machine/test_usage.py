@@ -112,7 +112,7 @@ def recorded(path: Path, env: dict[str, str], **record: object) -> JobFolder:
     return folder
 
 
-def looked_at(folder: JobFolder, ready: Callable[[Sampler], object]) -> Sampler:
+def poll_until(folder: JobFolder, ready: Callable[[Sampler], object]) -> Sampler:
     sampler = Sampler(folder, 0.05)
     try:
         wait_for(lambda: ready(sampler))
@@ -124,7 +124,7 @@ def looked_at(folder: JobFolder, ready: Callable[[Sampler], object]) -> Sampler:
 def test_missing_driver_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "nothing"))
-    sampler = looked_at(recorded(tmp_path / "job", {}), lambda sampler: "NVML is not there" in sampler.note)
+    sampler = poll_until(recorded(tmp_path / "job", {}), lambda sampler: "NVML is not there" in sampler.note)
     assert str(sampler.latest[0]) == "GPU unknown"
 
 
@@ -147,25 +147,25 @@ def test_ranks_gpu_is_its_index_in_visible_devices(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
     monkeypatch.setenv("FAKENVML_PROFILE", str(tmp_path / "profile"))
     folder = recorded(tmp_path / "job", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, **record)
-    sampler = looked_at(folder, lambda s: s.latest.get(0) and (s.latest[0].device is not None or "NVML" not in s.note))
+    sampler = poll_until(folder, lambda s: s.latest.get(0) and (s.latest[0].device is not None or "NVML" not in s.note))
     assert (sampler.latest[0].why or sampler.latest[0].device) == device
 
 
 def test_rank_on_another_host_is_not_sampled_and_reported(tmp_path: Path) -> None:
-    sampler = looked_at(recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, host="worker-7"), lambda sampler: sampler.note)
+    sampler = poll_until(recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, host="worker-7"), lambda sampler: sampler.note)
     assert (sampler.latest, sampler.note) == ({}, "CPU use not known on worker-7")
     folder = recorded(tmp_path / "other", {}, host="worker-7")  # launched without knowing whether the host has GPUs
-    sampler = looked_at(folder, lambda sampler: sampler.note)
+    sampler = poll_until(folder, lambda sampler: sampler.note)
     assert sampler.note == "GPU use not known on worker-7"
     folder.engine(0).parent.mkdir(parents=True)
     folder.engine(0).write_text('{"is": "initialize", "t": 1.0, "device": "cpu"}\n')
-    sampler = looked_at(folder, lambda sampler: "CPU" in sampler.note)
+    sampler = poll_until(folder, lambda sampler: "CPU" in sampler.note)
     assert sampler.note == "CPU use not known on worker-7"
 
 
 def test_vanished_process_is_unknown(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, pid=2**22 + 1)
-    sampler = looked_at(folder, lambda sampler: sampler.note)
+    sampler = poll_until(folder, lambda sampler: sampler.note)
     assert "cannot be read" in sampler.note and read_json(folder.record(0))["pid"] == 2**22 + 1
 
 

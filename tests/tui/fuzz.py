@@ -42,7 +42,7 @@ PLANS = {
 }
 
 
-async def hammer(pilot: Pilot[int], path: Path, count: int, seed: int) -> None:
+async def send_random_inputs(pilot: Pilot[int], path: Path, count: int, seed: int) -> None:
     """Send `count` random inputs. Then undo must restore the first Plan and redo the last one, and the file must be unchanged."""
     chance, began, on_disk = random.Random(seed), store(pilot).state.plan.text, path.read_text()
     for _ in range(count // 5):

@@ -49,7 +49,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobFolder:
     return job(cloned / "run", plan=text, base=cloned)
 
 
-def harmed() -> list[str]:
+def executed_canaries() -> list[str]:
     return sorted(path.name for path in Path(HARM).iterdir())
 
 
@@ -88,7 +88,7 @@ async def test_no_key_starts_a_program_of_a_foreign_folder(pane: str, foreign: J
             elif key == "l":
                 await until(pilot, lambda: len(app.screen_stack) > 1 or app.step.pane == "review")
                 await pilot.press("l", "enter")
-        assert harmed() == []
+        assert executed_canaries() == []
         assert not [folder for folder in folders() if folder != foreign], "no job was started"
 
 
@@ -104,11 +104,11 @@ async def test_launch_again_opens_review_and_asks_before_starting_a_foreign_prog
             assert words.replace(" ", "") in shown
         await pilot.press("enter")
         await until(pilot, lambda: "Nothing was started" in screen(pilot))
-        assert harmed() == []
+        assert executed_canaries() == []
         await pilot.press("l")
         await until(pilot, lambda: "Start these programs?" in screen(pilot))
         await pilot.press("y")
-        await until(pilot, lambda: "python" in harmed())
+        await until(pilot, lambda: "python" in executed_canaries())
     told = json.loads((Path("state") / "dstui" / "interpreters.json").read_text())
     assert [entry["yes"] for entry in told] == [True], "the interpreter is not asked about again"
 
@@ -123,4 +123,4 @@ async def test_launch_again_of_an_own_job_asks_about_an_interpreter_without_cons
         await pilot.press("l")
         await until(pilot, lambda: "Start these programs?" in screen(pilot))
         assert "not yours" not in screen(pilot) and "You have not agreed to its interpreter yet" in screen(pilot)
-        assert harmed() == []
+        assert executed_canaries() == []

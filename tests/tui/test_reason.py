@@ -191,12 +191,12 @@ async def test_real_fault_is_named_with_its_rank(open_app: Open, tmp_path: Path,
     with kills_by_the_kernel(wanted=False):
         folder = Lab(tmp_path).start(*behaviour)
         try:
-            await its_reason(open_app, folder, cause, said)
+            await check_reason(open_app, folder, cause, said)
         finally:
             stop(folder)
 
 
-async def its_reason(open_app: Open, folder: JobFolder, cause: str, said: str) -> None:
+async def check_reason(open_app: Open, folder: JobFolder, cause: str, said: str) -> None:
     async with open_app() as pilot:
         await attach(pilot, folder)
         why = pilot.app.screen.query_one(DiagnosisPane)
