@@ -56,7 +56,7 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
         raise ConfigError("shell text is not read here")
     try:
         shell = read_shell(text, beside.around, beside.parse)
-        launch = _chosen(shell, beside.launch)
+        launch = _chosen(shell, beside.launch, beside.around.decided_by_a_run)
         line = command_line(launch, beside.around.folder)
     except (Unparsed, ShellLimit) as problem:
         raise ConfigError(problem.message, problem.line or None) from None
@@ -76,7 +76,7 @@ def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
     return plan_of_command(replace(line, notes=notes), source, text_of, facts)
 
 
-def _chosen(shell: ShellText, number: int) -> Launch:
+def _chosen(shell: ShellText, number: int, decided_by_a_run: str) -> Launch:
     """Return the launch with this number. Raises ConfigError."""
     if not shell.launches:
         raise ConfigError(
@@ -88,7 +88,7 @@ def _chosen(shell: ShellText, number: int) -> Launch:
     launch = shell.launches[max(number - 1, 0)]
     if undecided := undecided_in(launch, shell):
         name, line = undecided[0]
-        raise ConfigError(f"${name} of the launch in line {launch.line} depends on the branch in line {line}", line)
+        raise ConfigError(f"${name} of the launch in line {launch.line} depends on the branch in line {line}, {decided_by_a_run}", line)
     return launch
 
 

@@ -203,14 +203,15 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is assumed to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: set model.attention: "
-    "flash3 if the script uses it, or measure it (--calibrate)"
+    "attention is assumed to be as fast as FlashAttention-2; FlashAttention-3 is {:.1f} times as fast here: set model.attention: flash3 "
+    "if the script uses it, or measure it (--calibrate)"
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so ZeRO, precision and batch are unknown: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
 )
 NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown: import the launch where the file is"
+TOO_LONG = "the model was made for {} positions, and {} tokens are planned: learned positions fail there, others lose quality"
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -258,6 +259,8 @@ def models_of(
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
+        if mine.shape and 0 < mine.shape.positions < setup.sequence:
+            notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
         if has_whole_experts(mine, model, setup.split_experts):
             notes.append(WHOLE_EXPERTS)
         reported += [*mine.notes, *notes]
@@ -314,8 +317,8 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
 
 
 K_BIT = (
-    "prepare_model_for_kbit_training makes what is not quantized 32 bits wide, and so all that passes between the layers, unless DeepSpeed "
-    "casts it back: the upper end counts these activations twice"
+    "if the script calls prepare_model_for_kbit_training, what passes between the layers may have 32 bits instead of 16: only the upper "
+    "end of the GPU's range includes that"
 )
 
 

@@ -28,8 +28,7 @@ from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
-from dstui.tui.session.autosave import Autosave
-from dstui.tui.session.background import LiveGpus, Lookups, Probe, Readiness, Service
+from dstui.tui.session.background import Autosave, LiveGpus, Lookups, Probe, Readiness, Service
 from dstui.tui.session.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State

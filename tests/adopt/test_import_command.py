@@ -127,6 +127,17 @@ def test_launch_is_read_from_standard_input(folder: Path) -> None:
     given = "deepspeed a.py\ndeepspeed b.py\n"
     assert load(dstui("import", "-", "--launch", "2", folder=folder, given=given).stdout).job.script == "b.py"
     assert "the text has 2" in dstui("import", "-", "--launch", "3", folder=folder, given=given).stderr
+    given = "deepspeed train.py --config </path/to/c.json> \\\n --data </data>\n"
+    assert load(dstui("import", "-", folder=folder, given=given).stdout).job.args == ("--config", "${PATH_TO_C_JSON}", "--data", "${DATA}")
+
+
+@pytest.mark.parametrize("launch", ["$starter train.py", "torchrun $starter train.py"])
+def test_what_a_script_decides_while_it_runs_names_the_command_that_reads_it(folder: Path, launch: str) -> None:
+    branch = 'if [ "$(hostname)" = a ]; then starter="torchrun --nnodes 2"; else starter=torchrun; fi'
+    (folder / "go.sh").write_text(f"{branch}\n{launch}\n")
+    done = dstui("import", "go.sh", folder=folder)
+    assert done.returncode == 2 and "line 2" in done.stderr
+    assert "decides while it runs: `dstui run --hold -- bash go.sh` reads it" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["distributed_type: DEEPSPEED\ndeepspeed_config: 3\n", "compute_environment: [\n"])

@@ -56,8 +56,8 @@ def test_named_machine_without_ram_is_reported_and_a_decimal_size_is_converted(t
     without, with_ram = (
         dstui("forecast", written(tmp_path), "--gpu", "4xA100-80", *more, home=tmp_path).stdout for more in ((), ("--ram", "23GB"))
     )
-    assert "--ram SIZE would compare it" in without and "2^30" not in without
-    assert "would compare" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
+    assert "the RAM of such a node is not known (--ram SIZE)" in without and "2^30" not in without
+    assert "is not known (--ram" not in with_ram and "--ram 23GB is 21.4 GB above" in with_ram
 
 
 def test_status_is_1_if_it_does_not_fit_and_json_has_alternatives(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def test_each_catalogue_figure_has_a_source_or_is_marked_unverified() -> None:
         found = {word for part in re.findall(r"\(([a-z0-9, ]+)\)", chip.source) for word in part.split(", ")}
         unverified = set(filter(None, chip.unverified.split(", ")))
         assert found & figures | unverified == figures and not found & unverified, chip.name
-    assert "its bf16, which the speed depends on, have no source" in named_machine("8xGB10").source
-    assert "no source" not in named_machine("8xH100-80").source
+    assert "no published source was found for its bf16, on which the speed depends" in named_machine("8xGB10").source
+    assert "no published source" not in named_machine("8xH100-80").source
 
 
 def test_machine_of_named_gpus_has_their_speed() -> None:

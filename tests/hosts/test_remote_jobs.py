@@ -314,6 +314,7 @@ def test_secrets_reach_the_ranks_and_are_stored_nowhere_else(remote_job: RemoteJ
     assert [path for path in remote_job.path.rglob("*") if path.is_file() and b"hf_a_secret" in path.read_bytes()] == []
 
 
+@pytest.mark.deadline
 def test_folder_made_by_another_user_on_a_host_is_refused(remote_job: RemoteJob) -> None:
     remote_job.start("all:hang", words=("--detach",))
     remote_job.wait()
@@ -403,6 +404,7 @@ def test_mpiruns_ssh_does_not_forward_them_either(remote_job: RemoteJob, agent: 
     assert len(shown[0]) == 2 and shown[1] == ["0"]
 
 
+@pytest.mark.deadline
 def test_host_cannot_forge_messages_of_dstui_in_a_line(remote_job: RemoteJob) -> None:
     program = remote_job.path / "liar.py"
     facts = {"time": time.time(), "there": True, "folder": "/tmp/job", "lacks": ["no disk\rdstui: all is well"]}

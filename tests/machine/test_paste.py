@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import fakenvml
@@ -50,15 +51,14 @@ def paste(tmp_path: Path) -> object:
     return read
 
 
-@pytest.mark.parametrize("nics", [0, 10])
-@pytest.mark.parametrize("separator", ["\t", "    "])
 @pytest.mark.parametrize("system", fakenvml.SYSTEMS)
-def test_output_of_nvidia_smi_is_read_back(paste, system: str, separator: str, nics: int) -> None:
+def test_output_of_nvidia_smi_is_read_back(paste, system: str) -> None:
     expected = fakenvml.SYSTEMS[system]
-    machine = paste(printed(system, separator, nics))
-    assert rows_of(machine.links) == expected["links"]
-    assert [list(island.gpus) for island in machine.islands] == expected["islands"]
-    assert max(machine.islands, key=lambda island: len(island.gpus)).kind == expected["kind"]
+    for separator, nics in product(("\t", "    "), (0, 10)):
+        machine = paste(printed(system, separator, nics))
+        assert rows_of(machine.links) == expected["links"]
+        assert [list(island.gpus) for island in machine.islands] == expected["islands"]
+        assert max(machine.islands, key=lambda island: len(island.gpus)).kind == expected["kind"]
 
 
 def test_affinity_columns_are_read(paste) -> None:

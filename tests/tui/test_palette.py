@@ -18,7 +18,7 @@ from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, KEYS
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.plot.plot_screen import Plot
-from dstui.tui.session.recent import recent_plans
+from dstui.tui.session.drafts import recent_plans
 from dstui.tui.session.settings import setting
 from tests.monkey import Keys
 from tests.owned import add_to_index

@@ -11,9 +11,8 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 
 from dstui.plan import load
-from dstui.tui.session import autosave
-from dstui.tui.session.autosave import Autosave
-from dstui.tui.session.background import LiveGpus, Lookups
+from dstui.tui.session import background
+from dstui.tui.session.background import Autosave, LiveGpus, Lookups
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.messages import GpusRefreshed, LookupsDone
 from dstui.tui.session.session import HERE
@@ -48,7 +47,7 @@ def test_lookups_run_at_start_and_after_edits_that_change_the_plan(tmp_path: Pat
 
 
 def test_many_quick_edits_write_one_draft_with_the_last_edit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(autosave, "KEEP_AFTER", 0.5)
+    monkeypatch.setattr(background, "KEEP_AFTER", 0.5)
     written: list[str] = []
     monkeypatch.setattr(Draft, "keep", lambda draft: written.append(draft.text))
     states = [State(load(f"{PLAN}# {number}\n", "plan.yaml", str(tmp_path))) for number in range(20)]

@@ -12,7 +12,7 @@ import pytest
 from dstui.facts.model_files import read_models
 from dstui.forecast.model import ModelFacts
 from dstui.jobs.store.folder import JobFolder
-from dstui.machine.snapshot import Machine
+from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.tune.candidates import Candidate, Expected, Problem, next_candidate, regret_of
 from dstui.tune.outputs import fixed_writes, redirected
@@ -140,6 +140,14 @@ def test_regret_of_the_forecast_alone_is_reported(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Problem, "expected", lambda _, one: Expected(rate=5.0 if one.patch else 9.0))
     assert regret_of(problem, [own, other]) == pytest.approx(0.2)
     assert regret_of(problem, [own]) is None
+
+
+def test_the_regret_of_the_search_is_told_where_no_speed_is_known() -> None:
+    host = Host(memory_total=1 << 36, memory_available=1 << 36, memory_limit=None)
+    cpus = Machine(source="two CPUs", recorded=True, host=host)
+    problem = replace(planned(PLAN + "model: {params: 1.0e+7, sequence_length: 16}\n"), machine=cpus)
+    tried = measured(problem, {"no ZeRO, micro-batch 8": 8.0, "ZeRO-1, micro-batch 8": 10.0})
+    assert regret_of(problem, [result for _, result in tried]) == pytest.approx(0.2), [made.label for made, _ in tried]
 
 
 TWO = (("own", (), 8.0), ("other", ({"op": "replace", "path": "/deepspeed/zero_optimization/stage", "value": 1},), 10.0))

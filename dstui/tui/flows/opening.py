@@ -68,7 +68,7 @@ class Opening:
         """Remember the file that is open, once."""
         path = self._session.path
         if path is not None and path != self._noted:
-            from dstui.tui.session.recent import note_plan
+            from dstui.tui.session.drafts import note_plan
 
             self._noted = path
             in_thread(self._app, partial(note_plan, path.absolute()))
@@ -152,7 +152,7 @@ class Opening:
 
     def _ask_which_shipped(self) -> None:
         """Ask for a shipped Plan; Escape returns to the start screen."""
-        from dstui.tui.dialogs.shipped import Shipped
+        from dstui.tui.dialogs.welcome import Shipped
 
         found = self._found
         model = next((script.model for script in found.scripts), "") if found is not None else ""
