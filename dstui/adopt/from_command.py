@@ -17,10 +17,9 @@ from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.base.limits import MAX_SLOTS
-from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
+from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PARALLELISM, PLUGIN, TOP, AccelerateKey
 from dstui.plan.handed_over import CONFIG, CONFIG_FILES, CONFIG_OPTIONS
 from dstui.plan.launchers import LAUNCHERS
-from dstui.plan.parallelism import PARALLELISM
 from dstui.plan.scalars import resolve
 
 ReadNamed = Callable[[str], str | None]

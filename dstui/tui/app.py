@@ -21,7 +21,7 @@ from dstui.tui.flows.preferences import Preferences
 from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
-from dstui.tui.forms.steps.review_run import REVIEW, RUN
+from dstui.tui.forms.steps.step import REVIEW, RUN
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import OF_THE_APP, WHY_NOT, KeyHint, app_bindings, key_of
 from dstui.tui.kit.tools import in_thread, say

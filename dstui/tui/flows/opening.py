@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.base.files import FileProblem, is_file, read_text, typed_path
-from dstui.documents.layers import load_layered
+from dstui.documents.layers import Template, load_layered
 from dstui.documents.plan_files import BLANK_PLAN, find_plan, read_plan
-from dstui.documents.templates import Template
 from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Prompt
 from dstui.tui.kit.keys import key_of
