@@ -63,7 +63,7 @@ ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on que
 
 
 def loss_of(row: dict[str, str]) -> float:
-    """The bytes of the logits and the loss in the framework of a row."""
+    """Return the bytes of the logits and the loss in the framework of a row."""
     if "ms-swift" in row["source"]:
         return SWIFT_LOSS_BYTES
     return OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES
