@@ -239,7 +239,7 @@ def test_circular_import_of_the_program_is_no_version_problem(tmp_path: Path) ->
     head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 3, in <module>', "    from evaluation import tasks"]
     last = "ImportError: cannot import name 'x' from partially initialized module 'evaluation' (most likely due to a circular import) (/a/evaluation.py)"
     found = diagnose_lines(tmp_path / "log", [*head, last])
-    assert (found.cause, found.title) == ("IMPORT-VERSION", "Modules of the program import each other in a circle")
+    assert (found.cause, found.title) == ("IMPORT-VERSION", "Modules of the program import each other circularly")
 
 
 def test_generation_under_zero_3_is_fixed_by_zero_2(tmp_path: Path) -> None:
