@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -283,8 +284,11 @@ def test_a_number_of_hosts_takes_those_of_the_allocation(far: Far, launcher: str
     far.nothing_left()
 
 
-@pytest.mark.parametrize("fault", ["stuck", "endless-loop", "blocked-data"])
-@pytest.mark.parametrize("launcher", ["ssh", "slurm"], indirect=True)
+@pytest.mark.parametrize(
+    ("launcher", "fault"),
+    [*product(("ssh", "slurm"), ("stuck", "endless-loop")), *product(LAUNCHERS, ("blocked-data",))],
+    indirect=["launcher"],
+)
 def test_a_hang_over_hosts_is_told_with_the_rank_and_its_line(
     far: Far, launcher: str, fault: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
