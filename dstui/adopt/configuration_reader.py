@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from dstui.adopt.no_deepspeed import LIGHTNING, deepspeed_strategy
+from dstui.adopt.no_deepspeed import LIGHTNING, WITHOUT_ACCELERATOR, deepspeed_strategy
 from dstui.adopt.pycode import Code, ScriptOption
 from dstui.plan.handed_over import CONFIG, CONFIG_OPTIONS
 from dstui.plan.model import Integration
@@ -19,25 +19,10 @@ TRAINER = re.compile(
     r"(?:.*\.)?\w*TrainingArguments$|trl\..*(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|Reward|PRM|BCO|XPO|NashMD|OnlineDPO|GKD)Config$"
 )
 """The argument classes of transformers' and TRL's Trainers."""
-PARSERS = ("HfArgumentParser", "TrlParser")
-"""Parsers that turn every field of these classes into an option, including --deepspeed."""
-WITHOUT_ACCELERATOR = frozenset(
-    {
-        "cpu_offload",
-        "disk_offload",
-        "dispatch_model",
-        "find_executable_batch_size",
-        "get_balanced_memory",
-        "get_logger",
-        "infer_auto_device_map",
-        "init_empty_weights",
-        "init_on_device",
-        "load_checkpoint_and_dispatch",
-        "load_checkpoint_in_model",
-        "set_seed",
-    }
-)
-"""Functions of accelerate that need no Accelerator: a script with nothing else of it does not train with accelerate."""
+TRAINER_CLASS = re.compile(r"(?:transformers\.(?:.*\.)?(?:Seq2Seq)?|trl\.(?:.*\.)?[A-Z]\w*)Trainer$")
+"""The Trainers themselves, whose arguments a script may take from a module that is not read."""
+PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+"""Parsers that turn every field of these classes into an option, including --deepspeed; the last is alignment-handbook's."""
 Sign = tuple[Integration, tuple[str, ...], int, str, bool]
 """Integration, arguments, line, evidence, and whether the rendered configuration reaches it."""
 
@@ -67,6 +52,19 @@ def _sign_of_trainer(code: Code) -> Sign | None:
     if (named := _variable(code)) is not None:
         return "trainer", (), named, VARIABLE, True
     return "trainer", (), line, "the Trainer's arguments, made in the script without deepspeed=…", False
+
+
+def _sign_of_trainer_class(code: Code) -> Sign | None:
+    """Find a Trainer whose arguments come from elsewhere. Without a parser, accelerate's launcher hands it the configuration."""
+    used = ((code.names[name], name) for name in code.used if TRAINER_CLASS.match(name))
+    line, name = min(used, default=(0, ""))
+    if not name:
+        return None
+    if parses_trainer_arguments(code):
+        return "trainer", ("--deepspeed", CONFIG), line, name, True
+    if (option := code.option(*CONFIG_OPTIONS)) is not None:
+        return "trainer", _given(code, option), option.line, f"an argument {option.word}", True
+    return "trainer", (), line, f"{name}, whose arguments are made in code that is not read", False
 
 
 def _sign_of_accelerate(code: Code) -> Sign | None:
@@ -118,6 +116,7 @@ def _sign_of_own_configuration(code: Code) -> Sign | None:
 SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
     _sign_of_config_arguments,
     _sign_of_trainer,
+    _sign_of_trainer_class,
     _sign_of_accelerate,
     _sign_of_lightning,
     _sign_of_initialize,

@@ -71,7 +71,7 @@ class Wizard:
         return 0
 
     def _begin(self, opened: Opened | None, machine: Machine | None, script: str) -> None:
-        from dstui.machine.descriptions import summarise
+        from dstui.machine.report import summarise
 
         if machine is None:
             from dstui.machine.probe import probe

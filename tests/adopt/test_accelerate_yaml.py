@@ -17,9 +17,8 @@ from dstui.adopt.from_accelerate import plan_of_accelerate
 from dstui.adopt.shell.shell_state import ShellContext
 from dstui.check.rules.all_rules import RULES
 from dstui.plan import Plan, load
-from dstui.plan.accelerate_keys import ALONE, QUESTIONNAIRE
+from dstui.plan.accelerate_keys import ALONE, QUESTIONNAIRE, parallelism_variables
 from dstui.plan.hostfile import select
-from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.jsontext import json_text
 from tests import releases

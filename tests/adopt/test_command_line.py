@@ -124,6 +124,7 @@ def test_torchrun_stays_torchrun() -> None:
     found = plan("torchrun --standalone --nproc-per-node=4 train.py").cluster
     assert (found.launcher, found.hosts) == ("torchrun", {"localhost": 4})
     assert plan("python -m torch.distributed.run --nproc_per_node 4 --master_port 29511 train.py").cluster.master_port == 29511
+    assert plan("torchrun --nnodes 2:2 --nproc-per-node 4 train.py").cluster.num_nodes == 2  # a range of one size
     several = plan("torchrun --nnodes 2 --nproc-per-node 4 --rdzv_backend c10d --rdzv_endpoint n1:29500 --max-restarts 3 train.py").cluster
     assert (several.num_nodes, several.num_gpus) == (2, 4)
     assert several.launcher_args == ("--rdzv_backend", "c10d", "--rdzv_endpoint", "n1:29500", "--max_restarts", "3")

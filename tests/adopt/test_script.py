@@ -21,6 +21,19 @@ SCRIPTS = {
         True,
     ),
     ARGUMENTS + "import os\nTrainingArguments('o', deepspeed=os.environ['DSTUI_DS_CONFIG'])": ("trainer", (), True),
+    "from trl import GRPOTrainer, TrlParser\nfrom mine.configs import GRPOConfig\nargs = TrlParser((GRPOConfig,)).parse()\n"
+    "GRPOTrainer(model, args=args)": ("trainer", ("--deepspeed", "{ds_config}"), True),
+    "from transformers import Trainer\nfrom mine import make_arguments\nclass Mine(Trainer): pass\nMine(model, make_arguments())": (
+        "trainer",
+        (),
+        False,
+    ),
+    "from transformers import Trainer\np.add_argument('--deepspeed')\nTrainer(model, make(p.parse_args()))": (
+        "trainer",
+        ("--deepspeed", "{ds_config}"),
+        True,
+    ),
+    "from transformers import Trainer\nfrom accelerate import Accelerator\nAccelerator()": ("accelerate", (), True),
     "from accelerate import Accelerator\n": ("accelerate", (), True),
     "from accelerate import Accelerator, DeepSpeedPlugin\nDeepSpeedPlugin(hf_ds_config='a.json')": ("accelerate", (), False),
     "import torch\nfrom accelerate import dispatch_model\nfrom accelerate.utils import set_seed": (None, (), True),

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from dstui.jobs.store.folder import JobFolder
-from dstui.logs import newlines
+from dstui.logs import grep
 from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
@@ -69,7 +69,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
 @pytest.fixture(scope="module", autouse=True)
 def numpy() -> None:
     """As in a session in which somebody has searched before."""
-    newlines.load_soon().join()
+    grep.load_soon().join()
 
 
 def opened(folder: JobFolder) -> LogRows:

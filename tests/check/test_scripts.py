@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dstui.adopt.script import ScriptFacts
 from dstui.check import check_plan
 from dstui.documents.open import script_facts_of
 from dstui.plan import Plan, load
@@ -87,11 +88,36 @@ def test_a_script_that_gives_its_own_plugins_needs_no_deepspeed_section(tmp_path
     assert "DS320" in {f.code for f in check_plan(plan, world_size=2, script=script_facts_of(plan))}
 
 
-@pytest.mark.parametrize(("text", "said"), [("import jax\n", "it uses jax"), ("from composer import Trainer\n", "nothing in it mentions")])
+@pytest.mark.parametrize(("text", "said"), [("import jax\n", "it uses jax"), ("from composer import Trainer\n", "no use of deepspeed")])
 def test_a_script_without_a_sign_of_deepspeed_gets_no_argument_that_it_may_refuse(tmp_path: Path, text: str, said: str) -> None:
     _, found = findings_of(tmp_path, text)
     finding = found["job.script"]
     assert finding.code == "PL001" and said in finding.message and finding.fix is not None and finding.fix.patch is None
+
+
+@pytest.mark.parametrize("packages", ["mine", "src/mine"])
+def test_imports_from_the_top_of_the_project_are_read(tmp_path: Path, packages: str) -> None:
+    scripts, package = tmp_path / "examples" / "one", tmp_path / packages
+    scripts.mkdir(parents=True)
+    package.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    (scripts / "train.py").write_text("from mine.loop import train\ntrain()\n")
+    (package / "loop.py").write_text("import deepspeed\nengine = deepspeed.initialize(config=os.environ['DSTUI_DS_CONFIG'])\n")
+    facts = script_facts_of(load(PLAN, base=str(scripts)))
+    assert isinstance(facts, ScriptFacts) and facts.why.startswith("line 2 of mine/loop.py: ")
+
+
+def test_without_a_sign_of_the_project_a_script_finds_its_own_package_alone(tmp_path: Path) -> None:
+    inner = tmp_path / "mine" / "cli"
+    inner.mkdir(parents=True)
+    (tmp_path / "utils.py").write_text("import deepspeed\ndeepspeed.initialize(config=os.environ['DSTUI_DS_CONFIG'])\n")
+    (tmp_path / "mine" / "loop.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
+    (inner / "train.py").write_text("import utils\nfrom mine.loop import train\n")
+    facts = script_facts_of(load(PLAN, base=str(inner)))
+    assert isinstance(facts, ScriptFacts) and facts.integration == "accelerate"
+    (inner / "train.py").write_text("import utils\n")
+    facts = script_facts_of(load(PLAN, base=str(inner)))
+    assert isinstance(facts, ScriptFacts) and "line 1 imports utils, which was not read" in facts.why
 
 
 PLAIN = "import torch\noptimizer = torch.optim.SGD(model.parameters(), 1)\nloss.backward()\noptimizer.step()\n"
@@ -103,6 +129,9 @@ PLAIN = "import torch\noptimizer = torch.optim.SGD(model.parameters(), 1)\nloss.
         ("", "error"),
         ("import subprocess\nsubprocess.run(['git', 'rev-parse', 'HEAD'])\n", "error"),
         ("import helpers\n", "error"),
+        ("import torch.distributed as dist\ndist.all_gather_object(found, scores)\n", "error"),
+        ("from accelerate.utils import set_seed\nset_seed(0)\n", "error"),
+        ("import pytorch_lightning as L\nL.Trainer.from_argparse_args(args).fit(model)\n", "warning"),
         ("import importlib\nimportlib.import_module(name)\n", "warning"),
         ("import runpy\nrunpy.run_path(name)\n", "warning"),
         ("import subprocess\nsubprocess.run(command)\n", "warning"),

@@ -112,6 +112,10 @@ def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_na
         ("unsloth/llama-2-7b-bnb-4bit", "meta-llama/Llama-2-7b-hf"),
         ("trl-lib/pythia-1b-deduped-tldr-rm", "EleutherAI/pythia-1b"),
         ("somebody/llama-2-7b-vision", None),
+        ("AI-ModelScope/phi-2", "microsoft/phi-2"),
+        ("ZhipuAI/GLM-4.5-Air/", "zai-org/GLM-4.5-Air"),
+        ("Qwen/Qwen3-Embedding-4B", "Qwen/Qwen3-4B"),
+        ("somebody/phi-2-vision", None),
     ],
 )
 def test_a_model_has_the_sizes_of_its_base_and_never_those_of_a_namesake(name: str, base: str | None) -> None:

@@ -141,21 +141,21 @@ def test_check_and_headless_say_what_does_not_fit_before_a_launch(tmp_path: Path
 
 
 def test_the_measured_rates_of_this_machine_are_remembered_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.facts import calibration
+    from dstui.facts import measured
     from dstui.forecast.rates import Rates, with_measured
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     child = tmp_path / "rates.py"
     child.write_text('print(\'["flops", 5e14]\\n["cpu_adam", 2e9]\\n["done", null]\')')
-    monkeypatch.setattr(calibration, "CHILD", child)
-    assert calibration.read_rates() == {}
-    assert calibration.calibrate(EIGHT_H100) == {"flops": 5e14, "cpu_adam": 2e9}
-    assert calibration.read_rates()[calibration.machine_key(EIGHT_H100)] == {"flops": 5e14, "cpu_adam": 2e9}
-    assert calibration.machine_key(ONE_4090) not in calibration.read_rates()
+    monkeypatch.setattr(measured, "CHILD", child)
+    assert measured.read_rates() == {}
+    assert measured.calibrate(EIGHT_H100) == {"flops": 5e14, "cpu_adam": 2e9}
+    assert measured.read_rates()[measured.machine_key(EIGHT_H100)] == {"flops": 5e14, "cpu_adam": 2e9}
+    assert measured.machine_key(ONE_4090) not in measured.read_rates()
     rates = with_measured(
-        Rates(), calibration.read_rates()[calibration.machine_key(EIGHT_H100)] | {"inside": "fast", "memory": -1, "unheard_of": 3}
+        Rates(), measured.read_rates()[measured.machine_key(EIGHT_H100)] | {"inside": "fast", "memory": -1, "unheard_of": 3}
     )
     assert (rates.flops, rates.cpu_adam, rates.inside, rates.measured) == (5e14, 2e9, Rates().inside, ("cpu_adam", "flops"))
     child.write_text("raise SystemExit('no torch here')")
     with pytest.raises(FileProblem, match="no torch here"):
-        calibration.calibrate(EIGHT_H100)
+        measured.calibrate(EIGHT_H100)

@@ -13,7 +13,8 @@ from dstui.adopt.model_options import model_section
 from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.documents.open import open_document
 from dstui.forecast.forecast import forecast
-from dstui.forecast.model import facts_of_params
+from dstui.forecast.model import facts_of_config, facts_of_params
+from dstui.forecast.presets import presets
 from dstui.plan import load
 from tests.command import dstui
 
@@ -172,3 +173,15 @@ def test_the_optimizer_of_the_arguments_is_the_one_that_is_reckoned_with(optim: 
         return forecast(load(text), facts_of_params(1e9), EIGHT_H100).gpu.parts.get("optimizer_states", 0)
 
     assert states(f"--optim, {optim}") == pytest.approx(share * states(""), rel=0.01)
+
+
+def test_the_loss_of_ms_swift_holds_more_copies_of_the_logits() -> None:
+    def logits(job: str) -> int:
+        plan = load(
+            f"version: 1\njob: {{{job}, integration: trainer}}\nmodel: {{source: Qwen/Qwen2.5-7B, activation_checkpointing: true}}\n"
+            "deepspeed: {train_micro_batch_size_per_gpu: 2, bf16: {enabled: true}, zero_optimization: {stage: 3, offload_optimizer: {device: cpu}}}\n"
+        )
+        found = forecast(plan, facts_of_config(presets()["Qwen/Qwen2.5-7B"]), EIGHT_H100)
+        return found.gpu.parts["logits_and_loss"]
+
+    assert logits("command: [swift, sft]") == pytest.approx(1.5 * logits("script: t.py"), rel=0.01)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dstui.logs import grep, newlines
+from dstui.logs import grep
 from dstui.logs.grep import compile_search, matching_lines
 
 LINES = [f"step {n} loss {'nan' if n % 97 == 0 else 1.5}\x00{'!' * (n % 7)}" for n in range(300)] + [
@@ -65,11 +65,11 @@ def test_a_search_finds_what_a_look_at_every_line_finds(text: str, regex: bool, 
 def test_dense_and_rare_matches_are_found_alike(
     lines: list[str], text: str, ignore_case: bool, dense: tuple[int, int], numpy: bool
 ) -> None:
-    newlines.load_soon().join()
+    grep.load_soon().join()
     with pytest.MonkeyPatch.context() as patch:
         if not numpy:
-            patch.setattr(newlines, "_numpy", None)
-        patch.setattr(newlines, "FEW", dense[0])
+            patch.setattr(grep, "_numpy", None)
+        patch.setattr(grep, "FEW", dense[0])
         patch.setattr(grep, "DENSE_HITS", dense[0])
         patch.setattr(grep, "DENSE_BYTES", dense[1])
         wanted = compile_search(text, regex=True, ignore_case=ignore_case)

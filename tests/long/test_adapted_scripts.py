@@ -58,6 +58,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "by hand": ({"same": 8}, {}),
     "inline": ({"batch": 2}, {}),
     "choice": ({"epochs": 2}, {}),
+    "given to a class": ({}, {}),
+    "wrapped apart": ({}, {}),
+    "named part": ({}, {}),
     "micro-batches": ({}, {"gradient_accumulation_steps": 2}),
 }
 """Loop -> what the same training by hand has, and what its configuration has beside the micro-batch."""

@@ -56,6 +56,8 @@ def options_that_differ(launch: dict[str, Any], plan: Plan) -> list[str]:
     here |= parsed(launch["launcher"], [*map(str, cluster.get("launcher_args") or []), "x.py"])
     ranks = {str(here.get("num_gpus")), *(str(count) for count in (cluster.get("hosts") or {}).values())}
     written = parsed(launch["launcher"], launch["argv"])
+    least, _, most = written.get("nnodes", "").partition(":")
+    written |= {"nnodes": least} if most == least and least else {}
     several = str(here.get("num_nodes") or here.get("num_machines") or "1") != "1"
     skipped = ONE_PLAN_FOR_ALL if several else MEETING_HERE
     found = []
@@ -63,6 +65,8 @@ def options_that_differ(launch: dict[str, Any], plan: Plan) -> list[str]:
         if name in skipped or (name == "config_file" and (accelerate or value in str(here))) or (name == "module" and plan.job.module):
             continue
         if not several and KEYS.get(name) == "num_nodes" and value in ("1", "1:1"):
+            continue
+        if name == "mixed_precision" and (plan.deepspeed.get(value) or {}).get("enabled") is True:
             continue
         if name in ("nproc_per_node", "num_processes", "num_gpus") and (value in ranks or value in ("gpu", "auto")):
             continue

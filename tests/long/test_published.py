@@ -23,7 +23,7 @@ from dstui.forecast.forecast import Forecast, Modelled, assembled
 from dstui.forecast.model import ModelFacts, counts, facts_of_config
 from dstui.forecast.presets import presets
 from dstui.forecast.rates import Rates
-from dstui.forecast.setup import FUSED_EXPERTS, LOSS_BYTES, NEW_LOSS, OLD_LOSS_BYTES, Setup, is_before
+from dstui.forecast.setup import FUSED_EXPERTS, LOSS_BYTES, NEW_LOSS, OLD_LOSS_BYTES, SWIFT_LOSS_BYTES, Setup, is_before
 from dstui.plan.model import Lora, Model
 
 GIB = 1 << 30
@@ -62,6 +62,13 @@ ADAPTED = {"on the attention": ("q_proj", "k_proj", "v_proj", "o_proj"), "on que
 """The layers with LoRA, as the note of a row names them; else all linear layers."""
 
 
+def loss_of(row: dict[str, str]) -> float:
+    """The bytes of the logits and the loss in the framework of a row."""
+    if "ms-swift" in row["source"]:
+        return SWIFT_LOSS_BYTES
+    return OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES
+
+
 def more_of(row: dict[str, str]) -> dict[str, Any]:
     """The settings of the column `more`: sequence_parallel=8 tiled_mlp."""
     words = [word.partition("=") for word in row.get("more", "").split()]
@@ -92,7 +99,7 @@ def of_row(row: dict[str, str], rates: Rates = NO_RATES) -> Forecast:
         fused_loss=row["fused_loss"] == "yes",
         reduce_bucket=int(row["reduce_bucket"] or 500_000_000),
         overlap=stage == 3,
-        loss_bytes=OLD_LOSS_BYTES if is_before(NEW_LOSS, row["transformers"] or None) else LOSS_BYTES,
+        loss_bytes=loss_of(row),
         split_experts=is_before(FUSED_EXPERTS, row["transformers"] or None),
         built_partitioned=row["built_partitioned"] == "yes",
     )._replace(**more_of(row))

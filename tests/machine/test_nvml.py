@@ -14,7 +14,7 @@ import pytest
 from fakenvml import Look, rows_of
 
 from dstui.machine.child import HERE
-from dstui.machine.descriptions import summarise
+from dstui.machine.report import summarise
 from dstui.machine.snapshot import Machine, Unknown
 
 LOST, RESET, NO_PERMISSION, MISMATCH, NOT_SUPPORTED, UNKNOWN_ERROR = 15, 16, 4, 18, 3, 999

@@ -10,8 +10,8 @@ import pytest
 from fakenvml import rows_of
 
 from dstui.base.files import FileProblem
-from dstui.machine.descriptions import summarise
 from dstui.machine.recorded import read_machine
+from dstui.machine.report import summarise
 from dstui.machine.snapshot import Machine, Unknown
 
 LEGEND = """

@@ -11,8 +11,8 @@ from fakenvml import Look
 
 from dstui.base.files import FileProblem
 from dstui.machine.codec import encode
-from dstui.machine.descriptions import summarise
 from dstui.machine.recorded import read_machine
+from dstui.machine.report import summarise
 from dstui.machine.snapshot import Machine, Unknown
 
 

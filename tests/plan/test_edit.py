@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dstui.plan import Plan, PlanError, load
-from dstui.plan.history import History
+from dstui.tui.session.state import History
 
 COMMENTED = """\
 # what this is for

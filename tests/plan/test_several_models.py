@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dstui.plan import PlanError, load
-from dstui.plan.history import History
+from dstui.tui.session.state import History
 
 BOTH = """\
 version: 1

@@ -232,6 +232,18 @@ async def test_what_is_wrong_with_the_file_that_is_opened_is_said(tmp_path: Path
         await until(pilot, lambda: "DS023, line 2" in screen(pilot))
 
 
+async def test_one_of_several_launches_is_chosen_by_what_tells_it_from_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared = "--master_port 29501 train.py --data_path /a/long/path/that/all/of/the/launches/have.json --output_dir out"
+    (tmp_path / "go.sh").write_text("".join(f"deepspeed {shared} --lr {lr}\n" for lr in ("1e-3", "2e-5")))
+    opened = open_document("go.sh")
+    app = DstuiApp(opened.plan, opened.path, machine(0), reference=False, opened=opened)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "line 2: deepspeed … train.py --lr 2e-5" in text_of(pilot, "#answers"))
+        await pilot.press("2")
+        await until(pilot, lambda: value(pilot, "job.args")[-1] == "2e-5")  # type: ignore[index]
+
+
 async def test_a_script_that_was_named_is_the_one_to_start_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dstui.check.accelerate.book import DS, RULES, device, machines, plugin_value, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
-from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PLUGIN, TOP, TYPES
+from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PARALLELISM, PLUGIN, TOP, TYPES
 from dstui.plan.finding import Fix
-from dstui.plan.parallelism import PARALLELISM
 
 
 @rule("AC004", "error", when="parse", says="had unknown keys", source="commands/config/config_args.py", book=RULES)

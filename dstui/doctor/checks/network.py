@@ -8,7 +8,7 @@ from typing import Any
 from dstui.doctor.case import Case, Outcome, doctor_check
 from dstui.doctor.checks.gpus import findings_with_codes, outcome_of
 from dstui.doctor.gather import PORT
-from dstui.hosts.address import is_loopback
+from dstui.hosts.ssh import is_loopback
 from dstui.machine.codec import known
 
 Outcomes = Iterator[Outcome]

@@ -7,7 +7,7 @@ from itertools import combinations
 from dstui.check.rules.machine.machine_finding import Level, MachineFinding, MachineFindings, machine_rule
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.codec import Unknown, known
-from dstui.machine.descriptions import describe_gpus
+from dstui.machine.report import describe_gpus
 from dstui.machine.snapshot import Gpu, Machine, NvLink
 from dstui.machine.topology import NEEDED_P2P, REFUSALS, fabric_failed, width
 
