@@ -135,7 +135,8 @@ def test_torchrun_stays_torchrun() -> None:
 )
 def test_interpreter_after_no_python_is_not_the_script(launcher: str) -> None:
     assert plan(f"{launcher} python -u train.py --lr 1").job.script == "train.py"
-    assert plan(f"{launcher} /opt/venv/bin/python3.11 -m pkg.train --lr 1").job.module == "pkg.train"
+    found = plan(f"{launcher} /opt/venv/bin/python3.11 -m pkg.train --lr 1")
+    assert (found.job.module, found.job.python) == ("pkg.train", "/opt/venv/bin/python3.11")
     for words in ("python -c 'import train'", "./train.sh --lr 1"):
         with pytest.raises(ConfigError, match="with --no_python each rank runs `"):
             plan(f"{launcher} {words}")

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -283,10 +284,13 @@ def test_number_of_hosts_takes_those_of_the_allocation(remote_job: RemoteJob, la
     remote_job.nothing_left()
 
 
-@pytest.mark.parametrize("fault", ["stuck", "endless-loop", "blocked-data"])
-@pytest.mark.parametrize("launcher", ["ssh", "slurm"], indirect=True)
+@pytest.mark.parametrize(
+    ("launcher", "fault"),
+    [*product(("ssh", "slurm"), ("stuck", "endless-loop")), *product(LAUNCHERS, ("blocked-data",))],
+    indirect=["launcher"],
+)
 def test_hang_across_hosts_is_reported_with_rank_and_line(
-    remote_job: RemoteJob, launcher: str, fault: str, request: pytest.FixtureRequest, tmp_path: Path
+    far: Far, launcher: str, fault: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """The job reports by itself: all ranks are silent, then which remote rank is missing, and in which line it is."""
     words = f"[--config, '{{ds_config}}', --fault, {fault}, --talk]"
