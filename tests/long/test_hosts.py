@@ -290,7 +290,7 @@ def test_number_of_hosts_takes_those_of_the_allocation(remote_job: RemoteJob, la
     indirect=["launcher"],
 )
 def test_hang_across_hosts_is_reported_with_rank_and_line(
-    far: Far, launcher: str, fault: str, request: pytest.FixtureRequest, tmp_path: Path
+    remote_job: RemoteJob, launcher: str, fault: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """The job reports by itself: all ranks are silent, then which remote rank is missing, and in which line it is."""
     words = f"[--config, '{{ds_config}}', --fault, {fault}, --talk]"
