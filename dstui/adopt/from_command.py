@@ -43,7 +43,7 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
         notes.append(f"model.source is {facts.model}: {facts.model_why} of {line.script}")
     model, about = model_section(options, line.folder)
     notes += about
-    job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
+    job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder, "python": line.python}
     absent = _absent_yaml(line, read_named)
     if absent:
         notes.append(f"{absent} does not exist here: accelerate will read it itself, and its content is unknown")
