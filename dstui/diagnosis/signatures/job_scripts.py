@@ -160,6 +160,7 @@ SIGNATURES = (
         (
             rx("Batch job submission failed", r"sbatch: error: Batch job submission failed: "),
             rx("allocat", r"(?:srun|salloc): error: (?:Unable to allocate resources|Job submit/allocate failed): "),
+            rx("Unable to create step", r"srun: error: Unable to create step for job \d+: "),
         ),
         ("Ask for less, or for another partition, account or QOS (cluster.slurm): sinfo, sacctmgr show assoc user=$USER",),
         "sbatch --test-only with the same options, or dstui check, which asks SLURM.",
