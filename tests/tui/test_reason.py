@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from dstui.diagnosis.signatures import BY_ID
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.stacks import find_program
@@ -65,7 +66,8 @@ async def test_d_shows_the_diagnosis_and_enter_on_a_line_goes_to_the_log(open_ap
         await pilot.press("d")
         await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer))
         whole = text_of(pilot, "#reading")
-        assert "Recompute activations" in whole and "nvidia-smi, who else is on the GPU" in whole
+        assert BY_ID["OOM-GPU"].confirm in " ".join(whole.split())
+        assert all(remedy.text in " ".join(whole.split()) for remedy in BY_ID["OOM-GPU"].all_remedies())
         await pilot.press("enter")
         await until(pilot, lambda: "Log: rank 1" in screen(pilot) and "torch.OutOfMemoryError" in screen(pilot))
         await pilot.press("d", "q", "q")  # the second key arrives while the dialog closes: it may quit, but must not crash
