@@ -8,10 +8,9 @@ from pathlib import Path
 
 from dstui.assess import Facts
 from dstui.base.files import FileProblem, read_text
-from dstui.documents.layers import load_layered
+from dstui.documents.layers import Template, load_layered
 from dstui.documents.open import allocation_of, script_facts_of
 from dstui.documents.plan_files import env_files_of, hostfile_of
-from dstui.documents.templates import Template
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.locks import broken_locks
@@ -33,7 +32,7 @@ def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Tar
         stale = stale_locks(folder_of(plan))
     offers = None
     if launches and plan.cluster.submits:
-        from dstui.jobs.queue.offers import slurm_offers  # most launches are none of SLURM's
+        from dstui.jobs.queue.scheduler import slurm_offers  # most launches are none of SLURM's
 
         offers = slurm_offers()
     if plan.model is None and not plan.models:

@@ -1,4 +1,4 @@
-"""A CPU that has fp16, or has not, whichever one is under the tests: DeepSpeed's accelerator answers what it is told to."""
+"""Make DeepSpeed's CPU accelerator report fp16 support or the lack of it, whatever CPU the tests run on."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import importlib.util, pathlib, runpy, sys
 
 NAME = "deepspeed.accelerator.cpu_accelerator"
 
-def tell(module):
+def patch(module):
     module.CPU_Accelerator.is_fp16_supported = lambda self: {fp16}
 
-class Told:
+class PatchingFinder:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name != NAME:
             return None
-        sys.meta_path.remove(Told)
+        sys.meta_path.remove(PatchingFinder)
         spec = importlib.util.find_spec(name)
         run = spec.loader.exec_module
 
         def exec_module(module):
             run(module)
-            tell(module)
+            patch(module)
 
         spec.loader.exec_module = exec_module
         return spec
 
 if NAME in sys.modules:  # in a child that is forked (tests/warm_deepspeed.py)
-    tell(sys.modules[NAME])
+    patch(sys.modules[NAME])
 else:
-    sys.meta_path.insert(0, Told)
+    sys.meta_path.insert(0, PatchingFinder)
 for path in (pathlib.Path(entry, "sitecustomize.py") for entry in sys.path):
     if path.exists() and path != pathlib.Path(__file__):  # the one whose place this one has taken
         runpy.run_path(str(path))
@@ -40,8 +40,8 @@ for path in (pathlib.Path(entry, "sitecustomize.py") for entry in sys.path):
 """
 
 
-def says(folder: Path, *, fp16: bool) -> str:
-    """A PYTHONPATH with which DeepSpeed's accelerator for CPUs says this of fp16 in every Python that starts."""
+def fp16_pythonpath(folder: Path, *, fp16: bool) -> str:
+    """Return a PYTHONPATH under which DeepSpeed's CPU accelerator answers `fp16` to is_fp16_supported() in every new Python process."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sitecustomize.py").write_text(HOOK.replace("{fp16}", str(fp16)))
     return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))

@@ -1,6 +1,6 @@
-"""Files that are small on the disk and large for who reads them: sparse ones, packed ones, such as claim to be large; and special files.
+"""Files that are small on disk but expensive to read: sparse files, decompression bombs, false size claims and device files.
 
-Each is given to every command that reads such a file, with little memory and little time: tests/test_readers.py and tests/long.
+tests/test_readers.py and tests/long run every command that reads such a file, with a limit on memory and time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ PLAN = "version: 1\njob: {{script: {script}}}\ncluster: {{hostfile: {hosts}, cpu
 
 
 def sparse(path: Path, head: bytes = b"") -> None:
-    """3 GB, of which nothing but the head takes room."""
+    """Write a sparse file of 3 GB that only allocates its head."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(head)
     os.truncate(path, SPARSE)
 
 
-def zip_with_directory_of(size: int, *, zip64: bool = False) -> bytes:
-    """The end of a zip whose last record claims a directory of so many bytes."""
+def zip_end(size: int, *, zip64: bool = False) -> bytes:
+    """Return the end of a zip file whose last record claims a directory of `size` bytes."""
     end = b"PK\x05\x06" + struct.pack("<4H2LH", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF if zip64 else size, 0xFFFFFFFF if zip64 else 0, 0)
     if not zip64:
         return end
@@ -35,16 +35,16 @@ def zip_with_directory_of(size: int, *, zip64: bool = False) -> bytes:
 
 
 def sparse_zip(path: Path, *, zip64: bool = False) -> None:
-    """A sparse file that begins and ends as a zip does."""
+    """Write a sparse file with the first and last bytes of a zip file."""
     sparse(path, b"PK\x03\x04")
-    end = zip_with_directory_of(SPARSE - 100, zip64=zip64)
+    end = zip_end(SPARSE - 100, zip64=zip64)
     with path.open("r+b") as file:
         file.seek(SPARSE - len(end))
         file.write(end)
 
 
 def torch_file(path: Path, pickle: bytes, packed: int = zipfile.ZIP_DEFLATED) -> None:
-    """What torch.save might have written, packed."""
+    """Write a file in the format of torch.save, compressed by `packed`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", packed) as archive:
         archive.writestr("archive/data.pkl", pickle)
@@ -65,17 +65,17 @@ PICKLES: dict[str, bytes] = {
 
 @dataclass(frozen=True)
 class Amplified:
-    """A file, and the commands that are to read it in its folder."""
+    """A file and the commands that read it, run in its folder."""
 
     name: str
     write: Callable[[Path], None]
     commands: tuple[tuple[str, ...], ...]
     quick: bool = False
-    """Whether it is of the quick suite's sample."""
+    """Whether the quick suite's sample includes it."""
 
 
 def text_readers() -> Iterator[Amplified]:
-    """Files of text: sparse, and special ones."""
+    """Yield text files: sparse files and device files."""
     readers = {
         "check": ("check", "{}"),
         "render": ("render", "{}"),
@@ -95,7 +95,7 @@ def text_readers() -> Iterator[Amplified]:
 
 
 def named_in_plans() -> Iterator[Amplified]:
-    """The script, the hostfile and the model that a Plan names."""
+    """Yield Plans whose script, hostfile or model is such a file."""
     commands = (("check", "p"), ("render", "p"), ("forecast", "p"), ("--headless", "p", "--dry-run"), ("doctor", "p"))
     for what in ("script", "hosts", "model"):
         for value in ("/proc/kmsg", "/dev/zero", "big", "model"):
@@ -112,7 +112,7 @@ def named_in_plans() -> Iterator[Amplified]:
 
 
 def weights() -> Iterator[Amplified]:
-    """Headers of safetensors."""
+    """Yield safetensors files with bad headers."""
     headers = {
         "sparse": b"",
         "a header of 3 GB": struct.pack("<Q", SPARSE - 8),
@@ -129,7 +129,7 @@ def weights() -> Iterator[Amplified]:
 
 
 def checkpoints() -> Iterator[Amplified]:
-    """Files of torch.save."""
+    """Yield checkpoints in the format of torch.save."""
     look = (("checkpoint", "checkpoint/global_step1"),)
     yield Amplified("a sparse zip", lambda folder: sparse_zip_in(folder / MODEL_STATES), look, quick=True)
     yield Amplified("a sparse zip64", lambda folder: sparse_zip_in(folder / MODEL_STATES, zip64=True), look, quick=True)
@@ -149,13 +149,13 @@ def checkpoints() -> Iterator[Amplified]:
 
 
 def sparse_zip_in(path: Path, *, zip64: bool = False) -> None:
-    """The same in a folder that is made."""
+    """Create the folder and write a sparse zip file there."""
     path.parent.mkdir(parents=True)
     sparse_zip(path, zip64=zip64)
 
 
 def logs() -> Iterator[Amplified]:
-    """What `diagnose` reads."""
+    """Yield logs for `dstui diagnose`."""
     look = (("diagnose", "big.log"),)
 
     def expanding(folder: Path) -> None:
@@ -181,7 +181,7 @@ RECORDS = ("status.json", "launch.json", "events.jsonl", "plan.yaml", "machine.j
 
 
 def jobs() -> Iterator[Amplified]:
-    """Job folders, each of whose files is sparse, or holds a million empty lists."""
+    """Yield job folders in which one file is sparse or holds millions of empty lists."""
     commands = (("runs", "--in", "."), ("logs", "run"), ("diagnose", "run"), ("bundle", "run"), ("stop", "run"), ("stacks", "run"))
     for name in RECORDS:
         for kind, text in {"sparse": b"", "lists": b'{"ranks": [' + b"[]," * 5_000_000 + b"[]]}"}.items():

@@ -1,8 +1,8 @@
-"""A flood: a job folder whose ranks write numbered lines, many files by one process, at a pace that is kept.
+"""A flood of log lines: one process writes numbered lines to the logs of many ranks at a constant rate.
 
     python tests/flood.py LOGS RANKS LINES_PER_SECOND SECONDS
 
-The process prints the time at which it had written its last line.
+The process prints the time of its last line.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dstui.logs.log_rows import LogRows
 TICK = 0.1
 """Seconds in which every rank writes once."""
 GROUPS = 10
-"""Parts of the ranks that write one after another within a tick."""
+"""Groups of ranks that write one after another within a tick."""
 LINE = b"2026-01-01 %s,%03d INFO line %d of rank %d, one of a flood that goes on\n"
 STEP = b"2026-01-01 %s,%03d INFO line %d of rank %d, step=%d loss: 1.25 lr: 1e-4\n"
 
 
 def running_job(path: Path, ranks: int) -> JobFolder:
-    """A job that runs, as far as its folder says; somebody holds its lock."""
-    from tests.job_json import write_status_json  # this file is a program too
-    from tests.own import owned
+    """Create the folder of a running job and hold its lock."""
+    from tests.job_json import write_status_json  # this file is also run as a program
+    from tests.owned import add_to_index
 
-    folder = owned(JobFolder(path), "tag")
+    folder = add_to_index(JobFolder(path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
     status = initial("tag", dict.fromkeys(range(ranks), "here"), None).as_json()
@@ -43,7 +43,7 @@ def running_job(path: Path, ranks: int) -> JobFolder:
 
 
 def end(folder: JobFolder) -> None:
-    """All its ranks have ended with 0, and so has the job."""
+    """Mark the job and all its ranks as ended with exit code 0."""
     from tests.job_json import status_json, write_status_json
 
     status = status_json(folder)
@@ -53,30 +53,30 @@ def end(folder: JobFolder) -> None:
 
 
 def start_flood(folder: Path, ranks: int, rate: int, seconds: float) -> subprocess.Popen[str]:
-    """Let another process write it into the logs of a job folder."""
+    """Start a process that writes the flood to the logs of a job folder."""
     words = [sys.executable, __file__, str(folder / "logs"), str(ranks), str(rate), str(seconds)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
-class Numbers:
-    """How many lines of each rank came, each in its turn."""
+class LineCounts:
+    """The number of lines seen of each rank; they must arrive in order and none may be missing."""
 
     def __init__(self) -> None:
         self.of: dict[int, int] = {}
 
     def note(self, rank: int, text: str) -> None:
-        """The rank's next line."""
+        """Count the next line of a rank."""
         found, expected = re.search(r"line (\d+) of ", text), self.of.get(rank, 0)
         assert found and int(found[1]) == expected, f"rank {rank}: {text!r} instead of line {expected}"
         self.of[rank] = expected + 1
 
 
-def shown(view: LogRows) -> Numbers:
-    """What the log on the screen has of each rank, from its first row to its last; rows that stand for several ranks are of each."""
+def count_lines(view: LogRows) -> LineCounts:
+    """Return the line counts of the log on the screen. A row that stands for several ranks counts for each."""
     view.wanted = 1 << 30
     while view.poll(ended=True) or not view.complete:
         pass
-    numbers = Numbers()
+    numbers = LineCounts()
     for row in range(view.first, view.end):
         for rank in view.ranks_of(row):
             numbers.note(rank, view.line(row).text)
@@ -84,13 +84,13 @@ def shown(view: LogRows) -> Numbers:
     return numbers
 
 
-def lines_of_each(ranks: int, rate: int, seconds: float) -> int:
-    """How many lines every rank writes in all."""
+def lines_per_rank(ranks: int, rate: int, seconds: float) -> int:
+    """Return how many lines each rank writes in total."""
     return round(seconds / TICK) * max(round(rate * TICK / ranks), 1)
 
 
-def pour(logs: Path, ranks: int, rate: int, seconds: float) -> None:
-    """Write it."""
+def write_flood(logs: Path, ranks: int, rate: int, seconds: float) -> None:
+    """Write the flood."""
     batch, ticks = max(round(rate * TICK / ranks), 1), round(seconds / TICK)
     with ExitStack() as stack:
         files = [stack.enter_context((logs / f"rank_{rank}.log").open("ab", buffering=0)) for rank in range(ranks)]
@@ -102,7 +102,7 @@ def pour(logs: Path, ranks: int, rate: int, seconds: float) -> None:
 
 
 def write(files: list[IO[bytes]], ranks: range, numbers: range) -> None:
-    """The next lines of some ranks, each in two pieces: a line need not come whole."""
+    """Write the next lines of some ranks, each batch in two pieces, so that a reader also meets incomplete lines."""
     now = time.time()
     stamp, thousandth = time.strftime("%H:%M:%S", time.gmtime(now)).encode(), int(now * 1000) % 1000
     for rank in ranks:
@@ -116,13 +116,13 @@ def write(files: list[IO[bytes]], ranks: range, numbers: range) -> None:
 
 
 def main() -> None:
-    """As a process of its own."""
+    """Run as a separate process."""
     import resource
 
     logs, ranks, rate, seconds = sys.argv[1:]
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    pour(Path(logs), int(ranks), int(rate), float(seconds))
+    write_flood(Path(logs), int(ranks), int(rate), float(seconds))
     print(time.time())
 
 

@@ -1,4 +1,4 @@
-"""A monkey's inputs (tests/monkey.py) as a terminal writes them to the program in it."""
+"""Encode the inputs of tests/monkey.py as the bytes that a terminal sends."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SEQUENCES = {
     **{"f1": "\x1bOP", "f2": "\x1bOQ", "f3": "\x1bOR", "f4": "\x1bOS", "f5": "\x1b[15~"},
     **{f"ctrl+{letter}": chr(ord(letter) - ord("a") + 1) for letter in "abcdefghijklmnopqrstuvwxyz"},
 }
-"""xterm's, by Textual's name of the key."""
+"""Key name in Textual -> sequence of xterm."""
 BUTTON, MOTION, WHEEL_UP, WHEEL_DOWN = 0, 32, 64, 65
-"""Codes of SGR mouse reports (xterm's ctlseqs, "Extended coordinates")."""
+"""Button codes of SGR mouse reports (xterm's ctlseqs, "Extended coordinates")."""
 
 
 def bytes_of(each: Input, columns: int, rows: int) -> bytes:
-    """What a terminal of this size writes; nothing for another size, which is no text."""
+    """Return the bytes that a terminal of this size sends for an input; none for a resize."""
     if isinstance(each, Keys):
         return "".join(SEQUENCES.get(key, key) for key in each.keys).encode(errors="surrogateescape")
     if isinstance(each, Pasted):

@@ -1,6 +1,6 @@
-"""What a monkey does at a terminal: random keys, several in one write, clicks, drags, pastes, other sizes. The same for each seed.
+"""Random terminal input ("monkey testing"): keys, several in one write, clicks, drags, pastes and resizes. Reproducible by seed.
 
-`inputs` makes it up; `Hand` is what carries it to an app (in this process: tests/tui/fuzz.py; in a real terminal: tests/long/test_monkey.py).
+`inputs` generates it; tests/tui/fuzz.py sends it to an app in this process, tests/long/test_monkey.py to a real terminal.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ WORDS = (
     "curves",
     "columns",
 )
-"""What is typed into the palette now and then."""
+"""Words that are typed into the command palette."""
 BYTES = tuple(chr(0xDC00 + byte) for byte in range(0x80, 0x100))
-"""Bytes that alone are no UTF-8, as Python's "surrogateescape" spells them: a terminal in Latin-1, a broken paste, a line that drops bits."""
+"""Bytes that are invalid UTF-8, as "surrogateescape" characters: a Latin-1 terminal, a broken paste, a line that drops bits."""
 PASTED = (
     *("3", "5e8\n", "localhost: 2", "plan.yaml\r", "a\nb\tc\x1b[31m", "\u4e2d\u6587 \U0001f600", "x" * 3000, "{["),
     *("caf\udce9", "\udcff\udcfe3\x00", "".join(BYTES), "\x85a\x9b31m\x90", "\udce2\udc82"),
@@ -69,17 +69,17 @@ SIZES = ((120, 40), (80, 24), (60, 16), (40, 10), (200, 50), (100, 30), (12, 3))
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys in one write."""
+    """Keys that arrive in one write."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mouse:
-    """The button goes down at one place and up at another, or only the pointer or the wheel is moved. Shares of the screen's size."""
+    """A mouse event, with coordinates as fractions of the screen's size. A drag ends at (to_x, to_y)."""
 
     kind: str
-    """click, drag, move, up, down (the wheel)."""
+    """click, drag, move, up or down (the wheel)."""
     x: float
     y: float
     to_x: float = 0.0
@@ -88,14 +88,14 @@ class Mouse:
 
 @dataclass(frozen=True, slots=True)
 class Pasted:
-    """A text in one paste."""
+    """A pasted text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """Another size of the window."""
+    """A new size of the window."""
 
     columns: int
     rows: int
@@ -105,7 +105,7 @@ Input = Keys | Mouse | Pasted | Resized
 
 
 def inputs(seed: int, count: int, without: str = "") -> Iterator[tuple[Input, ...]]:
-    """About `count` inputs in `count / 3` writes, each a tuple. `without`: keys that are never pressed, separated by blanks."""
+    """Yield about `count` inputs in `count / 3` writes, each a tuple. `without`: keys never to press, separated by blanks."""
     chance, left_out = random.Random(seed), set(without.split())
     named, letters = [k for k in NAMED if k not in left_out], [k for k in LETTERS if k not in left_out]
     made = 0

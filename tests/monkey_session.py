@@ -1,4 +1,4 @@
-"""A monkey before the real screen: dstui in a pty, in a folder with a Plan and a job that runs."""
+"""Monkey tests of the real TUI: dstui in a pty, in a folder with a Plan and a running job."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ deepspeed:
   zero_optimization: {stage: 2}
 """
 KEPT = 400_000
-"""Bytes of the latest output that are looked through."""
-FEW = "l"
-"""Launching costs seconds of processor time: most sessions press it never."""
+"""Bytes of recent output that are kept and searched for tracebacks."""
+LAUNCH_KEY = "l"
+"""The key that launches a job. Launching takes seconds of CPU time, so most sessions never press it."""
 
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
-def traced(output: str) -> str:
-    """The places and the last words of a traceback that Textual has drawn; "" without one."""
+def traceback_text(output: str) -> str:
+    """Return the locations and the last line of a traceback that Textual drew; "" if there is none."""
     plain = ESCAPES.sub("", output.rpartition("\x1b[?1049l")[2] or output)
     found = [
         line.strip(" │") for line in plain.splitlines() if re.search(r"\.py:\d+ in \w+|^\W*\w+(?:Error|Exception|Matches|NoWidget)\b", line)
@@ -54,8 +54,8 @@ def traced(output: str) -> str:
     return "\n".join(found)
 
 
-def where_it_is(pid: int) -> str:
-    """What a process that does not end is doing: its Python stacks, and what each thread waits for in the kernel."""
+def process_stacks(pid: int) -> str:
+    """Return what a process that does not end is doing: its Python stacks, and the kernel function that each thread waits in."""
     stacks = subprocess.run(["py-spy", "dump", "-p", str(pid)], capture_output=True, text=True, check=False)
     threads = "\n".join(
         f"{path.name}: {(path / 'wchan').read_text()} {(path / 'stat').read_text()}" for path in Path(f"/proc/{pid}/task").glob("*")
@@ -64,58 +64,58 @@ def where_it_is(pid: int) -> str:
 
 
 @dataclass
-class Played:
-    """What became of a monkey's inputs."""
+class PlayResult:
+    """The result of a monkey test."""
 
     inputs: int = 0
     left: int = 0
-    """How often the session was left, as a key or a command asks for."""
+    """Number of times a key or a command ended the session as asked."""
     problems: list[str] = field(default_factory=list)
 
 
 class MonkeySession:
-    """One folder; sessions in it, one after the other."""
+    """A folder in which sessions run one after another."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        """`options`: of dstui, beside the Plan."""
+        """Create the folder. `options`: further arguments of dstui."""
         self.folder, self.plan, self.options = folder, folder / "plan.yaml", options
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "t.py").write_text(SCRIPT)
         self.env = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config"), "DS_ACCELERATOR": "cpu"}
-        self.env["VISUAL"] = "true"  # the editor of V and of the settings: one that ends at once
-        self.played = Played()
+        self.env["VISUAL"] = "true"  # the editor of V and of the settings: exits at once
+        self.played = PlayResult()
 
     def command(self, *words: str) -> str:
-        """A command of dstui's; its standard output."""
+        """Run a dstui command and return its standard output."""
         argv = [sys.executable, "-m", "dstui", *words]
         return subprocess.run(argv, cwd=self.folder, env={**os.environ, **self.env}, capture_output=True, text=True, check=False).stdout
 
     def running(self) -> list[JobFolder]:
-        """The jobs in this folder that have not ended."""
+        """Return the jobs of this folder that have not ended."""
         found = [JobFolder(path.parent) for path in self.folder.glob("dstui_runs/*/status.json")]
         return [job for job in found if (status := job.read_status()) and status.state in ("starting", "running")]
 
-    def ensure_a_job(self) -> None:
-        """One that runs, whatever became of the last one."""
+    def ensure_running_job(self) -> None:
+        """Start a job unless one is running."""
         if not self.running():
             (self.folder / "job.yaml").write_text(PLAN)
             self.command("--headless", "job.yaml", "--detach")
             wait_for(lambda: any(job.log(0).exists() for job in self.running()))
 
     def close(self) -> None:
-        """Stop what still runs."""
+        """Stop all running jobs."""
         for job in self.running():
             self.command("stop", str(job.path))
 
-    def play(self, seed: int, count: int) -> Played:
-        """So many inputs; then undo must bring the first bytes back, and `q` must end the session."""
+    def play(self, seed: int, count: int) -> PlayResult:
+        """Send `count` inputs. Afterwards undo must restore the original bytes of the Plan, and `q` must end the session."""
         chance = random.Random(seed)
-        without = "" if seed % 10 == 9 else FEW
+        without = "" if seed % 10 == 9 else LAUNCH_KEY
         terminal = self._begin()
         try:
             for write in inputs(seed, count, without):
                 self.played.inputs += sum(len(each.keys) if hasattr(each, "keys") else 1 for each in write)
-                if not self._give(terminal, write, chance):
+                if not self._send(terminal, write, chance):
                     terminal.close()
                     terminal = self._begin()
             self._undo_everything(terminal, seed)
@@ -124,7 +124,7 @@ class MonkeySession:
         return self.played
 
     def _begin(self) -> Terminal:
-        self.ensure_a_job()
+        self.ensure_running_job()
         self.plan.write_text(PLAN)
         for draft in self.folder.glob("state/dstui/drafts/*"):
             draft.unlink()
@@ -133,14 +133,14 @@ class MonkeySession:
         terminal.wait("1 · Machine", "q quit")
         return terminal
 
-    def _give(self, terminal: Terminal, write: tuple[Input, ...], chance: random.Random) -> bool:
-        """One write; False where the session has ended by it."""
+    def _send(self, terminal: Terminal, write: tuple[Input, ...], chance: random.Random) -> bool:
+        """Send one write; return False if the session ended."""
         for each in write:
             if isinstance(each, Resized):
                 terminal.resize(each.columns, each.rows)
             elif not self._type(terminal, bytes_of(each, terminal.screen.columns, terminal.screen.lines)):
                 return False
-        pause = chance.choice((0.0, 0.01, 0.05, 0.15))  # a key may meet what the one before has opened, or what it is about to open
+        pause = chance.choice((0.0, 0.01, 0.05, 0.15))  # a key may arrive while the previous one still opens something, or after
         until = time.monotonic() + pause
         self._drain(terminal, 0.0)
         while (left := until - time.monotonic()) > 0:
@@ -148,7 +148,7 @@ class MonkeySession:
         return not self._ended(terminal)
 
     def _type(self, terminal: Terminal, data: bytes) -> bool:
-        """Write it whole, as fast as the session takes it; False where it has ended."""
+        """Send all data as fast as the session reads it; return False if the session ended."""
         deadline = time.monotonic() + PATIENCE
         while data:
             if select.select([], [terminal.fd], [], 0.0)[1]:
@@ -156,11 +156,11 @@ class MonkeySession:
             self._drain(terminal, 0.002)
             if self._ended(terminal):
                 return False
-            assert time.monotonic() < deadline, "the session takes no more input"
+            assert time.monotonic() < deadline, "the session accepts no more input"
         return True
 
     def _drain(self, terminal: Terminal, seconds: float) -> None:
-        """Take in what is written within so many seconds; the screen is not worked out, which would take most of the time."""
+        """Read output for at most `seconds` without interpreting it, which would take most of the time."""
         if select.select([terminal.fd], [], [], seconds)[0]:
             try:
                 data = os.read(terminal.fd, 1 << 20)
@@ -175,28 +175,28 @@ class MonkeySession:
         if terminal.code is not None:
             return True
         pid, status = os.waitpid(terminal.pid, os.WNOHANG | os.WUNTRACED)
-        if pid and os.WIFSTOPPED(status):  # ctrl+z where the terminal was not the session's any more: its user says `fg`
+        if pid and os.WIFSTOPPED(status):  # ctrl+z at a moment when the session does not own the terminal: continue it, as `fg` does
             os.kill(pid, signal.SIGCONT)
             return False
         if not pid:
             return False
         terminal.code = os.waitstatus_to_exitcode(status)
         self._drain(terminal, 0.1)
-        said = self.output.decode(errors="replace")
-        asked = 0, -signal.SIGINT, 128 + signal.SIGINT  # ctrl+c where the terminal was not the session's yet, or no more
-        if terminal.code not in asked or "Traceback" in said:
-            told = ESCAPES.sub("", said.rpartition("\x1b[?1049l")[2])
+        output = self.output.decode(errors="replace")
+        expected = 0, -signal.SIGINT, 128 + signal.SIGINT  # ctrl+c at a moment when the session does not own the terminal
+        if terminal.code not in expected or "Traceback" in output:
+            screen = ESCAPES.sub("", output.rpartition("\x1b[?1049l")[2])
             reports = "\n".join(file.read_text() for file in self.folder.glob("state/dstui/faults/*.txt"))
-            self.problem(f"ended with {terminal.code}: {traced(said)}\n{reports}\n{told[:1500]}\n…\n{told[-1500:]}")
+            self.problem(f"ended with {terminal.code}: {traceback_text(output)}\n{reports}\n{screen[:1500]}\n…\n{screen[-1500:]}")
         self.played.left += 1
         return True
 
     def _undo_everything(self, terminal: Terminal, seed: int) -> None:
-        """Every dialog is closed, every edit is taken back, the Plan is saved: these are the first bytes. Then the session is left."""
+        """Close all dialogs, undo all edits and save: the Plan must have its original bytes. Then quit."""
         self._picture(terminal)
         if self._ended(terminal):
             return
-        for _ in range(24):  # a dialog may still be on its way, so that both are looked for each time
+        for _ in range(24):  # a dialog may still be opening: look for both each time
             for keys, wanted in (("\x1b", " q quit"), ("\x1bOR", "1 · Machine")):
                 if wanted not in terminal.text:
                     self._press(terminal, keys)
@@ -207,7 +207,7 @@ class MonkeySession:
             terminal.press(keys)
             terminal.settle(0.2)
         terminal.settle(1.0)
-        if self._ended(terminal):  # the last of the monkey's keys had asked for it
+        if self._ended(terminal):  # the last keys asked for it
             return
         if self.plan.read_text() != PLAN:
             self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{terminal.text}")
@@ -216,11 +216,11 @@ class MonkeySession:
         while not (ended := self._ended(terminal)) and time.monotonic() < deadline:
             self._drain(terminal, 0.05)
         if not ended:
-            shown = traced(self.output.decode(errors="replace")) or self._picture(terminal)
-            self.problem(f"seed {seed}: q does not end it:\n{shown}\n{where_it_is(terminal.pid)}")
+            shown = traceback_text(self.output.decode(errors="replace")) or self._picture(terminal)
+            self.problem(f"seed {seed}: q does not end it:\n{shown}\n{process_stacks(terminal.pid)}")
 
     def _press(self, terminal: Terminal, keys: str) -> None:
-        """A key, until it has changed the screen: two escapes in one read are another key. What changes nothing may have met half a picture."""
+        """Press a key and wait until the screen changes: two escapes in one read would be another key. Redraw if nothing changes."""
         before, deadline = terminal.text, time.monotonic() + PATIENCE / 24
         terminal.press(keys)
         while terminal.text == before and time.monotonic() < deadline:
@@ -230,9 +230,9 @@ class MonkeySession:
             self._picture(terminal)
 
     def _picture(self, terminal: Terminal) -> str:
-        """What is on the screen: another size makes the session draw all of it.
+        """Return the text of the screen, which two resizes make the session draw completely.
 
-        Each of the two is waited for: a session that is busy would see the second alone, which may be the size that it has.
+        Waits for each resize: a busy session would only see the second, which may be the size it already has.
         """
         self._resize(terminal, 99 if terminal.screen.columns != 99 else 98)
         self.output.clear()
@@ -242,7 +242,7 @@ class MonkeySession:
         return terminal.text
 
     def _resize(self, terminal: Terminal, columns: int) -> None:
-        """To another width, until it is drawn: something is written, and then nothing for a moment."""
+        """Change the width and wait until the session has redrawn and is quiet for a moment."""
         deadline, before, since = time.monotonic() + PATIENCE / 4, self.received, -1
         terminal.resize(columns, 36)
         while (since != self.received or since == before) and not self._ended(terminal) and time.monotonic() < deadline:
@@ -250,6 +250,6 @@ class MonkeySession:
             self._drain(terminal, 0.5)
 
     def problem(self, text: str) -> None:
-        """Tell it at once, and at the end."""
+        """Print a problem and keep it for the report."""
         print(text, flush=True)
         self.played.problems.append(text)

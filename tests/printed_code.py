@@ -1,6 +1,6 @@
-"""What surrounds the lines that `dstui render --only code` prints, so that they run: the user's own functions, and what came of it.
+"""Complete the lines that `dstui render --only code` prints to a script that runs and reports what happened.
 
-The lines stand as they are printed between BEFORE and AFTER; what they say for later runs as a script of its own.
+The printed lines go between BEFORE and AFTER; the lines for later use (inference) become a separate script.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def tell(**what):
     if RANK == 0:
         print("TOLD", json.dumps(what), flush=True)
 
-def told_of(engine):
+def engine_summary(engine):
     after = weights(engine.module)
     if RANK == 0:
         torch.save(after, "trained.pt")
@@ -107,18 +107,18 @@ def build_lightning_module():
     return Module()
 
 """
-"""CPU ranks in the place of the GPUs that Lightning's strategy insists on: the accelerator's class and devices with an index."""
+"""CPU devices in place of the GPUs that Lightning's strategy requires."""
 
 
 def lightning_script(text: str, after: str) -> str:
-    """Return the script that Lightning trains, of what was printed for deepspeed.initialize."""
+    """Return the Lightning training script made of the printed code."""
     head = text.partition("\n\ndeepspeed.init_distributed()")[0]
     lines = text.partition(LIGHTNING)[2].partition("\n")[2]
     return BEFORE + "KIND, TRAINS = ReturnsTheLoss, True\n" + GPUS_ONLY + head + "\n" + lines + AFTER + after + "\n"
 
 
-def scripts(text: str, after: str = "tell(**told_of(engine))", *, kind: str = "tiny", trains: bool = True) -> tuple[str, str]:
-    """Return the training script and the one for later, of what was printed; `after` tells what came of the training."""
+def scripts(text: str, after: str = "tell(**engine_summary(engine))", *, kind: str = "tiny", trains: bool = True) -> tuple[str, str]:
+    """Return the training script and the script for later use; `after` reports the result of the training."""
     text = text.partition(LIGHTNING)[0]
     training, _, later = text.partition(LATER)
     before = BEFORE + f"KIND, TRAINS = {kind}, {trains}\n"

@@ -1,7 +1,7 @@
-"""Programs of SLURM on a PATH that print what was recorded: for what only needs their words. The real ones run in tests/long/
-test_queue.py and test_accounting.py.
+"""SLURM programs on the PATH that print recorded output, for tests that only need their output.
 
-Slurm 22.05 of Debian 12 on the pretend hosts, with the numbers of jobs, names and limits changed.
+tests/long/test_queue.py and test_accounting.py run the real programs. Recorded with Slurm 22.05 of Debian 12 on the test hosts, with job
+numbers, names and limits changed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ACCOUNTING = """\
 9|NODE_FAIL|2026-11-28T02:29:16|g02|None
 10|OUT_OF_MEMORY|2026-11-28T02:29:16|g01|None
 """
-"""Each end that tests/long/test_accounting.py makes; 3 was cancelled while it waited, 5 was queued again."""
+"""Each way to end that tests/long/test_accounting.py produces; 3 was cancelled while pending, 5 was requeued."""
 
 
-def record(folder: Path, **outputs: str) -> Path:
-    """Write programs that print these texts and note in `folder/asked` that they were asked; the folder for the PATH."""
+def write_programs(folder: Path, **outputs: str) -> Path:
+    """Write programs that print these texts and append their names to `folder/asked`. Return the folder, for the PATH."""
     folder.mkdir(exist_ok=True)
     for name, text in outputs.items():
         program = folder / name
@@ -42,5 +42,5 @@ def record(folder: Path, **outputs: str) -> Path:
 
 
 def cluster(folder: Path, **more: str) -> Path:
-    """A cluster with two partitions, and an empty queue."""
-    return record(folder, **{"scontrol": PARTITIONS, "sinfo": NODES, "sacctmgr": ASSOCIATIONS, "squeue": "", **more})
+    """Write the programs of a cluster with two partitions and an empty queue."""
+    return write_programs(folder, **{"scontrol": PARTITIONS, "sinfo": NODES, "sacctmgr": ASSOCIATIONS, "squeue": "", **more})

@@ -1,4 +1,4 @@
-"""What tests make once and keep in DSTUI_RELEASES (a folder, made if it is not there): older releases of DeepSpeed, accelerate, checkpoints."""
+"""Packages and files that tests make once and keep in the folder DSTUI_RELEASES: older DeepSpeed releases, accelerate, checkpoints."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from dstui.plan.catalogue import NEWEST
 
 MADE_BY = f"python{platform.python_version()}-torch{version_of('torch')}-deepspeed{version_of('deepspeed')}"
-"""What made it is part of its name: a checkpoint that another Python wrote may hide that this one's cannot be read."""
+"""The versions that built the files, as part of the folder's name: a checkpoint of another Python or torch may behave differently."""
 FOLDER = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser() / MADE_BY
 
 
 def installed(version: str) -> str:
-    """The folder of a release, installed there if need be. Skips the test where it cannot be had."""
+    """Return the folder of a DeepSpeed release, installing it if needed. Skips the test if it cannot be installed."""
     if version == NEWEST:
         return ""
     target = FOLDER / version
@@ -35,21 +35,21 @@ def installed(version: str) -> str:
 
 
 def accelerate() -> Path:
-    """The folder of accelerate, installed there if need be: for PYTHONPATH. Skips the test where it cannot be had."""
-    return _beside("accelerate", "huggingface_hub", "safetensors", "httpx", "httpcore", "h11", "anyio", "idna", "certifi")
+    """Return a PYTHONPATH entry with accelerate, installing it if needed. Skips the test if it cannot be installed."""
+    return _install("accelerate", "huggingface_hub", "safetensors", "httpx", "httpcore", "h11", "anyio", "idna", "certifi")
 
 
 def peft() -> Path:
-    """The same for PEFT, which needs accelerate beside it."""
-    return _beside("peft")
+    """Return a PYTHONPATH entry with PEFT, which also needs accelerate's."""
+    return _install("peft")
 
 
 def lightning() -> Path:
-    """The same for Lightning."""
-    return _beside("lightning", "lightning-utilities", "pytorch-lightning", "torchmetrics")
+    """Return a PYTHONPATH entry with Lightning."""
+    return _install("lightning", "lightning-utilities", "pytorch-lightning", "torchmetrics")
 
 
-def _beside(name: str, *needed: str) -> Path:
+def _install(name: str, *needed: str) -> Path:
     target = FOLDER / name
     if not (target / name).is_dir():
         words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target)]

@@ -1,4 +1,4 @@
-"""dstui's source, for the tests that read it: each file is parsed once for all of them, which therefore run in one process (`TOGETHER`)."""
+"""dstui's source for tests that read it. Files are parsed once, so these tests run in one process (`TOGETHER`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOGETHER = pytest.mark.xdist_group("source")
 
 
 def name_of(path: Path) -> str:
-    """dstui.jobs.store.folder"""
+    """Return a module's name, such as dstui.jobs.store.folder."""
     return ".".join(("dstui", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 
@@ -23,18 +23,18 @@ MODULES = {name_of(path): path for path in FILES}
 
 @cache
 def text_of(path: Path) -> str:
-    """A file's text."""
+    """Return the text of a file."""
     return path.read_text()
 
 
 @cache
 def nodes_of(path: Path) -> tuple[ast.AST, ...]:
-    """All that a file's text is made of, its module first."""
+    """Return all nodes of a file's AST, its module first."""
     return tuple(ast.walk(ast.parse(text_of(path))))
 
 
 def tree_of(path: Path) -> ast.Module:
-    """The module."""
+    """Return the module node of a file."""
     module = nodes_of(path)[0]
     assert isinstance(module, ast.Module)
     return module

@@ -1,4 +1,4 @@
-"""A real terminal for tests: a command in a pty, its screen as text, keys and clicks as a user gives them."""
+"""A real terminal for tests: runs a command in a pty, keeps its screen as text, and sends keys and clicks."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from pyte.screens import Char, wcwidth
 
 from tests.waiting import PATIENCE
 
-# What pyte does not know and would print: kitty's keyboard protocol, mode reports, XTVERSION, DCS strings.
+# Sequences that pyte does not know and would print: kitty's keyboard protocol, mode reports, XTVERSION, DCS strings.
 UNKNOWN = re.compile(rb"\x1b\[[>=<?]?[0-9;]*u|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[mq]|\x1bP.*?\x1b\\", re.DOTALL)
-# What sets the style of the text that follows (SGR); longer ones are pyte's parser's.
+# Sequences that set the style of text (SGR); longer ones are left to pyte's parser.
 COLOURS = re.compile(r"\x1b\[([0-9;]{0,99})m")
 
 
 class Stream(pyte.ByteStream):
-    """pyte's parser takes a sequence character by character; colours, which most of them are, are taken whole."""
+    """A faster pyte stream: parses colour sequences, which are the most common ones, as a whole instead of by character."""
 
     def feed(self, data: bytes) -> None:
-        """Take in what a program has written."""
+        """Process the output of a program."""
         text, done = self.utf8_decoder.decode(data), 0
         for colours in COLOURS.finditer(text):
             pyte.Stream.feed(self, text[done : colours.start()])
-            if self._taking_plain_text:  # pyte's own word for: no sequence is open
+            if self._taking_plain_text:  # pyte is not inside another sequence
                 self.listener.select_graphic_rendition(*(int(number or 0) for number in colours[1].split(";")))
-            else:  # inside of another sequence
+            else:  # pyte is inside another sequence
                 pyte.Stream.feed(self, colours[0])
             done = colours.end()
         pyte.Stream.feed(self, text[done:])
 
 
 class Screen(pyte.Screen):
-    """pyte makes each character from the last one's style; plain text within a line is made at once."""
+    """A faster pyte screen: draws plain text within a line at once instead of by character."""
 
     def draw(self, data: str) -> None:
-        """Show text at the cursor."""
+        """Draw text at the cursor."""
         x, end = self.cursor.x, self.cursor.x + len(data)
         plain = data.isprintable() and (data.isascii() or all(wcwidth(character) == 1 for character in data))
         if not plain or end > self.columns or modes.IRM in self.mode or self.charset or self.g0_charset is not charsets.LAT1_MAP:
@@ -60,7 +60,7 @@ class Screen(pyte.Screen):
 
 
 class Terminal:
-    """One command in its own pty. Times are seconds since the start."""
+    """A command in its own pty. Times are seconds since its start."""
 
     def __init__(
         self, argv: Sequence[str], columns: int = 120, rows: int = 40, env: Mapping[str, str] | None = None, cwd: str | None = None
@@ -84,12 +84,12 @@ class Terminal:
         self.code: int | None = None
 
     def pump(self, seconds: float) -> bytes:
-        """Take in what is written within so many seconds; returns at the first piece."""
+        """Read and process output, waiting at most `seconds` for it."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return b""
         try:
             data = os.read(self.fd, 1 << 20)
-        except OSError:  # the command has ended and nothing is left to read
+        except OSError:  # the command has ended and all output is read
             return b""
         self.last_output = time.perf_counter() - self.started
         self.raw += data
@@ -99,15 +99,15 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """The screen, line by line."""
+        """The screen's text, line by line."""
         if self._text is None:
             columns, rows = range(self.screen.columns), range(self.screen.lines)
             cells = ([cell.data for cell in map(self.screen.buffer[row].__getitem__, columns)] for row in rows)
-            self._text = "\n".join(map("".join, cells))  # not `display`, which fails where half of a wide character was drawn over
+            self._text = "\n".join(map("".join, cells))  # not `display`, which fails on a wide character that is half overwritten
         return self._text
 
     def wait(self, *wanted: str, timeout: float = PATIENCE) -> float:
-        """Until all the texts are on the screen; the time at which they were."""
+        """Wait until all texts are on the screen; return the time."""
         deadline = time.perf_counter() + timeout
         while not all(w in self.text for w in wanted):
             self.pump(0.05)
@@ -116,21 +116,21 @@ class Terminal:
         return time.perf_counter() - self.started
 
     def wait_gone(self, text: str, timeout: float = PATIENCE) -> None:
-        """Until a text is no longer on the screen."""
+        """Wait until a text is no longer on the screen."""
         deadline = time.perf_counter() + timeout
         while text in self.text:
             self.pump(0.05)
             assert time.perf_counter() < deadline, f"{text!r} is still on the screen:\n{self.text}"
 
     def settle(self, quiet: float = 0.4, timeout: float = PATIENCE) -> float:
-        """Until nothing was written for `quiet` seconds; the time of the last output."""
+        """Wait until nothing is written for `quiet` seconds; return the time of the last output."""
         deadline = time.perf_counter() + timeout
         while self.pump(quiet) and time.perf_counter() < deadline:
             pass
         return self.last_output
 
     def press(self, keys: str) -> None:
-        """Type."""
+        """Type keys."""
         os.write(self.fd, keys.encode())
 
     def click(self, column: int, row: int) -> None:
@@ -138,7 +138,7 @@ class Terminal:
         self.press(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")
 
     def reset(self) -> None:
-        """As if another program had begun to draw: an empty screen, and no mode set."""
+        """Clear the screen and all modes, as if another program had begun to draw."""
         self._text = None
         self.screen.reset()
 
@@ -149,24 +149,24 @@ class Terminal:
         self.stream = Stream(self.screen)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Another size of the window."""
+        """Resize the window."""
         self._text = None
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def kill(self, number: int) -> None:
-        """A signal to the command."""
+        """Send a signal to the command."""
         os.kill(self.pid, number)
 
     def wait_stopped(self, timeout: float = PATIENCE) -> None:
-        """Until a signal has stopped the command, as ctrl+z in a shell does."""
+        """Wait until a signal has stopped the command, as ctrl+z in a shell does."""
         deadline = time.perf_counter() + timeout
         while self._stat()[0] != "T":
             self.pump(0.05)
             assert time.perf_counter() < deadline, f"still not stopped:\n{self.text}"
 
     def exit_code(self, timeout: float = PATIENCE) -> int:
-        """Wait for the end; 128 + n for signal n."""
+        """Wait for the command's end and return its exit code; 128 + n for signal n."""
         deadline = time.perf_counter() + timeout
         while self.code is None:
             self.pump(0.05)
@@ -181,12 +181,12 @@ class Terminal:
         return self.code
 
     def cpu_seconds(self) -> float:
-        """Processor time of the command so far."""
+        """Return the CPU time of the command so far."""
         fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def hang_up(self, timeout: float = PATIENCE) -> int:
-        """Close the terminal, as sshd does when the connection is lost, and wait for the end; 128 + n for signal n."""
+        """Close the terminal, as sshd does when the connection is lost, and return the command's exit code; 128 + n for signal n."""
         os.close(self.fd)  # the kernel sends SIGHUP and SIGCONT, and every write fails
         self.fd = -1
         deadline = time.perf_counter() + timeout
@@ -198,11 +198,11 @@ class Terminal:
         return self.code
 
     def _stat(self) -> list[str]:
-        """/proc/PID/stat from the state on (proc(5), field 3)."""
+        """Return the fields of /proc/PID/stat from the state on (proc(5), field 3)."""
         return Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
 
     def close(self) -> None:
-        """End the command, whatever it is doing."""
+        """Kill the command and close the pty."""
         if self.code is None:
             try:
                 os.kill(self.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The page of what the field's guides ask for: it is whole, and every test and every case of one that it names is there."""
+"""docs/expectations.md and docs/accelerate-acceptance.md are complete, and every test and case that they name exists."""
 
 from __future__ import annotations
 
@@ -14,31 +14,29 @@ EXPECTED = (ROOT / "docs" / "expectations.md").read_text()
 ROW = re.compile(r"^\| (A?\d+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+)(?:\[([^]`]+)\])?)?`")
 MANY = 20
-"""A test of more cases than this shows a thing only by the case that is about it."""
+"""A test with more cases than this only counts as proof by a named case."""
 
 
-def test_every_thing_that_the_guides_ask_for_has_its_row() -> None:
+def test_acceptance_page_covers_every_topic_of_the_guides() -> None:
     numbers = [number for number, _, _ in ROW.findall(PAGE)]
     assert [number for number in numbers if number.startswith("A")] == [f"A{n}" for n in range(1, 115)]
-    assert len(numbers) == len(set(numbers)) == PAGE.count("\n| ") - 4 == 114 + 90, (
-        "each row has a number, what is asked for and what shows it"
-    )
-    assert all(NAMED.search(shown) for _, _, shown in ROW.findall(PAGE)), "a test shows it, whatever else does"
+    assert len(numbers) == len(set(numbers)) == PAGE.count("\n| ") - 4 == 114 + 90, "each row has a number, a topic and a proof"
+    assert all(NAMED.search(shown) for _, _, shown in ROW.findall(PAGE)), "each row names a test"
 
 
-def test_each_expectation_of_a_terminal_program_has_its_row() -> None:
+def test_expectations_page_covers_every_terminal_program_expectation() -> None:
     rows = re.findall(r"^\| (\d+) \| [^|]+ \| (?:yes|in part|no)[^|]* \| `tests/[^|]+\|$", EXPECTED, re.MULTILINE)
     assert rows == [str(number) for number in range(1, 61)]
 
 
-def test_what_other_programs_have_is_shown_by_a_test_or_missing_for_a_reason() -> None:
+def test_features_of_other_programs_have_a_test_or_a_reason() -> None:
     rows = [line.split(" | ") for line in EXPECTED.partition("## What other programs have")[2].splitlines() if line.startswith("| ")][2:]
     assert len(rows) > 25
     assert [row for row in rows if len(row) != 4] == []
     assert [row for row in rows if not (NAMED.search(row[3]) if "yes" in row[2] else row[2].startswith("no: "))] == []
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_every_named_test_exists() -> None:
     named = set(NAMED.findall(PAGE)) | set(NAMED.findall(EXPECTED))
     assert len(named) > 150
     texts = {file: (ROOT / file).read_text() for file, _, _ in named}
@@ -48,20 +46,18 @@ def test_every_test_that_is_named_is_there() -> None:
     assert missing == []
 
 
-def test_every_case_that_is_named_is_there_and_a_test_of_many_is_named_by_its_case() -> None:
+def test_every_named_case_exists_and_large_tests_are_named_by_case() -> None:
     named = [(f"{file}::{name}", case) for file, name, case in NAMED.findall(PAGE) if name]
     words = ["-m", "pytest", "--collect-only", "-q", "-n0", "-p", "no:cacheprovider", *sorted({test for test, _ in named})]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     collected = [line.rstrip("]").partition("[") for line in done.stdout.splitlines() if "::" in line]
-    missing = [
-        f"{test}[{case}]" for test, case in named if case and not any(_is_about(case, id_) for it, _, id_ in collected if it == test)
-    ]
+    missing = [f"{test}[{case}]" for test, case in named if case and not any(_matches(case, id_) for it, _, id_ in collected if it == test)]
     assert missing == []
     of_many = {test for test, count in Counter(test for test, _, _ in collected).items() if count > MANY}
     assert sorted({test for test, case in named if test in of_many and not case}) == []
 
 
-def _is_about(case: str, collected: str) -> bool:
-    """Whether a case is the one that is named: its whole name, or the beginning of it (`DS055` of DS055_1, `AC010` of AC010-zero_stage)."""
+def _matches(case: str, collected: str) -> bool:
+    """Return whether a case matches a name: exactly, or by its beginning (`DS055` for DS055_1, `AC010` for AC010-zero_stage)."""
     return collected == case or re.match(rf"{re.escape(case)}(?:[-_,]|\d+$)", collected) is not None

@@ -1,4 +1,4 @@
-"""Input that is meant to kill, or that somebody wrote by mistake: a sentence, status 1 or 2, in no time and little memory."""
+"""Hostile or mistaken input gives a message and status 1 or 2, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.forked import Forked, Ran
+from tests.hostile.forked import CommandResult, Forked
 
 MEMORY = 300 << 20
 SECONDS = 6
-"""Of CPU time: 3 are wanted, and not every machine is as fast as the one on which the cases were written."""
+"""CPU seconds allowed for a command. 3 are enough on the machine where the cases were written; others are slower."""
 FORKED = Forked(memory=4 * MEMORY, cpu=SECONDS)
 RAW = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
-"""Control characters but newline and tab, C1 and what reorders a line, as UTF-8."""
+"""Control characters except newline and tab, C1 controls and bidirectional overrides, as UTF-8."""
 
 LONG = "x" * 5000
 OSC = "\x1b]52;c;aGFja2Vk\x07"
 BYTE = "caf\udce9"
-"""A name with a byte that is no UTF-8, as Python has it."""
+"""A file name with an invalid UTF-8 byte, as Python represents it."""
 PLAN = "version: 1\njob: {script: train.py}\n"
 CONFIG = '{"train_micro_batch_size_per_gpu": 1}'
 RUNS = f"{PLAN}deepspeed: {{train_micro_batch_size_per_gpu: 1, optimizer: {{type: Adam, params: {{torch_adam: true}}}}}}\n"
@@ -31,7 +31,7 @@ DEEP = {"brackets": "[" * 40_000, "braces": "{" * 40_000, "dashes": "\n" + "- " 
 
 @dataclass(frozen=True)
 class Case:
-    """A command, the files that it finds, and how it must answer."""
+    """A command, the files in its folder, and the expected answer."""
 
     name: str
     words: tuple[str, ...]
@@ -39,15 +39,15 @@ class Case:
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     status: int = 2
     twin: bool = False
-    """Whether another case has the same files, and other cases this command."""
+    """Whether other cases cover the same files and the same command."""
 
 
 TURNS = cycle((False, True))
-"""Whether render or --headless loads a Plan: both do it by one function."""
+"""Whether the command is render or --headless, which load a Plan by the same function."""
 
 
 def of_plan(name: str, text: str, says: str, *, status: int = 2, files: Mapping[str, str | bytes] | None = None) -> Iterator[Case]:
-    """A Plan that render and headless refuse; check says the same as a diagnostic (1), or that it cannot be read (2)."""
+    """Yield cases for a Plan that render and headless refuse; check reports a diagnostic (1) or that the file is unreadable (2)."""
     more = {"plan.yaml": text, **(files or {})}
     other = next(TURNS)
     yield Case(f"{name}, render", ("render", "plan.yaml"), says, more, twin=other)
@@ -57,7 +57,7 @@ def of_plan(name: str, text: str, says: str, *, status: int = 2, files: Mapping[
 
 
 def of_cluster(name: str, cluster: str, says: str, **more: Mapping[str, str | bytes]) -> Iterator[Case]:
-    """A Plan with this cluster."""
+    """Yield cases for a Plan with this cluster section."""
     return of_plan(name, f"{PLAN}cluster: {cluster}\n", says, status=1, **more)
 
 
@@ -156,7 +156,7 @@ def texts() -> Iterator[Case]:
 
 
 def typed() -> Iterator[Case]:
-    """A path of 5,000 characters, one with a byte that is no UTF-8 and one with an escape sequence, wherever one can be typed."""
+    """Yield a very long path, one with an invalid UTF-8 byte and one with an escape sequence, for every argument that takes a path."""
     for name, path in {"long": LONG, "longer": f"{LONG}/{LONG}", "no UTF-8": BYTE, "an escape": OSC, "a user": "~nosuchuser/x"}.items():
         for command in ("diagnose", "render", "check", "doctor"):
             yield Case(f"{name}, {command}", (command, path), "dstui: " if command != "check" else ": ")
@@ -205,7 +205,7 @@ def names() -> Iterator[Case]:
 
 
 def hostile() -> Iterator[Case]:
-    """Escape sequences in keys, values and names; names that are options."""
+    """Yield escape sequences in keys, values and names, and names that look like options."""
     told = "\\u001b]52;c;aGFja2Vk\\u0007"
     key = '"\\e]52;c;aGFja2Vk\\a"'
     yield from of_plan("an escape in a key", f"{PLAN}{key}: 1\n", told, status=0)
@@ -248,7 +248,7 @@ def hostile() -> Iterator[Case]:
 
 
 def pasted() -> Iterator[Case]:
-    """Texts in the place of an `nvidia-smi topo -m`."""
+    """Yield texts given in place of the output of `nvidia-smi topo -m`."""
     matrix = "\tGPU0\tGPU1\nGPU0\tX\tNV1\nGPU1\tNV1\tX\n"
     for name, text in {
         "names without an end": "GPU0 " + "ib1" * 40 + "!",
@@ -266,29 +266,29 @@ def pasted() -> Iterator[Case]:
 CASES = [case for make in (nested, numbers, many, texts, typed, names, hostile, pasted) for case in make()]
 
 
-def answers(case: Case, ran: Ran) -> None:
-    """Whether a command has answered as the case wants it."""
-    assert (ran.status, "Traceback" in ran.said) == (case.status, False), ran.said[-3000:]
-    assert case.says in ran.said, ran.said[-3000:]
-    assert not RAW.search(ran.out + ran.err), ran.said[-3000:]
+def assert_answer(case: Case, ran: CommandResult) -> None:
+    """Assert that a command answered as the case expects."""
+    assert (ran.status, "Traceback" in ran.output) == (case.status, False), ran.output[-3000:]
+    assert case.says in ran.output, ran.output[-3000:]
+    assert not RAW.search(ran.out + ran.err), ran.output[-3000:]
     assert ran.memory < MEMORY
 
 
-def written(case: Case, folder: Path) -> Path:
-    """The folder with the case's files."""
+def write_files(case: Case, folder: Path) -> Path:
+    """Write the case's files and return their folder."""
     for name, content in case.files.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=[pytest.mark.twin] if case.twin else []) for case in CASES])
-def test_bad_input_is_a_sentence(case: Case, tmp_path: Path) -> None:
-    answers(case, FORKED.run(case.words, written(case, tmp_path)))
+def test_bad_input_gives_a_message(case: Case, tmp_path: Path) -> None:
+    assert_answer(case, FORKED.run(case.words, write_files(case, tmp_path)))
     assert not (tmp_path / "canary").exists()
 
 
-def test_an_interpreter_of_its_own_answers_as_those_that_were_forked(tmp_path: Path) -> None:
+def test_fresh_interpreter_answers_like_forked_command(tmp_path: Path) -> None:
     for number, case in enumerate(CASES[:: len(CASES) // 6]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        answers(case, FORKED.run(case.words, written(case, folder), own=True))
+        assert_answer(case, FORKED.run(case.words, write_files(case, folder), own=True))

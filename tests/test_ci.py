@@ -1,4 +1,4 @@
-"""`.ci/run` on CI: nothing that an earlier run left in the home folder decides."""
+"""`.ci/run` on CI does not depend on what an earlier run left in the home folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ README = '<!-- test -->\n```sh\nenv > "$PWD/seen" && touch ~/left && exit 7\n```
 
 
 @pytest.mark.parametrize("home", ["there", "not-there"])
-def test_ci_has_a_home_of_its_own_and_keeps_what_pip_has_downloaded(home: str, tmp_path: Path) -> None:
+def test_ci_uses_a_temporary_home_and_keeps_pip_downloads(home: str, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "apt-get").write_text("#!/bin/sh\n")  # this test installs nothing

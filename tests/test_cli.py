@@ -1,4 +1,4 @@
-"""The command line as a contract: what it imports, what it refuses, and with which exit status."""
+"""The command line's contract: imports, refused arguments and exit statuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def imported(*args: str) -> set[str]:
-    """The top-level modules that a command imports."""
+    """Return the top-level modules that a command imports."""
     code = f"import sys\nfrom dstui.cli import main\ntry: main({list(args)!r})\nexcept SystemExit: pass\nprint('MODULES', *sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
     return {name.partition(".")[0] for name in out.rpartition("MODULES")[2].split()}
@@ -32,14 +32,14 @@ def test_headless_imports_neither_textual_nor_torch() -> None:
     assert not imported("--headless", "quickstart", "--dry-run") & (HEAVY | {"textual", "rich"})
 
 
-def test_the_screen_imports_no_torch() -> None:
+def test_tui_does_not_import_torch() -> None:
     out = subprocess.run(
         [sys.executable, "-c", "import sys, dstui.tui.app; print(*sys.modules)"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert not {name.partition(".")[0] for name in out.split()} & HEAVY
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_version_is_the_package_version() -> None:
     from dstui import __version__
 
     done = dstui("--version")
@@ -57,26 +57,26 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("name", [*BAD_FILES, "missing.yaml", "."])
 @pytest.mark.parametrize("command", [("--headless",), ("render",), ("check",)])
-def test_a_file_that_cannot_be_used_is_a_sentence_and_status_2(name: str, command: tuple[str, ...], tmp_path: Path) -> None:
+def test_unusable_file_gives_a_message_and_status_2(name: str, command: tuple[str, ...], tmp_path: Path) -> None:
     content, sentence = BAD_FILES.get(name, (b"", "no such file" if name == "missing.yaml" else "is a folder"))
     if name in BAD_FILES:
         (tmp_path / name).write_bytes(content)
     before = sorted(tmp_path.iterdir())
     done = dstui(*command, name, cwd=tmp_path)
-    judged = command == ("check",) and name == "typo.yaml"  # it can be read: what is wrong in it is a diagnostic
+    judged = command == ("check",) and name == "typo.yaml"  # the file is readable: its content is wrong, which is a diagnostic
     assert done.returncode == (1 if judged else 2)
     assert sentence in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_without_a_terminal_the_screen_is_refused_with_a_way_out() -> None:
+def test_tui_without_a_terminal_is_refused_with_alternatives() -> None:
     done = dstui("quickstart")
     assert done.returncode == 2
     assert "use dstui --headless PLAN" in done.stderr
 
 
-def test_a_dry_run_prints_every_file_and_writes_none(tmp_path: Path) -> None:
+def test_dry_run_prints_every_file_and_writes_none(tmp_path: Path) -> None:
     done = dstui("--headless", "quickstart", "--dry-run", "--set", "deepspeed.zero_optimization.stage=3", cwd=tmp_path)
     assert done.returncode == 0
     assert '"stage": 3' in done.stdout
@@ -103,7 +103,7 @@ def test_rendered_files_are_written_once_and_replaced_only_with_force(tmp_path: 
     assert '"stage": 1' in (tmp_path / "ds_config.json").read_text()
 
 
-def test_rendered_files_with_values_of_the_environment_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_rendered_files_with_environment_values_are_private(tmp_path: Path) -> None:
     def modes() -> dict[str, int]:
         return {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
 
@@ -121,7 +121,7 @@ def test_rendered_files_with_values_of_the_environment_are_for_their_owner_alone
     for only in ("env", "command", "sbatch", "k8s"):
         assert dstui(*render, "--only", only).returncode == 0
     assert modes() == expected
-    for name in expected:  # an older dstui wrote them
+    for name in expected:  # written by an older dstui
         (tmp_path / name).chmod(0o755)
     (tmp_path / "launch.sh").write_text("old")
     for only in ("env", "command", "sbatch", "k8s"):
@@ -129,14 +129,14 @@ def test_rendered_files_with_values_of_the_environment_are_for_their_owner_alone
     assert modes() == dict.fromkeys(expected, 448)
 
 
-def test_a_closed_pipe_ends_quietly() -> None:
+def test_closed_pipe_ends_quietly() -> None:
     done = subprocess.run(
         f"{sys.executable} -m dstui render quickstart | head -1", shell=True, cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert "Traceback" not in done.stderr
 
 
-def test_a_bare_configuration_is_run_with_the_script_after_two_dashes(tmp_path: Path) -> None:
+def test_bare_configuration_runs_the_script_after_two_dashes(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"reduce_bucket_size": 5e8}}')
     done = dstui("--headless", "ds.json", "--dry-run", "--", "train.py", "--deepspeed_config", "ds.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
-"""The README and the pages of docs/: every dstui command in them parses, those that cost little are run on the page's own files, and links lead somewhere.
+"""The README and docs/: every dstui command parses, cheap commands run on the page's own files, and links have targets.
 
-A block with a title (```yaml title="plan.yaml") is a file; the commands of a page run in a folder that holds all of them, in their order.
+A block with a title (```yaml title="plan.yaml") is a file; the commands of a page run in order in a folder with all its files.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ CHEAP = ("check", "render", "forecast", "import", "docs", "schema", "completion"
 
 
 def shell_lines(text: str) -> list[str]:
-    """The lines of the page's shell blocks, without comments; what a backslash joins is one."""
+    """Return the lines of the page's shell blocks, without comments and with continuation lines joined."""
     blocks = [block for _, language, _, block in FENCED.findall(text) if language == "sh"]
     return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
 
 
 def commands_of(line: str) -> list[list[str]]:
-    """The words of each dstui command in a line of shell."""
+    """Return the words of each dstui command in a line of shell."""
     found: list[list[str]] = []
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|<>")
     lexer.whitespace_split, lexer.commenters = True, "#"
@@ -60,7 +60,7 @@ def all_commands() -> list[tuple[str, str, list[str]]]:
     for page in PAGES:
         text = page.read_text()
         inline = [code.replace("\\|", "/").replace("\n", " ") for code in INLINE.findall(FENCED.sub("", text))]
-        named = [code for code in inline if len(code.split()) > 2 or "." in code or code == "dstui"]  # `dstui check` names a command
+        named = [code for code in inline if len(code.split()) > 2 or "." in code or code == "dstui"]  # `dstui check` only names a command
         for line in [*shell_lines(text), *named]:
             found += [(str(page.relative_to(ROOT)), line, words) for words in commands_of(line)]
     return found
@@ -90,15 +90,15 @@ def parse(name: str, words: list[str]) -> None:
 
 
 OWN_TEST = ("site.md",)
-"""Pages whose commands need more than their files; tests of their own run them."""
+"""Pages whose commands need more than their files; other tests run these."""
 
 
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name not in OWN_TEST and FENCED.search(page.read_text())], ids=lambda page: page.stem
 )
-def test_what_a_page_shows_works_as_written(page: Path, tmp_path: Path) -> None:
+def test_commands_of_a_page_work_as_written(page: Path, tmp_path: Path) -> None:
     text, ran = page.read_text(), 0
-    shutil.copy(ROOT / "screenshots/dgx_h100.json", tmp_path / "node.json")  # what `dstui machine --save node.json` gives there
+    shutil.copy(ROOT / "screenshots/dgx_h100.json", tmp_path / "node.json")  # the output of `dstui machine --save node.json` on such a node
     for _, language, name, block in FENCED.findall(text):
         if name:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -116,8 +116,8 @@ def test_what_a_page_shows_works_as_written(page: Path, tmp_path: Path) -> None:
         assert ran, "a page with a Plan shows a command that works on it"
 
 
-def test_the_steps_of_ci_judge_a_plan_as_written(tmp_path: Path) -> None:
-    """GitHub's step, pre-commit's hook and GitLab's job of the page, on its own Plan and on one that the site file does not allow."""
+def test_ci_steps_of_the_page_check_a_plan(tmp_path: Path) -> None:
+    """Run the page's GitHub step, pre-commit hook and GitLab job on its own Plan, and on a Plan that the site file forbids."""
     text = (ROOT / "docs/howto/ci.md").read_text()
     blocks = FENCED.findall(text)
     (tmp_path / "plans").mkdir()
@@ -146,12 +146,12 @@ def test_the_steps_of_ci_judge_a_plan_as_written(tmp_path: Path) -> None:
         (tmp_path / "plans/plan.yaml").write_text(broken)
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_has_a_target() -> None:
     broken = []
     for page in PAGES:
         for target in LINK.findall(FENCED.sub("", page.read_text())):
             path, _, anchor = target.partition("#")
-            if "://" in target or path.startswith("reference/") or "/reference/" in path:  # made when the site is built (docs/site)
+            if "://" in target or path.startswith("reference/") or "/reference/" in path:  # generated when the site is built (docs/site)
                 continue
             there = page if not path else page.parent / path
             if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
@@ -160,13 +160,13 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    """Return the anchors of a page's headings, as GitHub and MkDocs make them."""
     headings = re.findall(r"^#+ (.*)", FENCED.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    pytest.importorskip("material", reason="mkdocs-material is not installed: pip install '.[docs]' brings it")
+def test_site_builds_without_warnings(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed: pip install '.[docs]' installs it")
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -175,7 +175,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert "dstui doctor" in (tmp_path / "reference/cli/index.html").read_text()
 
 
-def test_the_recording_is_small_and_whole() -> None:
+def test_recording_is_small_and_complete() -> None:
     file = ROOT / "screenshots/quickstart.cast"
     head, *events = map(json.loads, file.read_text().splitlines())
     assert file.stat().st_size < 300_000 and head["version"] == 2

@@ -1,4 +1,4 @@
-"""dstui docs, schema and completion, as a user calls them."""
+"""The commands docs, schema and completion, as a user calls them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.rules.all_rules import RULES
 from dstui.cli import main
 from dstui.commands import COMMANDS
-from dstui.commands.docs import index
-from dstui.commands.topics import topics
+from dstui.commands.docs import index, topics
 from tests.source import FILES, text_of
 
 
 @dataclass
-class Said:
+class Result:
     returncode: int
     stdout: str
     stderr: str
 
 
 @pytest.fixture
-def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """`dstui WORDS`, in this process: an interpreter takes longer than any of these commands."""
+def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Return a function that runs `dstui WORDS` in this process, which is faster than a new interpreter."""
 
-    def run(*words: str) -> Said:
+    def run(*words: str) -> Result:
         code = main(words)
-        return Said(code, *capsys.readouterr())
+        return Result(code, *capsys.readouterr())
 
     return run
 
@@ -87,19 +86,19 @@ def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
         ("GATHER16", ("GATHER16-RAISED", "zero3_save_16bit_model", "deepspeed/runtime/engine.py")),
     ],
 )
-def test_docs_tells_what_a_key_or_a_code_means(dstui: Callable[..., Said], key: str, parts: tuple[str, ...]) -> None:
+def test_docs_explains_a_key_or_a_code(dstui: Callable[..., Result], key: str, parts: tuple[str, ...]) -> None:
     done = dstui("docs", key)
     assert done.returncode == 0, done.stderr
     assert all(part in done.stdout for part in parts), done.stdout
 
 
-def test_docs_offers_what_is_called_nearly_so_and_lists_all(dstui: Callable[..., Said]) -> None:
+def test_docs_suggests_similar_names_and_lists_all(dstui: Callable[..., Result]) -> None:
     done = dstui("docs", "reduce_buket_size")
     assert done.returncode == 1 and "reduce_bucket_size" in done.stderr
     assert "TiledMLP" in dstui("docs", "TiledMPL").stderr
 
 
-def test_without_a_key_docs_is_an_index_with_a_title_for_each_name(dstui: Callable[..., Said]) -> None:
+def test_docs_without_a_key_is_an_index_with_titles(dstui: Callable[..., Result]) -> None:
     lines = dstui("docs").stdout.splitlines()
     entries = [line.split(maxsplit=1) for line in lines if line.startswith("  ")]
     assert {name for name, *_ in entries} == {name for _, group in index() for name in group}
@@ -109,20 +108,20 @@ def test_without_a_key_docs_is_an_index_with_a_title_for_each_name(dstui: Callab
     assert headings == [heading for heading, _ in index()]
 
 
-def test_every_code_of_a_finding_has_its_page(dstui: Callable[..., Said]) -> None:
+def test_every_finding_code_has_a_page(dstui: Callable[..., Result]) -> None:
     written = {code for path in FILES for code in re.findall(r'"((?:AC|CK|DS|FC|KR|MC|OP|PL|TR)\d{3})"', text_of(path))}
     known = {name for _, group in index() for name in group}
     assert "AC027" in written and written - known == set()
 
 
-def test_a_code_has_one_meaning() -> None:
-    """What is found outside of the rules does not share a rule's code."""
+def test_finding_code_has_one_meaning() -> None:
+    """Findings outside of the rules must not reuse the code of a rule."""
     outside = {code for path in FILES for code in re.findall(r'Finding\(\s*"(\w{5})"', text_of(path))}
     assert "PL050" in outside and outside & (RULES.keys() | ACCELERATE_RULES.keys()) == set()
 
 
 def text_of_package(source: str) -> str | None:
-    """The text of a file of an installed package, which is not imported; None where the package is not there."""
+    """Return the text of a file of an installed package without importing it; None if the package is missing."""
     package, _, rest = source.partition("/")
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
@@ -131,7 +130,7 @@ def text_of_package(source: str) -> str | None:
 
 
 @pytest.mark.parametrize("package", ["deepspeed", "torch", "accelerate", "transformers"])
-def test_topics_are_in_the_programs_that_they_are_about(package: str) -> None:
+def test_topics_occur_in_the_programs_they_describe(package: str) -> None:
     mine = [topic for topic in topics() if topic.source.startswith(f"{package}/")]
     assert mine
     for topic in mine:
@@ -142,7 +141,7 @@ def test_topics_are_in_the_programs_that_they_are_about(package: str) -> None:
         assert (words or topic.name) in text, topic.name
 
 
-def test_variables_of_nccl_are_in_its_library() -> None:
+def test_nccl_variables_occur_in_its_library() -> None:
     library = next((path for root in map(Path, sys.path) for path in root.glob("nvidia/nccl/lib/libnccl.so*")), None)
     if library is None:
         pytest.skip("NCCL's library is not installed here: it comes with torch for CUDA")
@@ -151,20 +150,20 @@ def test_variables_of_nccl_are_in_its_library() -> None:
     assert [name for name in mine if name.removeprefix("NCCL_").encode() not in data] == []
 
 
-def test_topics_name_pages_that_are_there(dstui: Callable[..., Said]) -> None:
+def test_topics_name_existing_pages(dstui: Callable[..., Result]) -> None:
     for name in {name for topic in topics() for name in topic.see}:
         assert dstui("docs", name).returncode == 0, name
 
 
-def test_schema_is_printed_or_written_with_the_line_for_an_editor(
-    dstui: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_schema_is_printed_or_written_with_an_editor_comment(
+    dstui: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     printed = json.loads(dstui("schema").stdout)
     assert printed["properties"]["deepspeed"]["properties"]["zero_optimization"]
     done = dstui("schema", "-o", "plan.schema.json", "--deepspeed-version", "0.16.9")
     assert "$schema=plan.schema.json" in done.stdout and json.loads((tmp_path / "plan.schema.json").read_text())
-    assert dstui("schema", "-o", "plan.schema.json").returncode == 2, "other content is not replaced unasked"
+    assert dstui("schema", "-o", "plan.schema.json").returncode == 2, "other content is not overwritten unasked"
     assert dstui("schema", "--deepspeed-version", "new").returncode == 2
 
 
@@ -183,7 +182,7 @@ COMPLETE = "source ./dstui.bash; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WO
         ("dstui completion ''", {"bash", "zsh", "fish"}),
     ],
 )
-def test_bash_completes_commands_options_and_choices(dstui: Callable[..., Said], words: str, found: set[str], tmp_path: Path) -> None:
+def test_bash_completes_commands_options_and_choices(dstui: Callable[..., Result], words: str, found: set[str], tmp_path: Path) -> None:
     bash = shutil.which("bash") or pytest.skip("no bash here")
     (tmp_path / "dstui.bash").write_text(dstui("completion", "bash").stdout)
     done = subprocess.run([bash, "-c", COMPLETE.format(words=words)], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -191,14 +190,14 @@ def test_bash_completes_commands_options_and_choices(dstui: Callable[..., Said],
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_other_shells_are_told_every_command(dstui: Callable[..., Said], shell: str) -> None:
+def test_other_shells_complete_every_command(dstui: Callable[..., Result], shell: str) -> None:
     script = dstui("completion", shell).stdout
     assert all(name in script for name in COMMANDS)
     if program := shutil.which(shell):
         subprocess.run([program, "--no-execute", "-c", script] if shell == "fish" else [program, "-nc", script], check=True)
 
 
-def test_completion_is_installed_by_one_command(dstui: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_is_installed_by_one_command(dstui: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

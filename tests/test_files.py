@@ -1,4 +1,4 @@
-"""Files are read with a sentence for what is wrong, and written whole or not at all."""
+"""Files are read with clear errors and written atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dstui.documents.plan_files import read_plan
 from dstui.plan import PlanError
 
 
-def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_unreadable_file_gives_a_message(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
     (tmp_path / "latin").write_bytes(b"version: 1\nname: caf\xe9\n")
     (tmp_path / "large").write_bytes(b"x" * (5 << 20))
@@ -29,7 +29,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
             read_text(tmp_path / name)
 
 
-def test_other_content_is_replaced_only_when_asked(tmp_path: Path) -> None:
+def test_different_content_is_replaced_only_on_request(tmp_path: Path) -> None:
     path = tmp_path / "ds_config.json"
     assert (state_on_disk(path, "a"), write_atomic(path, "a")) == ("new", True)
     assert (state_on_disk(path, "a"), write_atomic(path, "a")) == ("same", False)
@@ -41,7 +41,7 @@ def test_other_content_is_replaced_only_when_asked(tmp_path: Path) -> None:
     assert (path.read_text(), [p.name for p in tmp_path.iterdir()]) == ("b", ["ds_config.json"])
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("old")
     import resource
@@ -58,7 +58,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> Non
     assert (path.read_text(), [p.name for p in tmp_path.iterdir()]) == ("old", ["plan.yaml"])
 
 
-def test_a_symbolic_link_stays_one_and_the_mode_of_a_file_stays(tmp_path: Path) -> None:
+def test_writing_keeps_symbolic_links_and_file_modes(tmp_path: Path) -> None:
     target, link = tmp_path / "target.yaml", tmp_path / "link.yaml"
     target.write_text("old")
     target.chmod(0o640)
@@ -67,7 +67,7 @@ def test_a_symbolic_link_stays_one_and_the_mode_of_a_file_stays(tmp_path: Path) 
     assert (link.is_symlink(), target.read_text(), target.stat().st_mode & 0o777) == (True, "new", 0o640)
 
 
-def test_overrides_are_yaml_and_a_bad_one_names_itself(tmp_path: Path) -> None:
+def test_overrides_are_yaml_and_errors_name_the_override(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("version: 1\njob: {script: a.py}\n")
     plan = read_plan(path, ["deepspeed.zero_optimization.stage=2", "job.args=[--lr, 1e-4]", "name="])
@@ -77,6 +77,6 @@ def test_overrides_are_yaml_and_a_bad_one_names_itself(tmp_path: Path) -> None:
             read_plan(path, [bad])
 
 
-def test_the_quickstart_is_found_by_its_name_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quickstart_is_found_by_name_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_plan(Path("quickstart")).name == "quickstart"

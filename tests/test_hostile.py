@@ -1,4 +1,4 @@
-"""A sample of tests/long/test_commands.py: commands on generated, hostile input; and that what is looked for would be found."""
+"""Commands on generated, hostile input (a sample of tests/long/test_commands.py), and proof that the checks detect violations."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.forked import UNCAUGHT, Forked, Ran
-from tests.hostile.runner import MEMORY, SECONDS, a_process, run_many, wrong_around, wrong_with
+from tests.hostile.forked import UNCAUGHT, CommandResult, Forked
+from tests.hostile.runner import MEMORY, SECONDS, result_violations, run_many, side_effects, unrelated_process
 from tests.hostile.words import prepare
 
-WELL = Ran(status=0, out=b"a\tb\n", err="✔ é\n".encode(), seconds=0.1, cpu=0.1, memory=30 << 20)
+WELL = CommandResult(status=0, out=b"a\tb\n", err="✔ é\n".encode(), seconds=0.1, cpu=0.1, memory=30 << 20)
 
 
-def test_no_input_kills_a_command_or_makes_it_act(tmp_path: Path) -> None:
+def test_hostile_input_neither_crashes_a_command_nor_makes_it_act(tmp_path: Path) -> None:
     outcome = run_many(range(1, 121), tmp_path)
     assert not outcome.failures, "".join(outcome.failures)
 
 
-def test_the_same_seed_gives_the_same_input(tmp_path: Path) -> None:
-    def written(seed: int) -> tuple[list[str], list[tuple[str, bytes]]]:
+def test_same_seed_gives_the_same_input(tmp_path: Path) -> None:
+    def generated(seed: int) -> tuple[list[str], list[tuple[str, bytes]]]:
         place = tmp_path / "place"
         place.mkdir()
         words, _ = prepare(seed, place, tmp_path / "canary", {"pid": 1, "host": "h", "ticks": 1})
@@ -30,7 +30,7 @@ def test_the_same_seed_gives_the_same_input(tmp_path: Path) -> None:
         subprocess.run(["rm", "-r", place, f"{place}-state"], check=True)
         return words, found
 
-    assert [written(seed) for seed in range(20)] == [written(seed) for seed in range(20)]
+    assert [generated(seed) for seed in range(20)] == [generated(seed) for seed in range(20)]
 
 
 @pytest.mark.parametrize(
@@ -47,24 +47,24 @@ def test_the_same_seed_gives_the_same_input(tmp_path: Path) -> None:
         ({"memory": MEMORY + 1}, "MB"),
     ],
 )
-def test_what_a_command_may_not_do_is_noticed(wrong: dict[str, object], said: str) -> None:
-    assert not list(wrong_with(["check"], WELL))
-    (found,) = wrong_with(["check"], replace(WELL, **wrong))
+def test_violations_by_a_command_are_detected(wrong: dict[str, object], said: str) -> None:
+    assert not list(result_violations(["check"], WELL))
+    (found,) = result_violations(["check"], replace(WELL, **wrong))
     assert said in found
 
 
-def test_a_process_that_was_started_or_signalled_is_noticed(tmp_path: Path) -> None:
+def test_started_or_signalled_process_is_detected(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
-    with a_process() as victim:
-        assert not list(wrong_around(["check"], canary, victim, False))
-        assert list(wrong_around(["check"], canary, victim, True)) == ["it wrote into a folder that it was to look at"]
+    with unrelated_process() as victim:
+        assert not list(side_effects(["check"], canary, victim, False))
+        assert list(side_effects(["check"], canary, victim, True)) == ["it wrote into a folder that it was to look at"]
         canary.touch()
         victim.terminate()
         victim.wait()
-        assert len(list(wrong_around(["check"], canary, victim, False))) == 2
+        assert len(list(side_effects(["check"], canary, victim, False))) == 2
 
 
-def test_a_command_that_does_not_end_in_time_is_ended_by_a_signal_which_is_noticed(tmp_path: Path) -> None:
-    ended = Forked(deadline=0.01).run(["machine"], tmp_path)  # it waits for its look-up programs
+def test_command_past_its_deadline_is_killed_and_detected(tmp_path: Path) -> None:
+    ended = Forked(deadline=0.01).run(["machine"], tmp_path)  # it waits for its probes
     assert ended.status == -signal.SIGALRM
-    assert list(wrong_with(["machine"], ended)) == ["a signal"]
+    assert list(result_violations(["machine"], ended)) == ["a signal"]

@@ -1,4 +1,4 @@
-"""What commands print: safe on any terminal, and no traceback where nobody can take it."""
+"""Output of commands: safe on any terminal, and no traceback if it cannot be written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANY = st.text(st.characters() | st.characters(categories=["Cs"]) | st.sampled_fr
 
 
 @given(ANY)
-def test_whatever_is_printed_holds_no_control_character_but_newlines_and_tabs(text: str) -> None:
+def test_output_has_no_control_characters_except_newline_and_tab(text: str) -> None:
     shown = escaped(text)
     shown.encode()
     assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\n\t"]
@@ -27,18 +27,18 @@ def test_whatever_is_printed_holds_no_control_character_but_newlines_and_tabs(te
 
 
 @given(ANY)
-def test_json_that_is_made_safe_is_the_same_json(text: str) -> None:
+def test_escaped_json_has_the_same_value(text: str) -> None:
     assert json.loads(escaped(json.dumps({text: [text]}, ensure_ascii=False))) == {text: [text]}
 
 
-def test_colours_are_dstuis_own_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_keeps_no_colours_of_its_input(capsys: pytest.CaptureFixture[str]) -> None:
     tell(Ink("\x1b[31m"), "red \x1b[31mnot", Ink("\x1b[0m"))
     remark("\x1b]52;c;aGk=\x07")
     found = capsys.readouterr()
     assert (found.out, found.err) == ("\x1b[31mred \\u001b[31mnot\x1b[0m\n", "\\u001b]52;c;aGk=\\u0007\n")
 
 
-def test_arguments_that_are_wrong_come_back_safe() -> None:
+def test_invalid_arguments_are_escaped_in_messages() -> None:
     for words in (["check"], ["--headless"], []):
         done = subprocess.run(
             [sys.executable, "-m", "dstui", *words, "x", "--no\x1b]0;title\x07"], capture_output=True, check=False, stdin=subprocess.DEVNULL
@@ -48,14 +48,14 @@ def test_arguments_that_are_wrong_come_back_safe() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_a_full_disk_under_the_output_is_a_sentence() -> None:
+def test_full_disk_gives_a_message() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-m", "dstui", "check", "quickstart"], stdout=full, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (2, b"dstui: standard output cannot be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_an_encoding_without_our_letters_ends_no_command(encoding: str) -> None:
+def test_output_works_in_an_encoding_without_our_characters(encoding: str) -> None:
     script = f"import sys; sys.stdout.reconfigure(encoding={encoding!r}); from dstui.cli import main; sys.exit(main(['check', '✔é.json']))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (2, b"") and done.stdout.startswith(b"\\u2714")

@@ -1,4 +1,4 @@
-"""dstui in lines: prompts that a script or a screen reader reads, answers on standard input."""
+"""dstui --plain: prompts for scripts and screen readers, with answers on standard input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITHOUT = "import sys; from dstui.cli import main; code = main(sys.argv[1:]); he
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder and a state of its own for each test."""
+    """Return a separate folder, with separate state."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("import torch, deepspeed\nengine, *_ = deepspeed.initialize(model=torch.nn.Linear(1, 1))\n")
@@ -35,12 +35,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answer(*lines: str, file: str = "plan.yaml") -> subprocess.CompletedProcess[str]:
-    """`dstui --plain`, with these lines as its standard input."""
+    """Run `dstui --plain` with these lines as its standard input."""
     argv = [sys.executable, "-c", f"{WITHOUT}; sys.exit(f'{{heavy}}' if heavy else code)", "--plain", file]
     return subprocess.run(argv, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
 
 
-def test_from_a_plan_to_a_saved_one_through_every_step(folder: Path) -> None:
+def test_every_step_edits_a_plan_that_is_saved(folder: Path) -> None:
     ran = answer(
         "",
         "",
@@ -77,7 +77,7 @@ def test_from_a_plan_to_a_saved_one_through_every_step(folder: Path) -> None:
     assert ran.stdout.index("Findings: ") < ran.stdout.index("Forecast: ") < ran.stdout.index("save the Plan")
 
 
-def test_edits_are_kept_where_nobody_answers_any_more_and_offered_at_the_next_start(folder: Path) -> None:
+def test_edits_are_kept_when_input_ends_and_offered_at_next_start(folder: Path) -> None:
     first = answer("step 6", "1", "16")
     assert first.returncode == 1
     assert "not saved; they are kept" in first.stdout
@@ -87,10 +87,10 @@ def test_edits_are_kept_where_nobody_answers_any_more_and_offered_at_the_next_st
     assert "1. Micro-batch per GPU: 16 samples" in second.stdout
     assert second.returncode == 0, second.stdout
     assert not list((folder / "state").rglob("drafts/*.json"))
-    assert dstui("--plain", "plan.yaml").returncode == 0  # standard input is empty, and nothing would be lost
+    assert dstui("--plain", "plan.yaml").returncode == 0  # standard input is empty, but there are no edits to lose
 
 
-def test_what_is_wrong_is_said_with_a_fix_to_choose_and_nothing_is_launched(folder: Path) -> None:
+def test_errors_offer_fixes_and_prevent_a_launch(folder: Path) -> None:
     (folder / "plan.yaml").write_text(PLAN.replace("  zero_opt", "  train_batch_size: 5\n  zero_opt"))
     ran = answer("r", "launch", "4", "files", "b", "")
     assert "Not launched: " in ran.stdout
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said_with_a_fix_to_choose_and_nothing_is_launched(fold
     assert not (folder / "dstui_runs").exists()
 
 
-def test_without_a_file_it_asks_what_to_start_from(folder: Path) -> None:
+def test_start_without_a_file_asks_what_to_start_from(folder: Path) -> None:
     argv = [sys.executable, "-m", "dstui", "--plain"]
     ran = subprocess.run(argv, input="99\nb\n1\nq\n", capture_output=True, text=True, check=False)
     assert "What do you want to start from?" in ran.stdout
@@ -110,7 +110,7 @@ def test_without_a_file_it_asks_what_to_start_from(folder: Path) -> None:
     assert "Step 1 of 7" in ran.stdout
 
 
-def test_an_ended_job_is_told_in_lines(folder: Path) -> None:
+def test_ended_job_is_printed_as_lines(folder: Path) -> None:
     JobFolder(folder / "job").prepare(1)
     (folder / "job" / "status.json").write_text('{"version": 1, "state": "succeeded", "attempt": 1, "exit_code": 0, "ranks": {}}')
     ran = dstui("attach", "--plain", "job")

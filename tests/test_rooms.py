@@ -1,4 +1,4 @@
-"""The structure that import-linter does not hold: no import circles, small classes, and imports that happen late."""
+"""Structure that import-linter does not check: no import cycles, small classes, and late imports."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.source import MODULES, ROOT
 
 pytestmark = source.TOGETHER
 KNOWN_CIRCLES = ("dstui.diagnosis.reasoning.failure_context",)
-"""Modules whose types refer to each other. Take an entry off when its circle is gone; add none."""
+"""Modules whose type annotations refer to each other. Remove an entry when its cycle is gone; add none."""
 MOST_METHODS = 36
-"""Of a class and its bases of ours, without Textual's: a reader holds no more in mind."""
+"""Methods of a class and its bases in dstui, not counting Textual's."""
 
 
 def imported(path: Path) -> set[str]:
-    """The modules of dstui that one names in an import, wherever it stands: at the top, in a function, for types only."""
+    """Return the dstui modules that a module imports: at the top, in functions, or only for type checking."""
     found: set[str] = set()
     for node in source.nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -36,8 +36,8 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def circles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """The strongly connected parts with more than one module (Tarjan)."""
+def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components with more than one module (Tarjan's algorithm)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -63,16 +63,16 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def test_a_circle_is_seen() -> None:
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+def test_cycle_is_detected() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
-def test_no_module_is_part_of_a_circle() -> None:
-    assert circles({name: imported(path) - {name} for name, path in MODULES.items()}) == []
+def test_no_module_is_part_of_an_import_cycle() -> None:
+    assert cycles({name: imported(path) - {name} for name, path in MODULES.items()}) == []
 
 
 def public_classes() -> Iterator[tuple[str, str]]:
-    """(name, module) of every public class at the top of a module; messages within widgets are theirs."""
+    """Yield (name, module) for every public class at the top level of a module, except message classes inside widgets."""
     for name, path in MODULES.items():
         if not name.startswith("dstui.examples"):
             for node in source.tree_of(path).body:
@@ -80,7 +80,7 @@ def public_classes() -> Iterator[tuple[str, str]]:
                     yield node.name, name
 
 
-def test_no_package_hides_a_function_of_its_own_behind_a_module() -> None:
+def test_no_package_function_is_shadowed_by_a_module() -> None:
     hidden = []
     for path in MODULES.values():
         if path.name == "__init__.py":
@@ -92,7 +92,7 @@ def test_no_package_hides_a_function_of_its_own_behind_a_module() -> None:
 
 
 def methods_of(kind: type) -> set[str]:
-    """What is written in a class and its bases of ours; of the special ones only __init__. A key's action that only calls a flow is none."""
+    """Return the methods of a class and its bases in dstui, without special methods except __init__ and actions that only call a flow."""
     ours = [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "dstui"]
     callables = (property, classmethod, staticmethod)
     found = {name: value for base in reversed(ours) for name, value in vars(base).items()}
@@ -107,16 +107,16 @@ def calls_only(action: FunctionType) -> bool:
     return len(function.body) - (ast.get_docstring(function) is not None) == 1
 
 
-def test_no_class_has_more_methods_than_a_reader_can_hold() -> None:
+def test_classes_have_few_methods() -> None:
     counts = {
         f"{module}.{name}": len(methods_of(getattr(importlib.import_module(module), name)))
         for name, module in public_classes()
-        if not module.startswith("dstui.reference")  # which imports deepspeed
+        if not module.startswith("dstui.reference")  # these import deepspeed
     }
     assert {name: count for name, count in counts.items() if count > MOST_METHODS} == {}
 
 
-def test_the_first_frame_is_imported_without_what_it_does_not_show() -> None:
+def test_first_frame_imports_only_what_it_shows() -> None:
     late = (
         "dstui.machine.snapshot",
         "dstui.check.rules",
@@ -131,7 +131,7 @@ def test_the_first_frame_is_imported_without_what_it_does_not_show() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
-def test_a_job_that_ended_well_is_seen_to_have_without_the_engine_of_the_diagnosis(tmp_path: Path) -> None:
+def test_successful_run_does_not_import_the_diagnosis_engine(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path)
     folder.append_event(1.0, "exit", state="succeeded", exit_code=0, config_read=True)
     asks = "from dstui.diagnosis import unread_configuration as asked; from dstui.jobs.store.folder import JobFolder"
@@ -142,6 +142,6 @@ def test_a_job_that_ended_well_is_seen_to_have_without_the_engine_of_the_diagnos
 
 
 def test_no_two_test_files_of_a_run_share_a_name() -> None:
-    """pytest imports them by their name alone, and refuses the second one."""
+    """pytest imports test files by name alone and refuses a second file with the same name."""
     quick = [path.name for path in (ROOT.parent / "tests").rglob("test_*.py") if path.parent.name not in ("long", "bench")]
     assert [name for name, count in Counter(quick).items() if count > 1] == []

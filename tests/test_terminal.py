@@ -1,4 +1,4 @@
-"""The terminal that the tests look at shows what pyte's shows."""
+"""tests/terminal.py draws what pyte draws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRITTEN += ["\x1b]0;a title\x07", "\x1b]0;\x1b[31m\x07", "\x1b[?25l", "\x1b7", "
 
 
 @given(st.lists(st.sampled_from(WRITTEN), max_size=20), st.integers(1, 99))
-def test_whatever_is_written_looks_as_in_pyte_itself(written: list[str], at_once: int) -> None:
+def test_terminal_draws_like_pyte(written: list[str], at_once: int) -> None:
     ours, theirs = Screen(COLUMNS, ROWS), pyte.Screen(COLUMNS, ROWS)
     data = "".join(written).encode()
     for stream in (Stream(ours), pyte.ByteStream(theirs)):

@@ -1,10 +1,10 @@
-"""One interpreter of the test session that has DeepSpeed imported, and from which the children that ask it are forked.
+"""An interpreter that has imported DeepSpeed and forks children that run programs which need it.
 
-dstui runs each program of `dstui/reference`, and the doctor's import of DeepSpeed, in an interpreter of its own, which imports torch and DeepSpeed
-for two seconds before it answers; the tests start dozens, and some of their own. `tests/bare_launcher/sitecustomize.py` hands them to this
-process: the same program is run with the same arguments, environment, folder and standard streams. A folder on PYTHONPATH that holds nothing
-but a sitecustomize.py is obeyed by running that. Whoever has another environment, another interpreter or another user has an import of their
-own, and so has everybody where tests run in one process (`-n0`).
+Without it, each program of `dstui/reference`, the doctor's import of DeepSpeed and some programs of the tests would spend two seconds on
+importing torch and DeepSpeed, dozens of times. `tests/bare_launcher/sitecustomize.py` sends such a program here: it runs with the same
+arguments, environment, working folder and standard streams. Folders on PYTHONPATH that hold only a sitecustomize.py are honoured by
+running that file. Programs with another interpreter, user or relevant environment import DeepSpeed themselves, and so does everything
+under `-n0`.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.whole_deepspeed import with_bare_launcher
+from tests.launcher_path import with_bare_launcher
 
 VARIABLE = "DSTUI_TESTS_WARM"
-"""Where its socket is."""
+"""The environment variable with the path of the socket."""
 SAME, ALIKE = ("DS_", "TORCH", "CUDA", "PYTHON", "LD_", "OMP_"), ("TORCHINDUCTOR_CACHE_DIR",)
-"""Beginnings of the names of variables that an import may depend on; those which torch sets where it is imported, and that change nothing."""
+"""Prefixes of variables that an import may depend on; variables that torch itself sets at import, which do not matter."""
 
 
 def start(socket_path: Path) -> None:
-    """Start it for this process and whatever this process starts; it ends with this process, whose end closes its standard input."""
+    """Start the interpreter for this process and its children. It ends when this process ends, which closes its standard input."""
     os.environ[VARIABLE] = str(socket_path)
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "PYTHONPATH": with_bare_launcher()}
     subprocess.Popen([sys.executable, __file__, str(socket_path)], stdin=subprocess.PIPE, cwd="/", env=environment)
 
 
-def decisive(environment: dict[str, str]) -> dict[str, str]:
-    """The variables that have to be the same."""
+def relevant_variables(environment: dict[str, str]) -> dict[str, str]:
+    """Return the variables that must be equal."""
     found = {name: value for name, value in environment.items() if name.startswith(SAME) and name not in ALIKE}
     obeyed = hooks(environment)
     path = os.pathsep.join(entry for entry in _path(environment) if entry not in obeyed)
@@ -48,7 +48,7 @@ def decisive(environment: dict[str, str]) -> dict[str, str]:
 
 
 def hooks(environment: dict[str, str]) -> list[str]:
-    """The folders on PYTHONPATH that hold nothing but a sitecustomize.py."""
+    """Return the folders on PYTHONPATH that hold only a sitecustomize.py."""
     folders = [entry for entry in _path(environment) if Path(entry).is_dir()]
     return [entry for entry in folders if {path.name for path in Path(entry).iterdir()} - {"__pycache__"} == {"sitecustomize.py"}]
 
@@ -58,12 +58,12 @@ def _path(environment: dict[str, str]) -> list[str]:
 
 
 def serve(path: str) -> None:
-    """Answer until standard input ends: each connection is a child. Who comes before the import is done waits for it."""
+    """Serve until standard input closes; each connection becomes a child. Connections that arrive during the import wait for it."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen(64)
-        gc.disable()  # an import makes no garbage, and what is there before a fork is none of what comes after it
+        gc.disable()  # an import creates no garbage, and objects that exist before a fork should not be visited after it
         import deepspeed.runtime.config  # noqa: F401
 
         gc.freeze()
@@ -74,19 +74,19 @@ def serve(path: str) -> None:
             with client:
                 message, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
                 with contextlib.suppress(ValueError, OSError):
-                    take(client, json.loads(message), streams)
+                    accept(client, json.loads(message), streams)
                 for stream in streams:
                     os.close(stream)
 
 
-def take(client: socket.socket, wanted: dict[str, Any], streams: list[int]) -> None:
-    """Fork a child where it would import the same; otherwise say no."""
-    same = decisive(wanted["environment"]) == decisive(dict(os.environ)) and wanted["prefix"] == sys.prefix
+def accept(client: socket.socket, wanted: dict[str, Any], streams: list[int]) -> None:
+    """Fork a child if its import would be the same; otherwise refuse."""
+    same = relevant_variables(wanted["environment"]) == relevant_variables(dict(os.environ)) and wanted["prefix"] == sys.prefix
     client.sendall(b"y" if same else b"n")
     if same and os.fork() == 0:
         status = 1
         try:
-            become(client, wanted, streams)
+            run_program(client, wanted, streams)
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -99,8 +99,8 @@ def take(client: socket.socket, wanted: dict[str, Any], streams: list[int]) -> N
             os._exit(status)
 
 
-def become(client: socket.socket, wanted: dict[str, Any], streams: list[int]) -> None:
-    """Run the program to its end, which is also that of the process whose place it takes."""
+def run_program(client: socket.socket, wanted: dict[str, Any], streams: list[int]) -> None:
+    """Run the program; the process that handed it over ends when it does."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, stream in enumerate(streams):

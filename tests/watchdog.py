@@ -1,7 +1,7 @@
-"""A program that runs dstui and notes what its screen's thread does in one go for long: `python tests/watchdog.py REPORT WORDS…`.
+"""Run dstui and record callbacks that block the UI thread: `python tests/watchdog.py REPORT WORDS…`.
 
-Each line of REPORT is one callback of the event loop that took longer than NOTED: seconds, seconds of processor time of this thread, and the
-innermost lines of dstui and of its libraries that were met there, with how often.
+Each line of REPORT is one callback of the event loop that took longer than NOTED: seconds, CPU seconds of the thread, and the innermost
+lines of sampled stacks with their counts.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 NOTED = 0.03
-"""Seconds of a callback from which on it is noted."""
+"""Callbacks that take longer than this many seconds are recorded."""
 EVERY = 0.004
-"""Seconds between two looks at the stack of a callback that lasts."""
+"""Seconds between two samples of a running callback's stack."""
 DEEP = 6
-"""Lines of a stack that are noted, the innermost first."""
+"""Innermost stack lines that are recorded."""
 
 
 class Block(NamedTuple):
-    """One callback that took long."""
+    """One slow callback."""
 
     at: float
     """Seconds since the start."""
@@ -41,7 +41,7 @@ def read_blocks(report: Path) -> list[Block]:
 
 
 class Watchdog:
-    """Times every callback of the loop in this thread; another thread looks at the stack of those that last."""
+    """Times every callback of this thread's event loop; another thread samples the stacks of slow ones."""
 
     def __init__(self, report: Path) -> None:
         self._report = report.open("a")
@@ -65,7 +65,7 @@ class Watchdog:
                 if seconds > NOTED:
                     self._note(seconds, time.thread_time() - cpu)
 
-        # Private: asyncio's debug mode has the wall time of slow callbacks alone, and slows each of them.
+        # Private: asyncio's debug mode only measures wall time of slow callbacks, and slows down each of them.
         asyncio.Handle._run = timed  # type: ignore[method-assign]
 
     def _note(self, seconds: float, cpu: float) -> None:

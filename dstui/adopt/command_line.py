@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dstui.adopt.shell.recognise import FRAMEWORKS
+from dstui.adopt.shell.recognise import FRAMEWORKS, PYTHON
 from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, to_plan_text
 
 SWITCHES: Mapping[str, frozenset[str]] = {
@@ -55,6 +55,8 @@ class CommandLine:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that the text writes first: absolute path -> content."""
     notes: tuple[str, ...] = ()
+    python: str = ""
+    """The path of the ranks' interpreter, if `--no_python` is followed by one."""
     command: tuple[str, ...] = ()
     """The whole command of a framework that starts its ranks itself; launcher and script are then its name."""
 
@@ -74,6 +76,10 @@ def command_line(launch: Launch, here: str) -> CommandLine:
     options, rest, module = ({}, [launch.launcher], False) if framework else _options(launch.launcher, words)
     if not rest:
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
+    python = ""
+    if options.pop("no_python", False):
+        python = rest[0] if "/" in rest[0] else ""
+        rest, module = _named_by_python(rest, launch.line)
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
     notes = [f"{wrapper} precedes the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
     notes += [
@@ -91,8 +97,19 @@ def command_line(launch: Launch, here: str) -> CommandLine:
         folder,
         {to_plan_text(path): content for path, content in launch.written.items()},
         tuple(notes),
+        python,
         (launch.launcher, *words) if framework else (),
     )
+
+
+def _named_by_python(words: list[str], line: int) -> tuple[list[str], bool]:
+    """Return the words after the interpreter in `--no_python python SCRIPT …`, and whether they name a module. Raises NoLaunch."""
+    rest = words[1:]
+    while rest and rest[0] in ("-u", "-B", "-O"):
+        del rest[0]
+    if not PYTHON.fullmatch(posixpath.basename(words[0])) or not rest or (rest[0].startswith("-") and rest[0] != "-m"):
+        raise NoLaunch(f"line {line}: with --no_python each rank runs `{' '.join(words[:2])} …`, not a script or module of Python")
+    return (rest[1:], True) if rest[0] == "-m" else (rest, False)
 
 
 def _relative(folder: str, here: str) -> str:

@@ -87,6 +87,11 @@ def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[st
     return {name: value for name, value in found.items() if value is not None}, notes
 
 
+def names_model(options: Mapping[str, str]) -> bool:
+    """Return whether an option names the model, even if its value is a hole."""
+    return any(prefix + name in options for prefix in PREFIXES for name in MODEL)
+
+
 def _first(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     """Return the value of the first of these options that is set and not empty."""
     for name in names:

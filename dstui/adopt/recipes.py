@@ -27,7 +27,7 @@ class Script:
     facts: ScriptFacts
     has_optimizer: bool = False
     model: str = ""
-    """The hub id of its model, if dstui knows that model."""
+    """The hub id or the folder of its model, if the script names one."""
     needs: Mapping[str, float] = field(default_factory=dict)
     """Keys of the configuration whose values a plain loop decides, such as its batch size."""
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from dstui.adopt.configuration_reader import TRAINER, first_sign, parses_trainer_arguments
+from dstui.adopt.named_model import named_model
 from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, without_deepspeed
-from dstui.adopt.program import TextOf, read_program
+from dstui.adopt.program import ScriptProgram, TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, read_code
 from dstui.plan.model import Builder, Integration
 
@@ -86,6 +87,9 @@ class ScriptFacts:
     """Whether deepspeed.initialize gets its configuration only from the script's arguments."""
     uses_lightning: bool = False
     """Whether the script imports Lightning."""
+    model: str = ""
+    """The only model that it names itself, for a launch that names none."""
+    model_why: str = ""
     without: WithoutDeepSpeed | None = None
     """What trains in it without DeepSpeed; None if DeepSpeed takes part, or no training is visible."""
 
@@ -124,13 +128,10 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
     without = without_deepspeed(program)
     own, all_of_it = first_sign(alone), first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
+    model, model_why = named_model(program.code)
     if found is None:
-        resume = _resume(program.code, text)
-        return (
-            replace(_of_a_loop(program.code, alone, without), resume=resume)
-            if without
-            else ScriptFacts(None, (), _unknown(program.code), resume=resume)
-        )
+        loop = _loop_facts(program.code, alone, without) if without else ScriptFacts(None, (), _unknown(program))
+        return replace(loop, resume=_resume(program.code, text), model=model, model_why=model_why)
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
     scheduler, scheduler_why = _scheduler(code)
@@ -154,19 +155,23 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         resume=_resume(program.code, text),
         needs_argument=_needs_argument(program.code),
         uses_lightning=bool(program.code.packages & set(LIGHTNING)),
+        model=model,
+        model_why=model_why,
         without=without,
     )
 
 
-def _unknown(code: Code) -> str:
+def _unknown(program: ScriptProgram) -> str:
     """Return what is known of a script without a sign of DeepSpeed."""
+    code = program.code
     other = next((name for name in OTHER_FRAMEWORKS if name in code.packages), None)
     if other is not None and "torch" not in code.packages:
         return f"it uses {other}, and DeepSpeed trains PyTorch models"
-    return "nothing in it mentions deepspeed, accelerate or the Trainer"
+    unread = next((f"; {code.place(line)} {what}" for line, what in program.unread), "")
+    return f"no use of deepspeed, of an Accelerator or of a Trainer is seen in it{unread}"
 
 
-def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
+def _loop_facts(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
     """Return the facts of a script that trains without DeepSpeed."""
     own = min(((program.names[name], name) for name in _optimizers(program)), default=None)
     return ScriptFacts(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
-from dstui.check.regressions import AS_OF, REGRESSIONS
 from dstui.check.rule import quote_excerpt
 from dstui.check.rules.all_rules import RULES
+from dstui.check.rules.releases import AS_OF, REGRESSIONS
 from dstui.plan.finding import describe_moment
 
 

@@ -1,9 +1,12 @@
-"""Check whether a Plan can resume from a checkpoint: what DeepSpeed would refuse when it loads it. Pure."""
+"""Find checkpoints, and check whether a Plan can resume from one: what DeepSpeed would refuse when it loads it."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 
 from dstui.adopt.script import ScriptFacts
 from dstui.checkpoints.checkpoint import Checkpoint
@@ -82,3 +85,28 @@ def with_arguments(args: Sequence[str], new: Sequence[str]) -> list[str]:
 def resume_line(plan: Plan, folder: str) -> str:
     """Return the line that a script needs to go on from a folder."""
     return LINES[plan.job.integration].format(folder=folder)
+
+
+DEEP, FOLDERS, MAX_FOUND = 3, 2000, 9
+"""At most this many levels and folders are searched, and this many checkpoints returned."""
+
+
+def checkpoints_near(places: Iterable[Path]) -> list[Path]:
+    """Return the folders with a `latest` file, newest first. May block on a slow disk; never raises."""
+    found: dict[Path, float] = {}
+    for place in places:
+        for folder in islice(_below(place, DEEP), FOLDERS):
+            with suppress(OSError):
+                for name in ("latest", "latest_universal"):
+                    if (folder / name).is_file():
+                        found.setdefault(folder.resolve(), (folder / name).stat().st_mtime)
+    return sorted(found, key=lambda path: -found[path])[:MAX_FOUND]
+
+
+def _below(folder: Path, levels: int) -> Iterator[Path]:
+    """Yield a folder and those below it, without following links or entering hidden folders."""
+    yield folder
+    with suppress(OSError):
+        for inner in sorted(folder.iterdir()) if levels else ():
+            if not inner.name.startswith(".") and not inner.is_symlink() and inner.is_dir():
+                yield from _below(inner, levels - 1)

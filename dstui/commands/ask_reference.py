@@ -1,16 +1,38 @@
-"""Compare with the installed DeepSpeed's verdict: `dstui check --oracle parse|init`."""
+"""Compare with the verdict of the installed DeepSpeed on the part of a configuration that reaches it: `dstui check --oracle parse|init`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.arrival import config_for_deepspeed, fitting_world_size
+from dstui.check.context import Context, without_auto
 from dstui.check.reference import ReferenceChecker, ReferenceFailure, ReferenceVerdict
 from dstui.check.rules.all_rules import RULES
+from dstui.check.rules.batch import MICRO, TRAIN, evaluate_batch, written_batch
 from dstui.commands.checked_file import CheckedFile
 from dstui.documents.trusted_python import OPTION, is_own_interpreter, probe_python, remember
+from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, Fix, When, sort_findings
+
+MOST_RANKS = 1024
+
+
+def config_for_deepspeed(config: Mapping[str, Any], integration: str) -> dict[str, Any]:
+    """Return the configuration as DeepSpeed gets it: without each "auto" that the reader fills in, and with a micro-batch."""
+    if integration == "deepspeed":
+        return dict(config)
+    arriving = without_auto(config)
+    if arriving.get(TRAIN) is None and arriving.get(MICRO) is None:
+        arriving[MICRO] = 1
+    return arriving
+
+
+def fitting_world_size(config: Mapping[str, Any]) -> int:
+    """Return a number of ranks that fits the batch keys if the world size is not given; else 1."""
+    written = written_batch(Context(config, release()))
+    return next((ranks for ranks in range(1, MOST_RANKS + 1) if not evaluate_batch(written, ranks).fails), 1)
+
 
 MOST_STARTED = 8
 """The most ranks that `--oracle init` starts: each is a process that imports torch."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dstui.adopt.accelerate import AccelerateConfig, read_accelerate
-from dstui.adopt.published import ESCAPE, repaired
+from dstui.adopt.accelerate import ESCAPE, AccelerateConfig, read_accelerate, repaired
 from dstui.base.files import FileProblem, is_file, read_text, typed_path
 from dstui.check.accelerate import check_accelerate
 from dstui.plan.accelerate_keys import FILE, SECTION

@@ -12,8 +12,7 @@ from dstui.base.files import FileProblem
 from dstui.base.output import Ink, refuse, remark, say, tell
 from dstui.base.text import sanitise
 from dstui.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from dstui.checkpoints.checkpoint_facts import conversion_problem, describe_checkpoint
-from dstui.checkpoints.convert import Conversion, Kind, convert, estimate_cost, format_gib
+from dstui.checkpoints.convert import Conversion, Kind, conversion_problem, convert, describe_checkpoint, estimate_cost, format_gib
 from dstui.checkpoints.resume import resume_arguments, resume_findings, resume_line
 from dstui.commands.plan_argument import plan_of
 from dstui.documents.open import script_facts_of

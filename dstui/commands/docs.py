@@ -1,15 +1,20 @@
 """`dstui docs KEY`: explain a key, a finding, a failure's cause, a variable, a function, a program or a shipped Plan.
 
-Keys are those of DeepSpeed, of accelerate and of a Plan. Without a key, print the index.
+Keys are those of DeepSpeed, of accelerate and of a Plan. Without a key, print the index. Other topics (variables, functions, programs,
+words, and findings that no rule makes) are data (`data/topics.json`), and a test compares them with the programs that they describe.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import cache
 from itertools import takewhile
+from pathlib import Path
+from typing import Any
 
 from dstui.base.output import say, tell
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
@@ -17,7 +22,6 @@ from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
 from dstui.check.pages import rule_page
 from dstui.check.rules.all_rules import RULES
-from dstui.commands.topics import GROUPS, topics, topics_called
 from dstui.diagnosis.reporting.pages import cause_pages, cause_titles, causes_document
 from dstui.documents.plan_files import SHIPPED, find_plan, read_plan
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
@@ -103,29 +107,29 @@ def _pages(name: str) -> Iterator[str]:
         yield rule
     yield from cause_pages(name)
     if name in SHIPPED:
-        yield _of_recipe(name)
+        yield _recipe_page(name)
     yield from (topic.page_text() for topic in topics_called(name))
     if name in (sections := _sections()):
-        yield _of_section(name, sections[name])
+        yield _section_page(name, sections[name])
     yield from (_own(path, field) for path, field in _fields() if name in (path, path.rpartition(".")[2]))
     exact = lookup(asked)
     if exact is not None:
-        yield _of_key(exact)
+        yield _key_page(exact)
     elif "." not in asked:
-        yield from (_of_key(key) for key in release().keys() if key.name == asked)  # noqa: SIM118 - our own method
+        yield from (_key_page(key) for key in release().keys() if key.name == asked)  # noqa: SIM118 - our own method
     for path, key in ACCELERATE.items():
         if asked == path.rpartition(".")[2] or (key.variable and key.variable == name.upper()):
-            yield _of_accelerate(key, f"accelerate: {path}")
+            yield _accelerate_page(key, f"accelerate: {path}")
 
 
-def _of_section(name: str, words: str) -> str:
+def _section_page(name: str, words: str) -> str:
     """Return the page of a section of a Plan: its description and its keys."""
     keys = [(path, str(field["help"])) for path, field in _fields() if path.startswith(f"{name}.")]
     width = max((len(path) for path, _ in keys), default=0)
     return "\n".join([f"{name}  (Plan)", f"  {words}", *(f"    {path:<{width}}  {_sentence(text)}" for path, text in keys)])
 
 
-def _of_recipe(name: str) -> str:
+def _recipe_page(name: str) -> str:
     """Return the page of a shipped Plan: its comments, the next steps, and the meaning of each key."""
     plan = read_plan(find_plan(name), ())
     heading = takewhile(lambda line: line.startswith("#"), plan.text.splitlines())
@@ -157,7 +161,7 @@ def _fields() -> Iterator[tuple[str, dict[str, object]]]:
 
 def _own(path: str, about: dict[str, object]) -> str:
     if about["kind"] == "section":
-        return _of_section(path, str(about["help"]))
+        return _section_page(path, str(about["help"]))
     lines = [f"{path}  (Plan)", f"  {about['help']}", f"  holds    {about['kind']}"]
     choices = about["choices"]
     if isinstance(choices, tuple) and choices:
@@ -167,7 +171,7 @@ def _own(path: str, about: dict[str, object]) -> str:
     return "\n".join(lines)
 
 
-def _of_key(key: Key) -> str:
+def _key_page(key: Key) -> str:
     lines = [f"deepspeed.{key.path}", f"  {key.help or 'No help text is known.'}", f"  holds    {key.type}"]
     if key.choices:
         lines.append(f"  one of   {', '.join(map(str, key.choices))}")
@@ -192,7 +196,7 @@ def _of_key(key: Key) -> str:
     return "\n".join(lines)
 
 
-def _of_accelerate(key: AccelerateKey, title: str) -> str:
+def _accelerate_page(key: AccelerateKey, title: str) -> str:
     lines = [title, f"  {key.help}", f"  holds    {key.kind}"]
     if key.choices:
         lines.append(f"  one of   {', '.join(map(str, key.choices))}")
@@ -204,3 +208,64 @@ def _of_accelerate(key: AccelerateKey, title: str) -> str:
         lines.append("  not      beside deepspeed_config_file: accelerate refuses the file for it")
     lines.append(f"  page     {GUIDE}")
     return "\n".join(lines)
+
+
+DATA = Path(__file__).parent / "data" / "topics.json"
+GROUPS: Mapping[str, str] = {
+    "words": "Words",
+    "code": "Functions and classes of scripts",
+    "programs": "Programs and options",
+    "deepspeed-env": "Variables of DeepSpeed and of dstui",
+    "nccl": "Variables of NCCL",
+    "torch": "Variables of torch and CUDA",
+    "accelerate-yaml": "Keys of an accelerate YAML for sequence parallelism",
+    "findings": "Findings from outside the rules",
+}
+"""The groups of the index in order, with their headings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One entry of the index, with its page."""
+
+    name: str
+    group: str
+    help: str
+    """One sentence: the title in the index and the first line of the page."""
+    more: str = ""
+    also: tuple[str, ...] = ()
+    """Other names of the topic."""
+    values: str = ""
+    default: str = ""
+    source: str = ""
+    """A file of the package, and after a colon a text in that file; `nccl` for names in NCCL's own library."""
+    page: str = ""
+    see: tuple[str, ...] = ()
+    """Names of other pages."""
+
+    def page_text(self) -> str:
+        """Return the page."""
+        rows = (
+            ("values", self.values),
+            ("default", self.default),
+            ("also", ", ".join(self.also)),
+            ("see", ", ".join(f"dstui docs {name}" for name in self.see)),
+            ("page", self.page),
+            ("source", self.source.partition(":")[0] if "/" in self.source else ""),
+        )
+        lines = [f"{self.name}  ({GROUPS[self.group]})", f"  {self.help}", *([f"  {self.more}"] if self.more else [])]
+        return "\n".join([*lines, *(f"  {what:<8} {text}" for what, text in rows if text)])
+
+
+@cache
+def topics() -> tuple[Topic, ...]:
+    """Return all topics, in the order of the file."""
+    found: list[dict[str, Any]] = json.loads(DATA.read_bytes())
+    lists = ("also", "see")
+    return tuple(Topic(**entry | {name: tuple(entry.get(name, ())) for name in lists}) for entry in found)
+
+
+def topics_called(name: str) -> list[Topic]:
+    """Return the topics of this name, ignoring case."""
+    asked = name.lower()
+    return [topic for topic in topics() if asked in (topic.name.lower(), *(other.lower() for other in topic.also))]

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem
-from dstui.base.output import refuse, tell
+from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
-from dstui.documents.plan_files import read_pool
-from dstui.facts.calibration import calibrate
-from dstui.facts.measured import Taken, model_key, read_measured
+from dstui.documents.plan_files import hostfile_of, read_pool
+from dstui.facts.measured import Taken, calibrate, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
@@ -26,6 +25,7 @@ from dstui.machine.recorded import read_machine
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
+from dstui.plan.hostfile import HostfileProblem
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 WORDS = {"fits": "fits", "tight": "tight: it fits if little memory is wasted", "too big": "too big", "unknown": "nothing to compare with"}
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
             calibrate(machine)
         kept = None if memory else read_measured(model_key(plan))
         measured = kept.of(machine) if kept else None
+        plan = _launched_here(plan)
         facts, pool = read_models(plan), read_pool(plan)
     except (FileProblem, PlanError, HardwareProblem) as problem:
         return refuse(str(problem))
@@ -77,6 +78,15 @@ def run(args: argparse.Namespace) -> int:
             if text and "i" not in text.lower():
                 tell(f"{option} {text} is {format_size(bytes_of(text, option))} above, where a GB is 2^30 bytes, as in nvidia-smi")
     return 1 if found.fits is False else 0
+
+
+def _launched_here(plan: Plan) -> Plan:
+    """Return the Plan without its hostfile if that does not exist: DeepSpeed then trains on this machine alone."""
+    found = hostfile_of(plan)
+    if not (isinstance(found, HostfileProblem) and found.missing):
+        return plan
+    say(f"{plan.cluster.hostfile} does not exist: DeepSpeed trains on one machine without it, and this is the forecast for that")
+    return plan.unset("cluster.hostfile")
 
 
 def _where(args: argparse.Namespace, plan: Plan) -> tuple[Plan, Machine]:
@@ -125,13 +135,16 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
     yield ""
     for name, need in (("each GPU", found.gpu), ("RAM of a node", found.host), ("NVMe of a node", found.nvme)):
         if need.bytes:
-            yield _line(name, need) + (": --ram SIZE would compare it" if where and need is found.host and not need.capacity else "")
+            yield _line(name, need) + (
+                "; the RAM of such a node is not known (--ram SIZE)" if where and need is found.host and not need.capacity else ""
+            )
     if found.checkpoint:
         yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
         s = found.speed
         low, high = (f"{float(f'{end:.2g}'):,.0f}" for end in s.range)
-        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s ({low} to {high}), {_seconds(s.step)} a step; bound by {s.bound_by}"
+        about = f"about {float(f'{s.tokens:.3g}'):,.0f} tokens/s ({low} to {high}), {_seconds(s.step)} a step; bound by {s.bound_by}"
+        yield f"{'speed':<15} {'if it fitted, ' if found.fits is False else ''}{about}"
     if found.corrected:
         yield found.corrected
     for name, need in (("GPU", found.gpu), ("RAM", found.host)):
@@ -171,7 +184,7 @@ def _way(s: Setup) -> str:
     """Return how the model is sharded, its number format and its batches."""
     zero = f"ZeRO-{s.stage}" if s.stage else "no ZeRO"
     places = "".join(
-        f", {what} in {'RAM' if place == 'cpu' else 'NVMe'}"
+        f", {what} {'in RAM' if place == 'cpu' else 'on NVMe'}"
         for what, place in (("optimizer", s.optimizer_offload), ("weights", s.param_offload))
         if place != "none"
     )
@@ -191,7 +204,7 @@ def _seconds(seconds: float) -> str:
 def _line(name: str, need: Need) -> str:
     assert need.bytes is not None
     low, high = need.range
-    around = f"({format_size(low)} to {format_size(high)})" if high > low else ""
+    around = f"(likely {format_size(low)} to {format_size(high)})" if high > low else ""
     if not need.capacity:
         return f"{name:<15} {format_size(need.bytes)} {around}"
     sizes = f"{format_size(need.bytes)} of {format_size(need.capacity)} free"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,10 @@ from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError
 
+MOST_PARENTS = 6
+"""Folders above a script in which the top of its project is looked for."""
+PROJECT_FILES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+"""Files of a project's top folder."""
 MOST_SCRIPTS = 300
 """Scripts of a folder that are analysed."""
 
@@ -45,6 +49,8 @@ class Opened:
     """Findings of the imported file, with its own lines and paths."""
     made: bool = False
     """Whether the Plan was imported, so that its lines are not those of the file."""
+    launches: tuple[str, ...] = ()
+    """The launches of a shell text, of which the Plan is one."""
 
 
 def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0, *, site: bool = True) -> Opened:
@@ -95,13 +101,13 @@ def script_named(name: str, text: str) -> Script:
     from dstui.adopt.script import ScriptFacts
 
     facts = _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read")
-    return Script(name, facts, "optim" in text, needs=_needs_of_loop(text) if facts.without else {})
+    return Script(name, facts, "optim" in text, facts.model, needs=_needs_of_loop(text) if facts.without else {})
 
 
 def _needs_of_loop(text: str) -> Mapping[str, bool | float]:
     """Return the values of the configuration that a plain loop decides."""
     from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_syntax import NoPlace
+    from dstui.adopt.loop_optimizer import NoPlace
 
     try:
         return adapted(text).needs
@@ -172,7 +178,7 @@ def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
-    return Opened(apply_overrides(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True)
+    return Opened(apply_overrides(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True, launches=found.launches)
 
 
 def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
@@ -297,7 +303,7 @@ def changed_script(plan: Plan) -> ChangedScript | None:
     from difflib import unified_diff
 
     from dstui.adopt.adapted_script import adapted
-    from dstui.adopt.loop_syntax import NoPlace
+    from dstui.adopt.loop_optimizer import NoPlace
 
     path = Path(plan.place(plan.job.workdir), plan.job.script)
     name = f"{path.stem}_deepspeed.py"
@@ -305,8 +311,10 @@ def changed_script(plan: Plan) -> ChangedScript | None:
         before = read_text(path)
         made = adapted(before)
     except NoPlace as problem:
-        where = f"{path.name}:{problem.line}" if problem.line else path.name
-        return ChangedScript(name, "", "", (f"{where}: {problem.message}; these are the lines in general, to be placed by hand",))
+        where, message = f"{path.name}:{problem.line}" if problem.line else path.name, problem.message
+        if " of " in without.why.partition(":")[0]:  # a line of a module that it imports
+            where, message = path.name, f"its loop is in another file ({without.why})"
+        return ChangedScript(name, "", "", (f"{where}: {message}; these are the lines in general, to be placed by hand",))
     lines = unified_diff(before.splitlines(keepends=True), made.text.splitlines(keepends=True), path.name, name)
     diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes), made.needs)
@@ -333,18 +341,34 @@ def _changed_at(path: Path) -> int:
     return 0
 
 
+def _import_roots(folder: Path) -> list[tuple[str, Path]]:
+    """Return where else the imports of a script in this folder may be, the nearest first: how the file's name begins, and the folder.
+
+    These are the folders up to the top of its project, with `src`, as after `pip install -e .` or with PYTHONPATH=.; without a sign of
+    the top, the folders above those packages of which the script itself is a part.
+    """
+    folders = list(islice((folder.absolute(), *folder.absolute().parents), 1 + MOST_PARENTS))
+    tops = (n for n, place in enumerate(folders) if any(is_file(place / name) or is_folder(place / name) for name in PROJECT_FILES))
+    top = next(tops, None)
+    if top is None:
+        return [(f"{inner.name}/", outer) for inner, outer in pairwise(folders)]
+    return [("", folders[0] / "src"), *(("", place / inner) for place in folders[1 : top + 1] for inner in ("", "src"))]
+
+
 @lru_cache(maxsize=64)
 def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
     """Return the facts, and the imported modules that were looked up with their modification time (0: no file)."""
     from dstui.adopt.script import inspect_script
 
     read = dict[Path, int]()
+    roots = [("", root), *_import_roots(root)]
 
     def text_of(name: str) -> str | None:
-        file = root / name
-        read[file] = _changed_at(file)
-        with suppress(FileProblem):
-            return read_text(file) if read[file] and is_file(file) else None
+        for file in (folder / name for start, folder in roots if name.startswith(start)):
+            read[file] = _changed_at(file)
+            with suppress(FileProblem):
+                if read[file] and is_file(file):
+                    return read_text(file)
         return None
 
     package = path.parent.relative_to(root).as_posix()

@@ -29,14 +29,14 @@ from dstui.forecast.memory import (
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, adapted_elements, counts, has_whole_experts
 from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
-from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
+from dstui.forecast.setup import SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
 from dstui.forecast.speed import Speed, ranged, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
+from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.handed_over import named_files
 from dstui.plan.model import Model
-from dstui.plan.parallelism import sp_size
 
 Verdict = Literal["fits", "tight", "too big", "unknown"]
 Facts = ModelFacts | Mapping[str, ModelFacts]
@@ -203,14 +203,15 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 LONG, MUCH_FASTER = 16_384, 1.5
 NEWER_KERNELS = (
-    "attention is assumed to be as fast as FlashAttention of 2023, the newest does {:.1f} times that here: set model.attention: "
-    "flash3 if the script uses it, or measure it (--calibrate)"
+    "attention is assumed to be as fast as FlashAttention-2; FlashAttention-3 is {:.1f} times as fast here: set model.attention: flash3 "
+    "if the script uses it, or measure it (--calibrate)"
 )
 EMPTY = (
     "the Plan's deepspeed section is empty, so ZeRO, precision and batch are unknown: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
 )
 NOT_READ = "{} could not be read here, so ZeRO, precision and batch are unknown: import the launch where the file is"
+TOO_LONG = "the model was made for {} positions, and {} tokens are planned: learned positions fail there, others lose quality"
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -241,10 +242,12 @@ def models_of(
             continue
         model = plan.focused_on(name).model
         options = {**mine.options, **options_of((*plan.job.args, *plan.job.command))}
+        kind = plan.job.integration
+        filled = fill_auto(config, kind, plan.accelerate, options)
         setup, notes = setup_of(
-            add_optimizer(fill_auto(config, plan.job.integration, plan.accelerate, options), plan.job.integration, options),
+            add_optimizer(filled, kind, options, known(machine.software.torch, None)),
             model,
-            plan.job.integration,
+            kind,
             ranks=room.ranks,
             nodes=room.nodes,
             hidden=mine.hidden,
@@ -252,10 +255,14 @@ def models_of(
             transformers=known(machine.software.transformers, None),
             parts=sp_size(plan),
         )
+        if _is_swift(plan) and setup.training and not setup.fused_loss:
+            setup = setup._replace(loss_bytes=SWIFT_LOSS_BYTES)
         whole = setup.weight_bytes * (mine.params or 0)
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
+        if mine.shape and 0 < mine.shape.positions < setup.sequence:
+            notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
         if has_whole_experts(mine, model, setup.split_experts):
             notes.append(WHOLE_EXPERTS)
         reported += [*mine.notes, *notes]
@@ -270,9 +277,15 @@ def models_of(
     return found, reported
 
 
+def _is_swift(plan: Plan) -> bool:
+    """Return whether ms-swift trains, by its own command or module."""
+    program = (*plan.job.command, "")[0].rpartition("/")[2]
+    return program == "swift" or (plan.job.module or "").partition(".")[0] == "swift"
+
+
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
     """Return the forecast of models whose setups are known."""
-    first, rows, trained, unsure = models[0], list[Needs](), 0, 1.0
+    first, rows, trained, unsure, wider = models[0], list[Needs](), 0, 1.0, 0.0
     params = 0
     speeds = list[Speed]()
     for one in models:
@@ -283,10 +296,11 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
         unsure = max(unsure, one.facts.widening, ADAPTED if one.model and one.model.lora else 1.0)
+        wider += a.kept * bool(one.model and one.model.quantization and one.setup.training and one.setup.weight_bytes == 2)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = combine_needs(rows)
-    gpu, host = gpu_need(whole.gpu, first.setup, room, unsure), host_need(whole, first.setup, room)
+    gpu, host = gpu_need(whole.gpu, first.setup, room, unsure, wider), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
     of_node = done.memory if room.on_cpu else done.host
@@ -306,8 +320,14 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         corrected=str(done),
         setup=first.setup,
         setups={one.name: one.setup for one in models} if len(models) > 1 else {},
-        unknown=tuple(dict.fromkeys(reported)),
+        unknown=tuple(dict.fromkeys((*reported, K_BIT) if wider else reported)),
     )
+
+
+K_BIT = (
+    "if the script calls prepare_model_for_kbit_training, what passes between the layers may have 32 bits instead of 16: only the upper "
+    "end of the GPU's range includes that"
+)
 
 
 def batch_of(one: Modelled, n: Counts) -> Activations:
@@ -366,8 +386,8 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
 
 
-def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
-    """Return a GPU's need including its process; 0 for CPU ranks."""
+def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0, wider: float = 0.0) -> Need:
+    """Return a GPU's need including its process; 0 for CPU ranks. `wide`, `wider`: a factor of the range, and bytes of its upper end."""
     if capacity.on_cpu:
         return Need()
     peak = room.peak
@@ -376,7 +396,7 @@ def gpu_need(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) ->
     parts = round_parts({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
     moments = {moment: int(size + more) for moment, size in room.moments.items()}
     fixed = more - around["allocator"]
-    low, high = peak * INSIDE / wide + fixed, peak * fragmented(setup) * wide + fixed
+    low, high = peak * INSIDE / wide + fixed, (peak + wider) * fragmented(setup) * wide + fixed
     return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
 
 

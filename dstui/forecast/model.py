@@ -88,10 +88,11 @@ def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> M
         found = architecture(config)
     except ModelProblem as problem:
         return _guessed(config, source) or unknown_model(source, str(problem))
-    notes = (NOT_MEASURED.format(found.kind),) if found.kind in HYBRIDS else ()
+    notes = (NOT_MEASURED.format(found.kind),) if found.kind in HYBRIDS else (AUDIO,) if found.kind == "whisper" else ()
     return ModelFacts(source=source, params=found.params, architecture=found, notes=notes)
 
 
+AUDIO = "Whisper's encoder reads 1500 positions of each audio, whatever the length of its text: set model.sequence_length: 1500"
 NOT_MEASURED = "the activations of {}'s layers without attention were not measured: those of layers with attention are assumed"
 
 

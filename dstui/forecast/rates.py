@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -19,12 +20,13 @@ class PeakShares(NamedTuple):
     sustained: float
     """The share of `matrix` that the linear layers of a transformer sustain over hours, at the clock that the power limit allows."""
     attention: float
-    """Fused attention with a causal mask, forward and backward, with kernels of 2023. FlashAttention-2 alone reaches 1.7 times this."""
+    """Fused attention with a causal mask, forward and backward, by FlashAttention-2 or PyTorch's own (SDPA)."""
 
 
 REACH: Mapping[str, PeakShares] = {
-    "ampere": PeakShares(0.87, 0.93, 0.325),
-    "hopper": PeakShares(0.80, 0.88, 0.18),
+    "ampere": PeakShares(0.87, 0.93, 0.55),
+    "hopper": PeakShares(0.80, 0.88, 0.31),
+    "hopper_cut": PeakShares(0.95, 1.0, 0.85),
     "blackwell": PeakShares(0.78, 0.65, 0.55),
     "ada": PeakShares(0.85, 0.83, 0.3),
     "geforce": PeakShares(0.95, 1.0, 0.65),
@@ -34,7 +36,10 @@ REACH: Mapping[str, PeakShares] = {
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
 marked for it, those of Blackwell chosen by its rows there; the others are those of the nearest generation. GeForce cards accumulate in 32
 bits at half of their rate, so the power limit does not slow that down, and attention, whose other operations are not halved, reaches twice
-Ampere's share of it; 0.95 is what cuBLAS reaches on an L20 (github.com/xlite-dev/LeetCUDA, kernels/hgemm)."""
+Ampere's share of it; 0.95 is what cuBLAS reaches on an L20 (github.com/xlite-dev/LeetCUDA, kernels/hgemm).
+H20 has Hopper's memory and power with a seventh of its matrix units, which are never throttled: 89 % of its peak in Qwen2.5-7B with 16k
+tokens (ms-swift, examples/train/flash_attention_3). FlashAttention-2 on Ampere and Hopper: its own figures, and ALST's steps of 0.2 to 3.7
+million tokens (arxiv.org/abs/2506.13996, table 1)."""
 NEWEST_ATTENTION: Mapping[str, float] = {"hopper": 0.55}
 """The same share of FlashAttention-3, where a Plan names it: arxiv.org/abs/2407.08608 (heads of 128, causal, both passes); 447 TFLOPS of
 6 operations in a step of 8k tokens on H200 (stas00/ml-engineering, insights/when-to-upgrade-gpus)."""
@@ -47,6 +52,9 @@ PCIE_BYTES: Mapping[int, float] = {1: 3e9, 2: 6e9, 3: 12e9, 4: 25e9, 5: 55e9, 6:
 source."""
 PCIE_COLLECTIVE = 0.4
 """The share of PCIE_BYTES that collectives reach if the GPUs share host bridges."""
+WITHOUT_PEERS = 20e9
+"""Bytes per second that the ranks of a node share if their GPUs cannot read each other's memory over PCIe (GeForce), so that collectives go
+through RAM: 2.4 to 2.7 GB/s for each of 8 x RTX 3090 (LOMO, arxiv.org/abs/2306.09782, table 2)."""
 C2C_BYTES = 350e9
 """Bytes per second between Grace and Hopper; the peak is 450 GB/s in each direction."""
 CPU_ADAM_OF_CORE = 0.3e9
@@ -121,7 +129,7 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1, *, half: boo
         attention=newest if attention == "flash3" else peak * reach.attention,
         newest_attention=0.0 if attention in ("flash3", "eager") else newest,
         memory=chip.bandwidth,
-        inside=_inside(machine, used, min(links)),
+        inside=min(_inside(machine, used, min(links)), WITHOUT_PEERS / len(used) if chip.generation == "geforce" else math.inf),
         between=_between(machine, reported) if nodes > 1 else NETWORK,
         host_link=min(links),
         cpu_adam=min(cores * CPU_ADAM_OF_CORE, CPU_ADAM if min(links) > PCIE_BYTES[4] else OLDER_CPU_ADAM),

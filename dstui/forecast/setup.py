@@ -22,6 +22,9 @@ LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 14.0
 """Bytes per token and row of the vocabulary during the cross entropy: logits in 32 bits, their softmax, its gradient.
 Measured with transformers' loss in 16 bits: 12.3, and 14 if the script still holds the outputs. Before 4.49 it copied the logits to shift
 them: 2 in 16 bits, then 4 for each of logits, copy and softmax."""
+SWIFT_LOSS_BYTES = 18.0
+"""The same in ms-swift, which computes the loss of each token and the accuracy beside the model's own: five of its scripts with packed
+samples (tests/long/blind_rows_2.csv) took 17 to 19, those of its first releases 22."""
 NEW_LOSS, FUSED_EXPERTS = (4, 49), (5,)
 """Releases of transformers from which the loss does not copy the logits, and the experts of a layer are one tensor."""
 
@@ -178,8 +181,8 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         checkpointing=bool(model and model.activation_checkpointing),
         attention=_attention(model),
         fused_loss=bool(model and model.fused_loss),
-        loss_bytes=OLD_LOSS_BYTES if _before(NEW_LOSS, transformers) else LOSS_BYTES,
-        split_experts=_before(FUSED_EXPERTS, transformers),
+        loss_bytes=OLD_LOSS_BYTES if is_before(NEW_LOSS, transformers) else LOSS_BYTES,
+        split_experts=is_before(FUSED_EXPERTS, transformers),
         reduce_bucket=_count(c, "reduce_bucket_size", hidden, stage),
         prefetch_bucket=_count(c, "stage3_prefetch_bucket_size", hidden, stage),
         persistence=_count(c, "stage3_param_persistence_threshold", hidden, stage),
@@ -252,6 +255,8 @@ TRAINERS_BATCH = 8
 
 
 TRAINERS_OPTIMIZERS: Mapping[str, str] = {
+    "adamw_torch": "torch_adamw",
+    **dict.fromkeys(("adamw_torch_fused", "adamw_apex_fused"), "torch_fused_adamw"),
     **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"), "adamw8bit"),
     **dict.fromkeys(("lion_32bit", "paged_lion_32bit"), "lion"),
     "adafactor": "adafactor",
@@ -260,13 +265,20 @@ TRAINERS_OPTIMIZERS: Mapping[str, str] = {
     "rmsprop": "rmsprop",
 }
 """`--optim` of the Trainer (OptimizerNames of transformers/training_args.py) -> the name by which its states are counted.
-The others count as AdamW with 32-bit states, which is the default anyway: DeepSpeed's own if they are offloaded."""
+The others count as AdamW with 32-bit states: DeepSpeed's own if they are offloaded."""
+FUSED_BY_DEFAULT = (2, 8)
+"""The release of torch from which the Trainer's default is the fused AdamW (transformers/training_args.py, default_optim)."""
 
 
-def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the configuration with the optimizer of the Trainer's --optim, if the configuration has none."""
-    kind = TRAINERS_OPTIMIZERS.get(options.get("optim", ""))
-    if integration == "deepspeed" or kind is None or "optimizer" in config:
+def add_optimizer(config: Mapping[str, Any], integration: str, options: Mapping[str, str], torch: str | None = None) -> Mapping[str, Any]:
+    """Return the configuration with the optimizer of the Trainer's --optim or its default, if the configuration has none.
+
+    `torch`: its version. Without one, the newest is assumed.
+    """
+    default = "adamw_torch_fused" if integration == "trainer" and not is_before(FUSED_BY_DEFAULT, torch) else ""
+    kind = TRAINERS_OPTIMIZERS.get(options.get("optim", default))
+    offloaded = Context(config, release(), integration, 1).offload("optimizer") != "none"
+    if integration == "deepspeed" or kind is None or "optimizer" in config or (offloaded and "torch" in kind):
         return config
     return {**config, "optimizer": {"type": kind}}
 
@@ -284,7 +296,7 @@ def _optimizer(c: Context, reported: list[str]) -> str:
     return kind
 
 
-def _before(release: tuple[int, ...], transformers: str | None) -> bool:
+def is_before(release: tuple[int, ...], transformers: str | None) -> bool:
     """Return whether a version of transformers is older than a release. Without a version, the newest is assumed."""
     try:
         return transformers is not None and version_tuple(transformers) < release

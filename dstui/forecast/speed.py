@@ -27,6 +27,8 @@ ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
 """
 FUSED_ATTENTION = 0.38
 """The share of the best matrix multiplication that fused attention reaches if its rate is unknown."""
+ALIBI = 1.7
+"""How much slower fused attention with ALiBi's bias is, which has kernels of its own (MPT in Triton, llm-foundry's tables of 2023)."""
 HOP_SECONDS = 3.2e-6
 """The latency of a collective per further rank of its ring, which no compute hides."""
 HIDDEN = 0.75
@@ -39,6 +41,9 @@ SLOWER, FASTER = 0.75, 1.15
 power limit, a busy host. Nine in ten of the rows of tests/forecast/published_speed.csv that were not fitted lie within."""
 FULL = 0.85
 """The factor for the lower end if a GPU is nearly full, because torch's allocator then frees memory and allocates it again."""
+EXPERT_SECONDS = 1.6e-3
+"""The seconds in which stage 3 gathers one linear layer of one expert, which nothing hides. Before transformers 5 each expert has three:
+91.2 s for a step of Qwen3-30B-A3B on 2 x 8 A800 (ms-swift, docs, Megatron-SWIFT/Quick-start). Leaf modules avoid it."""
 COLLECTIVE_SECONDS = 40e-6
 """The fixed cost of a collective: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
 
@@ -107,7 +112,7 @@ def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -
     if setup.attention == "eager":
         seconds += 2 * products * square / (peak * rates.sustained)
     else:
-        fused = rates.attention or rates.flops * FUSED_ATTENTION
+        fused = (rates.attention or rates.flops * FUSED_ATTENTION) / (ALIBI if shape.family == "bloom" else 1)
         seconds += products * square / (fused if narrow else min(fused, peak))
     if setup.training:
         moved = (moved_in_layers(setup, shape, share) + 2 * loss_moves(setup, shape) + _adapters_moved(setup, n, again)) * tokens
@@ -164,11 +169,18 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     copies, optimizer, names = _offload(setup, n, rates)
     optimizer, beside, hides = _hidden(setup, n, optimizer, rates)
     host = HOST_SECONDS[setup.stage if shards > 1 else min(setup.stage, 1)] * shape.layers
+    if setup.stage == 3 and shards > 1 and setup.split_experts and shape.experts:
+        waits += EXPERT_SECONDS * _expert_layers(shape, n) * (2 + setup.checkpointing if setup.training else 1)
     if not setup.training:
         micro, boundary, optimizer, beside = gather / 2, 0.0, 0.0, 0.0
     between = "communication between the nodes" if nodes > 1 and rates.between < rates.inside else "communication between the GPUs"
     overlap = HIDDEN if setup.overlap else 0.6 if setup.stage == 3 else 0.0
     return Traffic(micro, boundary, copies, optimizer, beside, hides, host, host * (setup.stage == 3) + waits, overlap, (between, *names))
+
+
+def _expert_layers(shape: TensorShape, n: Counts) -> float:
+    """Return the number of linear layers of all experts, from their parameters and the width of one."""
+    return n.experts * shape.experts / (shape.hidden * max(shape.ffn, 1))
 
 
 def _stored(setup: Setup, n: Counts) -> float:

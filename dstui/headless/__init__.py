@@ -173,7 +173,7 @@ def _not_ready(target: Target, run_dir: Path | None) -> bool:
         check_launcher(target.launch)
     except (RenderError, LaunchError):
         return False  # the launch reports it
-    from dstui.doctor.preflight import format_lines, run_preflight  # not needed for a job of this machine
+    from dstui.doctor.examine import format_lines, run_preflight  # not needed for a job of this machine
 
     results = run_preflight(target)
     for line in format_lines(results):
@@ -207,7 +207,7 @@ def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -
 
 def _is_read_noticed(folder: JobFolder, plan: Plan) -> bool:
     """Return whether --strict can tell that no rank reads the configuration. Print why if it cannot."""
-    from dstui.jobs.store.access_time import all_read
+    from dstui.base.files import all_read
 
     if not any(plan.configurations.values()):
         say("--strict: the Plan's deepspeed section is empty, so no rank has to read anything")

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dstui.base.files import FileProblem
+from dstui.base.files import FileProblem, all_read
 from dstui.base.output import Ink, coloured, flush, reader_gone, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
 from dstui.diagnosis.job.notes import with_history
 from dstui.jobs.control.stop import stop
 from dstui.jobs.control.take_over import take_over
-from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Metric, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import hosts_of_ranks, rank_label

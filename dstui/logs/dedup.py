@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
-from dstui.logs.line_shapes import shapes_of
+from dstui.logs.levels import shapes_of
 
 WINDOW = 5.0
 """Seconds after a row in which further ranks may join it. Lines without a known time may always join."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from dstui.hosts.ssh import CONNECT_SECONDS, Failure, failure, late, python_command, ssh_command
-from dstui.machine.assemble import machine_from
 from dstui.machine.child import HERE, Line, run_command
+from dstui.machine.probe import machine_from
 from dstui.machine.snapshot import Machine
 
 AT_ONCE = 128

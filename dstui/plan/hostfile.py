@@ -1,8 +1,12 @@
-"""The grammar of DeepSpeed's hostfile and of --include, --exclude, --num_nodes and --num_gpus, which select hosts and slots."""
+"""The grammar of DeepSpeed's hostfile and of --include, --exclude, --num_nodes and --num_gpus, which select hosts and slots.
+
+The hosts of an ssh configuration (`Host worker-1 worker-2`) are only suggestions to the user.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -190,3 +194,25 @@ def _filter(text: str, slots: Mapping[str, list[int]], name: str) -> dict[str, s
 
 def _short(number: int) -> str:
     return str(number) if abs(number) < 10**MAX_DIGITS else "with thousands of digits"
+
+
+_SSH_HOSTS = re.compile(r"\s*host(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
+_INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)
+
+
+def ssh_hosts(text: str) -> list[str]:
+    """Return the names after `Host` in order and without duplicates, patterns (*, ?, !) and invalid names."""
+    names = (name for line in text.splitlines() if (match := _SSH_HOSTS.match(line)) for name in _words(match[1]))
+    return list(dict.fromkeys(name for name in names if not set(name) & set("*?!") and not host_problem(name)))[:MAX_RANKS]
+
+
+def included(text: str) -> list[str]:
+    """Return the files that `Include` names, as written (`~/.ssh/config.d/*`); the caller reads them."""
+    return [word for line in text.splitlines() if (match := _INCLUDE.match(line)) for word in _words(match[1])]
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:  # an unclosed quote: OpenSSH refuses the file
+        return []

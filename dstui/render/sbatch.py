@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.plan.layered import without_layers
+from dstui.plan.locks import without_layers
 from dstui.render.accelerate import PORT
 from dstui.render.launch import RenderError, asks_for_cpus, launch_spec, slots
 from dstui.render.quoting import FILES, quote_word, variable

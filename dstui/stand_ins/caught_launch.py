@@ -130,27 +130,27 @@ def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[
     facts = script_facts(launch.folder, None if line.module else line.script, line.script if line.module else None)
     made = plan_of_command(line, line.script, file_reader(Path(launch.folder)), facts if isinstance(facts, ScriptFacts) else None)
     plan = load(made.text, line.script, launch.folder)
-    # the Plan is read from the job folder, or from where --hold writes it
+    # absolute: the Plan is read from the job folder, or from where --hold writes it
     plan = plan.set("job.workdir", launch.folder.replace("${", "$${"))
     plan = plan.set("job.args", list(line.args)) if line.args else plan
-    plan = plan.set("job.workdir", launch.folder)  # the copy in the job folder, and one that -o writes anywhere, must replay the launch
-    plan = plan.set("job.python", python) if python != sys.executable else plan
+    plan = plan.set("job.python", python) if python != sys.executable and not line.python else plan
     if line.launcher == "accelerate":
         plan = plan.set("cluster.launcher", "accelerate")
-    changed = _changed(session.before(), os.environ)
+    exported = _exported(session.before(), os.environ)
+    changed = {name: value.replace("${", "$${") for name, value in exported.items() if value.isprintable()}
+    if left := sorted(exported.keys() - changed.keys()):
+        made.notes.append(
+            f"{', '.join(left)}: not in the Plan, where a variable has one line of text; export it before the Plan is started"
+        )
     return (plan.set("cluster.env", {**plan.cluster.env, **changed}) if changed else plan), made.notes
 
 
-def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the script has exported: a Plan that replays the launch needs them. Multi-line values are left out."""
+def _exported(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the script has exported: a Plan that replays the launch needs them."""
     return {
-        name: value.replace("${", "$${")
+        name: value
         for name, value in now.items()
-        if before.get(name) != value
-        and name not in (*SHELLS_OWN, *FIRST_TASK)
-        and not name.startswith("BASH_FUNC_")
-        and "\n" not in value
-        and value.isprintable()
+        if before.get(name) != value and name not in (*SHELLS_OWN, *FIRST_TASK) and not name.startswith("BASH_FUNC_")
     }
 
 

@@ -48,6 +48,8 @@ class MainScreen(Screen[None]):
         self.session, self.go = session, go
         self.title_bar, self.step_line, self.footer = TitleBar(), StepLine(), Footer()
         self.too_small = Static(TOO_SMALL, id="too-small", markup=False)
+        self.when_small: tuple[Widget, ...] = (self.too_small,)
+        """The parts that are mounted when a screen is too small or too narrow for the first time."""
         self.acting: tuple[DOMNode, ...] = (self,)
         """The nodes that perform the actions of this screen's keys."""
         self._sizes: tuple[Size, ...] = ()
@@ -66,9 +68,19 @@ class MainScreen(Screen[None]):
     def show_parts(self) -> None:
         """Show the parts that belong on a screen of this size, and hide the others."""
         parts = visible_parts(*self.app.size, self.step.pane, self.tab, self.step.wide)
+        self._mount_missing(parts)
         for part in self.walk_children(Widget):  # a query would match each of them against a selector for each part
             if part.id in PARTS:
                 part.display = part.id in parts
+
+    def _mount_missing(self, parts: frozenset[str]) -> None:
+        """Mount the parts that only small screens have, once. A wide screen's first frame would wait a millisecond for each."""
+        above: Widget = self.title_bar
+        for part in self.when_small:
+            if part.id in parts and not part.is_attached and self.is_running:
+                self.mount(part, after=above)
+            if part.is_attached:
+                above = part
 
     def on_resize(self) -> None:
         """Show the parts for the new size, once the app knows it too."""

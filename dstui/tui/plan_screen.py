@@ -17,11 +17,10 @@ from dstui.tui.flows.saving import Writing
 from dstui.tui.forms.fields import Field
 from dstui.tui.forms.form import Form
 from dstui.tui.forms.navigation import TABS, StepList, TabLine
-from dstui.tui.forms.side_panes import Checks, Preview
+from dstui.tui.forms.side_panes import Checks, Hint, Memory, Preview
 from dstui.tui.forms.steps import STEPS, Step, field_of
-from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
+from dstui.tui.forms.steps.step import REVIEW as REVIEW_STEP
 from dstui.tui.forms.steps.step import split_model_path
-from dstui.tui.forms.under_form import Hint, Memory
 from dstui.tui.kit.breakpoints import WIDE, side_width
 from dstui.tui.kit.keys import FORM, REVIEW, bindings, key_of
 from dstui.tui.kit.row_list import RowList
@@ -51,6 +50,7 @@ class PlanScreen(MainScreen):
         self.last_form = self.step
         """The step to which escape returns."""
         self.tab_line, self.step_list = TabLine(self.show_tab), StepList(go)
+        self.when_small = (self.step_line, self.tab_line, *self.when_small)
         self.form, self.hint, self.preview, self.checks, self.memory = Form(session), Hint(), Preview(), Checks(), Memory()
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.review: Review | None = None
@@ -69,8 +69,6 @@ class PlanScreen(MainScreen):
     def compose(self) -> ComposeResult:
         """Yield the parts of the first frame. The rest is mounted after it."""
         yield self.title_bar
-        yield self.step_line
-        yield self.tab_line
         with self.body:
             yield self.step_list
             with self.middle:
@@ -78,7 +76,6 @@ class PlanScreen(MainScreen):
                 yield self.hint
             yield self.side
         yield self.footer
-        yield self.too_small
 
     def on_mount(self) -> None:
         """Draw the form."""

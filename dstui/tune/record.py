@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base.files import FileProblem, reason, write_atomic
-from dstui.facts.calibration import machine_key
-from dstui.jobs.store.create import create
-from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder, read_json
+from dstui.facts.measured import machine_key
+from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder, create_folder, read_json
 from dstui.jobs.store.ownership import is_own
 from dstui.jobs.store.record_forms import integer_between, is_number, is_text, one_of, record, sound
 from dstui.machine.snapshot import Machine
@@ -125,7 +124,7 @@ def key_of(plan: Plan, machine: Machine, steps: int, only: str) -> str:
 def new_folder(plan: Plan, key: str) -> TuneFolder:
     """Create a folder for a new tune. Raises FileProblem."""
     name = plan.name or Path(plan.job.script or plan.job.module or "plan").stem
-    folder = TuneFolder(create(f"{name}-tune", datetime.now()).path, key)
+    folder = TuneFolder(create_folder(f"{name}-tune", datetime.now()).path, key)
     folder.write()
     return folder
 

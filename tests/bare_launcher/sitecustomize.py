@@ -1,11 +1,11 @@
-"""In the tests, the children that ask DeepSpeed are forked from an interpreter that has it imported (tests/warm_deepspeed.py)."""
+"""Hand programs that need DeepSpeed to the interpreter that has already imported it (tests/warm_deepspeed.py)."""
 
 import os
 import sys
 
 
 def _hand_over(path, words):
-    """Let the warm interpreter run a program in our place, and end as it ends. Returns where it does not."""
+    """Let the warm interpreter run a program, and exit with its status. Returns if the interpreter refuses."""
     import contextlib
     import json
     import socket
@@ -28,9 +28,9 @@ def _hand_over(path, words):
 
 _program = sys.orig_argv[1:]
 _FILES = ("/dstui/reference/", "/tests/forecast/ranks.py", "/tests/adopt/real_accelerate.py")
-"""Of the programs that are run by file path."""
+"""Parts of the paths of programs to hand over."""
 _BEGINNING = "# asks DeepSpeed\n"
-"""Of programs (`python -c`): the doctor's, and those of the tests that want to be forked."""
+"""The first line of `python -c` programs to hand over: the doctor's, and some of the tests."""
 if "DSTUI_TESTS_WARM" in os.environ and (
     any(file in word for word in _program[:1] for file in _FILES) or (_program[:1] == ["-c"] and _program[1].startswith(_BEGINNING))
 ):

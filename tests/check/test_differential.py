@@ -1,4 +1,4 @@
-"""Our verdict against DeepSpeed's parser, over generated configurations (a sample; the full counts, and the parsers of older releases, are in tests/long)."""
+"""dstui's verdict against DeepSpeed's parser on generated configurations (a sample; tests/long has more, and older releases)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from configs import configs
 from dstui.check.reference import ReferenceChecker
 from dstui.plan.catalogue import DATA, NEWEST
-from tests.accelerators import says
+from tests.accelerators import fp16_pythonpath
 
 SAMPLE = settings(max_examples=100, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("source", ["catalogue", "deepspeed"])
-def test_our_verdict_is_the_parsers(source: str, deepspeed: ReferenceChecker) -> None:
+def test_verdict_equals_the_parsers(source: str, deepspeed: ReferenceChecker) -> None:
     facts = json.loads((DATA / f"deepspeed-{NEWEST}.json").read_text()) if source == "catalogue" else live_records()
     tally = Tally()
 
@@ -34,12 +34,12 @@ def test_our_verdict_is_the_parsers(source: str, deepspeed: ReferenceChecker) ->
     agree()
     print(tally)
     assert not tally.differ, tally.differ[:3]
-    assert tally.refused > 20 and tally.taken > 20, "both verdicts are in the sample"
+    assert tally.refused > 20 and tally.taken > 20, "the sample has both verdicts"
 
 
 @pytest.mark.parametrize("fp16", [pytest.param(True, marks=pytest.mark.twin), False], ids=["a CPU with fp16", "a CPU without"])
-def test_our_verdict_is_initializes(fp16: bool, tmp_path: Path) -> None:
-    """On either kind of CPU, whichever one this is: DeepSpeed's own answer to that is turned round where need be."""
+def test_verdict_equals_that_of_initialize(fp16: bool, tmp_path: Path) -> None:
+    """Runs for CPUs with and without fp16, whichever this one is: DeepSpeed's own answer is overridden."""
     differ: list[str] = []
 
     @seed(1)
@@ -49,7 +49,7 @@ def test_our_verdict_is_initializes(fp16: bool, tmp_path: Path) -> None:
         if found := difference(config, engine):
             differ.append(found)
 
-    with ReferenceChecker(how="initialize", path=says(tmp_path, fp16=fp16)) as engine:
+    with ReferenceChecker(how="initialize", path=fp16_pythonpath(tmp_path, fp16=fp16)) as engine:
         assert engine.types()["fp16"] is fp16
         agree()
         refused = {"train_micro_batch_size_per_gpu": 1, **ADAM, "fp16": {"enabled": True}}

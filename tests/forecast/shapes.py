@@ -1,4 +1,4 @@
-"""Configurations that transformers builds on the meta device: three layers of each family, and the switches that change their tensors."""
+"""Configurations that transformers builds on the meta device: three layers of each model family, with the options that change tensors."""
 
 from __future__ import annotations
 
@@ -69,6 +69,45 @@ QWEN3_TOWER = {
     "patch_size": 4,
     "num_position_embeddings": 36,
     "deepstack_visual_indexes": [0, 2],
+}
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+DENSE_35 = {**NEXT, "intermediate_size": 200}
+QWEN35_TOWER = {key: value for key, value in QWEN3_TOWER.items() if key != "deepstack_visual_indexes"}
+WHISPER = {**BART, "num_mel_bins": 20, "max_source_positions": 50, "max_target_positions": 30, **IDS, "decoder_start_token_id": 1}
+DEBERTA = {
+    **BERT,
+    "relative_attention": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+    "max_position_embeddings": 64,
+}
+DEBERTA_V2 = {**DEBERTA, "position_buckets": 32, "norm_rel_ebd": "layer_norm", "share_att_key": True}
+GLM_MOE = {
+    **SMALL,
+    "attention_bias": True,
+    "moe_intermediate_size": 56,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+}
+DBRX = {
+    "d_model": 96,
+    "n_heads": 6,
+    "n_layers": 3,
+    "max_seq_len": 64,
+    "vocab_size": 311,
+    "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 500000.0},
+    "ffn_config": {"ffn_hidden_size": 56, "moe_num_experts": 4, "moe_top_k": 2},
+}
+PIXTRAL = {
+    "model_type": "pixtral",
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "image_size": 32,
+    "patch_size": 8,
 }
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("gpt2", "GPT2LMHeadModel", GPT2),
@@ -186,6 +225,27 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
         },
     ),
     ("idefics3", "Idefics3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 2}),
+    ("mistral3", "Mistral3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "mistral"}, "vision_config": PIXTRAL, "tie_word_embeddings": False}),
+    ("gemma3n_text", "Gemma3nForCausalLM", {**SMALL, "num_hidden_layers": 10, "num_kv_shared_layers": 3, "vocab_size_per_layer_input": 300, "hidden_size_per_layer_input": 24, "laurel_rank": 8}),
+    ("ministral3", "Ministral3ForCausalLM", SMALL),
+    ("olmo3", "Olmo3ForCausalLM", NO_KV | {"num_key_value_heads": 2}),
+    ("glm", "GlmForCausalLM", {**SMALL, **IDS, "attention_bias": True}),
+    ("glm4_moe", "Glm4MoeForCausalLM", {**GLM_MOE, "use_qk_norm": True, "first_k_dense_replace": 1}),
+    ("glm4_moe", "Glm4MoeForCausalLM", {**GLM_MOE, "first_k_dense_replace": 0, "n_shared_experts": 2}),
+    ("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", {**SMALL, **IDS, "num_experts": 4, "moe_topk": 2}),
+    ("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", {**SMALL, **IDS, "tie_word_embeddings": True}),
+    ("dbrx", "DbrxForCausalLM", DBRX),
+    ("seed_oss", "SeedOssForCausalLM", SMALL | IDS),
+    ("minimax_m2", "MiniMaxM2ForCausalLM", {**SMALL, **IDS, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("qwen3_5_text", "Qwen3_5ForCausalLM", DENSE_35),
+    ("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", NEXT),
+    ("qwen3_5", "Qwen3_5ForConditionalGeneration", {"text_config": {**DENSE_35, "tie_word_embeddings": True}, "vision_config": QWEN35_TOWER, "tie_word_embeddings": True}),
+    ("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", {"text_config": NEXT, "vision_config": QWEN35_TOWER}),
+    ("whisper", "WhisperForConditionalGeneration", WHISPER),
+    ("deberta", "DebertaForMaskedLM", DEBERTA),
+    ("deberta", "DebertaForSequenceClassification", {**DEBERTA, "position_biased_input": True, "type_vocab_size": 3, "pos_att_type": ["c2p"]}),
+    ("deberta-v2", "DebertaV2ForMaskedLM", DEBERTA_V2),
+    ("deberta-v2", "DebertaV2ForSequenceClassification", {**DEBERTA_V2, "num_labels": 5, "conv_kernel_size": 3, "share_att_key": False, "position_buckets": -1}),
     ("smolvlm", "SmolVLMForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama", "pad_token_id": 0}, "vision_config": VIT, "scale_factor": 4, "tie_word_embeddings": True}),
 )  # fmt: skip
-"""model_type, the class that transformers builds, what is set besides its defaults."""
+"""model_type, the class that transformers builds, and values that differ from its defaults."""

@@ -1,9 +1,9 @@
-"""Input that nobody should give, and what becomes of the commands that get it.
+"""Generated hostile input, and checks of the commands that read it.
 
 values    texts, numbers and structures that are often forgotten
 plans     Plans, configurations, YAML and recorded machines made of them
-jobs      job folders that somebody else has made, tampered with
+jobs      tampered job folders that look like another user's
 words     command lines, with the files that they name
 forked    runs commands by the thousand, within limits
-runner    runs the commands of many seeds, and judges how they end
+runner    runs the commands of many seeds, and checks how they end
 """

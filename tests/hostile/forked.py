@@ -1,7 +1,6 @@
-"""Commands of dstui by the thousand: each runs in a child that is forked from one interpreter which has imported dstui already.
+"""Run dstui commands by the thousand, each in a child that is forked from an interpreter which has already imported dstui.
 
-A command costs some milliseconds so, instead of the third of a second in which an interpreter starts. What it may use is limited, and what it
-used is measured.
+A command costs some milliseconds this way, instead of a third of a second to start an interpreter. Its resources are limited and measured.
 """
 
 from __future__ import annotations
@@ -27,55 +26,56 @@ ROOT = Path(__file__).parents[2]
 UNCAUGHT = 70
 """The status of a command that ended with a traceback (EX_SOFTWARE)."""
 OUTPUT = 64 << 20
-"""Bytes that a command may write into one file."""
+"""The most bytes that a command may write to one file."""
 
 
 @dataclass(frozen=True)
-class Ran:
-    """How a command ended. `status` is negative where a signal ended it."""
+class CommandResult:
+    """The result of a command. `status` is negative if a signal ended it."""
 
     status: int
     out: bytes
     err: bytes
     seconds: float
-    """Of this thread's clock on the wall."""
+    """Wall time."""
     cpu: float
     memory: int
-    """Bytes at its peak, those of the interpreter that it was forked from included: the kernel counts them even after an exec, which is
-    why no command is started by the test process itself, whose size depends on the tests before."""
+    """Peak memory in bytes. The kernel counts the memory of the process that forked the command, even after an exec; hence a command is
+    not started by the test process itself, whose size depends on earlier tests.
+    """
 
     @property
-    def said(self) -> str:
-        """Both outputs, for people."""
+    def output(self) -> str:
+        """Both outputs as text."""
         return (self.out + self.err).decode("utf-8", "backslashreplace")
 
 
 class Forked:
-    """Commands that are forked from one interpreter for each test process, under these limits. One at a time."""
+    """Runs commands, one at a time, in children of one interpreter per test process, under these limits."""
 
     def __init__(self, *, memory: int = 2 << 30, cpu: int = 60, deadline: float = 60.0) -> None:
-        """Limits of each command: bytes of address space, seconds of CPU, seconds on the wall."""
+        """Set the limits of each command: bytes of address space, CPU seconds and wall seconds."""
         self._limits = (memory, cpu, deadline)
 
-    def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, own: bool = False) -> Ran:
-        """`dstui WORDS` in a folder; the environment is ours with `env` on top. `own`: by an interpreter of its own, as a user runs it."""
+    def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, own: bool = False) -> CommandResult:
+        """Run `dstui WORDS` in a folder, with `env` added to the environment. `own`: start an interpreter for it, as a user does."""
         child = _interpreter(os.getpid())
         assert child.stdin and child.stdout
         order = (list(words), str(cwd), {**os.environ, **(env or {})}, self._limits, own)
         child.stdin.write(base64.b64encode(pickle.dumps(order)) + b"\n")
         child.stdin.flush()
-        ran: Ran = Ran(**pickle.loads(base64.b64decode(child.stdout.readline())))
+        ran: CommandResult = CommandResult(**pickle.loads(base64.b64decode(child.stdout.readline())))
         return ran
 
 
 @cache
 def _interpreter(_pid: int) -> subprocess.Popen[bytes]:
-    """That of this process, with whose end it ends, since that closes its standard input."""
+    """Start the interpreter of this process. It ends with this process, which closes its standard input."""
     return subprocess.Popen([sys.executable, __file__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def limit(memory: int, cpu: int) -> None:
-    """Limit this process from now on: bytes of address space, seconds of CPU."""
+    """Limit this process from now on: bytes of address space, CPU seconds."""
     limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_CPU: cpu, resource.RLIMIT_FSIZE: OUTPUT, resource.RLIMIT_CORE: 0}
     for which, most in limits.items():
         resource.setrlimit(which, (most, most))
@@ -88,11 +88,11 @@ def _measured(status: int, used: Any, seconds: float, out: Any, err: Any) -> dic
     return {**facts, "memory": used.ru_maxrss * 1024, "out": out.read(), "err": err.read()}
 
 
-# The interpreter that is forked
+# The interpreter that forks
 
 
 def serve() -> None:
-    """Read a command per line, run it in a child, answer with how it ended."""
+    """Return the methods of a class and its bases in dstui, without special methods except __init__ and actions that only call a flow."""
     import importlib
 
     from dstui import cli
@@ -102,7 +102,7 @@ def serve() -> None:
         importlib.import_module(f"dstui.{name}")
     for name in ("importlib.metadata", "importlib.resources", "platformdirs", "yaml"):
         importlib.import_module(name)
-    gc.freeze()  # what is there before a fork is no garbage of what comes after it
+    gc.freeze()  # objects that exist before a fork should not be visited by the children's garbage collection
     for line in sys.stdin.buffer:
         words, cwd, env, (memory, cpu, deadline), own = pickle.loads(base64.b64decode(line))
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -117,7 +117,7 @@ def serve() -> None:
 
 
 def _wait(child: int, deadline: float) -> tuple[int, Any]:
-    """The child's end; past its deadline it is made to end by SIGALRM, which no command expects."""
+    """Wait for the child's end. After the deadline it gets SIGALRM, which no command handles."""
     timer = threading.Timer(deadline, os.kill, (child, signal.SIGALRM))
     timer.start()
     try:
@@ -129,7 +129,7 @@ def _wait(child: int, deadline: float) -> tuple[int, Any]:
 
 
 def _become(words: Sequence[str], cwd: str, env: Mapping[str, str], outputs: tuple[int, int], limited: Any, *, own: bool) -> None:
-    """In the child: run the command as its own interpreter would, to the end of its threads. Does not return."""
+    """Run the command in the child as its own interpreter would, including its threads. Does not return."""
     status = 1
     try:
         os.setsid()

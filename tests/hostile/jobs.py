@@ -1,4 +1,4 @@
-"""Job folders that somebody else has made: what they name must not be started, signalled or believed."""
+"""Hostile job folders: nothing that they name may be started, signalled or believed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.hostile.plans import GOOD, plan
-from tests.hostile.values import Values, dumped
+from tests.hostile.values import Values, dump_json
 from tests.machines import gpus, machine
 
 BEGAN = "2026-01-02T03:04:05.000+00:00"
@@ -35,7 +35,7 @@ LINES = (
 
 
 def records(values: Values, folder: Path, victim: dict[str, Any]) -> dict[str, Any]:
-    """File -> what it says, before it is tampered with. `victim`: a process that is named as if it were the job's."""
+    """Return file -> content, before tampering. `victim`: an unrelated process that is recorded as if it were the job's."""
     process = {**victim, "started": BEGAN}
     living = {"host": values.one_of("h1", values.text()), "pid": victim["pid"], "state": "started", "exit_code": None}
     rank = {"rank": 0, "host": victim["host"], "pid": victim["pid"], "tag": "a-tag", "started": 1767323000.0, "world_size": 2}
@@ -53,16 +53,16 @@ def records(values: Values, folder: Path, victim: dict[str, Any]) -> dict[str, A
         "stop.json": {"exit_code": values.one_of(0, 143, 99999), "by": victim["pid"]},
         "ranks/rank_0.json": {**rank, "exit_code": values.one_of(None, 1, 0, -9)},
         "ranks/rank_1.json": {**rank, "rank": 1, "ended": 1767323105.0, "exit_code": 1},
-        "machine.json": json.loads(dumped(machine(*gpus(2)).to_json())),
+        "machine.json": json.loads(dump_json(machine(*gpus(2)).to_json())),
     }  # fmt: skip
 
 
 def files(values: Values, folder: Path, victim: dict[str, Any]) -> dict[str, bytes]:
-    """All files of such a folder."""
-    found = {name: dumped(values.tampered(data)) for name, data in records(values, folder, victim).items() if values.chance(0.8)}
-    found["plan.yaml"] = dumped(plan(values))
+    """Return all files of a hostile job folder."""
+    found = {name: dump_json(values.tampered(data)) for name, data in records(values, folder, victim).items() if values.chance(0.8)}
+    found["plan.yaml"] = dump_json(plan(values))
     event = {"t": 1767323000.0, "event": "notice", "text": values.text()}
-    found["events.jsonl"] = "\n".join(dumped(values.tampered(event)) for _ in range(3))
+    found["events.jsonl"] = "\n".join(dump_json(values.tampered(event)) for _ in range(3))
     logs = ["logs/rank_0.log", "logs/rank_1.log", "launcher.log", *(["attempts/2/logs/rank_0.log"] if values.chance(0.2) else [])]
     return {
         **{name: text.encode("utf-8", "backslashreplace") for name, text in found.items()},
@@ -72,14 +72,14 @@ def files(values: Values, folder: Path, victim: dict[str, Any]) -> dict[str, byt
 
 
 def link_elsewhere(path: Path) -> None:
-    """A symbolic link to a file of no value: what is written to the path afterwards lands there."""
+    """Create a symbolic link to a worthless file, which receives what is later written to the path."""
     other = path.with_name(f"{path.name}.elsewhere")
     other.write_text("root:x:0:0:root:/root:/bin/sh\n")
     path.symlink_to(other.name)
 
 
-def put_in_its_place(values: Values, path: Path) -> None:
-    """What blocks, never ends, or is no file, in the place of one."""
+def replace_by_special_file(values: Values, path: Path) -> None:
+    """Replace a file by something that blocks, never ends, or is not a file."""
     path.unlink()
     values.one_of(
         lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"), path.mkdir, lambda: path.symlink_to(path.name),

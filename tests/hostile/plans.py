@@ -1,4 +1,4 @@
-"""Plans, DeepSpeed and accelerate configurations, and recorded machines: most of each is good, some of it is anything."""
+"""Generated Plans, DeepSpeed and accelerate configurations, and recorded machines: mostly valid, partly random."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from dstui.plan.accelerate_keys import PLUGIN, TOP
 from dstui.plan.catalogue import KEYS
 from dstui.plan.load import FIELDS
-from tests.hostile.values import Values, dumped
+from tests.hostile.values import Values, dump_json
 from tests.machines import gpus, joined, machine
 
 GOOD: dict[str, Any] = {
@@ -16,15 +16,15 @@ GOOD: dict[str, Any] = {
     "words or str": "all-linear", "option": "a100", "options": ["--mail-type=END"], "lines": ["module load cuda"], "env": {"OMP_NUM_THREADS": "1"}, "slots": {"localhost": 2},
     "labels": {"cpu": "16"}, "secrets": {"HF_TOKEN": "hf-secret/token"}, "patterns": {"reward": "reward=([0-9.]+)"},
 }  # fmt: skip
-"""Kind of a field -> a value that it may have."""
+"""Kind of a field -> valid values."""
 MATRIX = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNV12\t0-7\t0\nGPU1\tNV12\tX\t0-7\t0\n"
 NOT_TOGETHER = ("module", "hostfile", "include", "exclude", "num_nodes", "num_gpus", "launcher", "cpu_binding", "env_file")
-"""Fields that refuse each other, or a machine that is not there."""
+"""Fields that exclude each other, or need a machine that does not exist."""
 TEXTS = ("[" * 50_000, "- " * 30_000, '{"a":' * 20_000, "", "\x00", "key: " * 300, '"' * 999, "/*" * 999)
 
 
 def config(values: Values) -> dict[str, Any]:
-    """A DeepSpeed configuration: known keys with values of any kind, and others."""
+    """Return a DeepSpeed configuration: known keys with values of any kind, and unknown keys."""
     found: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1}
     for _ in range(values.random.randrange(8)):
         path = values.text()[:50] if values.bad() else values.one_of(*KEYS)
@@ -40,7 +40,7 @@ def config(values: Values) -> dict[str, Any]:
 
 
 def plan(values: Values) -> dict[str, Any]:
-    """A Plan."""
+    """Return a Plan."""
     data: dict[str, Any] = {
         "version": 1,
         "name": values.text() if values.bad() else "small",
@@ -72,17 +72,17 @@ def _field(values: Values, about: Mapping[str, Any]) -> Any:
 
 
 def accelerate(values: Values) -> str:
-    """An accelerate YAML."""
+    """Return an accelerate YAML."""
     data: dict[str, Any] = {"compute_environment": "LOCAL_MACHINE", "distributed_type": values.one_of("DEEPSPEED", "NO", values.text())}
     for name in values.random.sample(sorted(TOP), 4):
         data.setdefault(name, values.value())
     if values.chance(0.8):
         data["deepspeed_config"] = {name: values.value() for name in values.random.sample(sorted(PLUGIN), 4)}
-    return "\n".join(f"{name}: {dumped(value)}" for name, value in data.items())
+    return "\n".join(f"{name}: {dump_json(value)}" for name, value in data.items())
 
 
 def model_config(values: Values) -> str:
-    """A model's config.json."""
+    """Return a model's config.json."""
     widths = {
         "hidden_size": 64,
         "intermediate_size": 128,
@@ -103,35 +103,35 @@ def model_config(values: Values) -> str:
         **widths,
         **more,
     }
-    text = dumped({name: values.value() if values.bad() else value for name, value in data.items()})
-    return values.spoilt(text) if values.bad() else text
+    text = dump_json({name: values.value() if values.bad() else value for name, value in data.items()})
+    return values.corrupted(text) if values.bad() else text
 
 
 def recorded(values: Values) -> str:
-    """A recorded machine or a pasted matrix."""
+    """Return a recorded machine or a pasted topology matrix."""
     if values.chance(0.3):
-        return values.spoilt(MATRIX) if values.bad() else MATRIX
+        return values.corrupted(MATRIX) if values.bad() else MATRIX
     count = values.one_of(0, 2, 8)
     data: dict[str, Any] = machine(*gpus(count), links=joined(count)).to_json()
     places = [data["host"], data["software"], *data["gpus"][:1], data]
     for at in filter(lambda _place: values.bad(), places):
         at[values.one_of(*sorted(at), values.text())] = values.value()
-    return values.spoilt(dumped(data)) if values.bad() else dumped(data)
+    return values.corrupted(dump_json(data)) if values.bad() else dump_json(data)
 
 
 KINDS = ("plan", "plan", "plan", "config", "config", "accelerate", "text")
 
 
 def document(values: Values, kind: str) -> tuple[str, bytes]:
-    """A file of a kind that is to be opened: its usual ending, and its bytes."""
+    """Return the usual suffix and the content of a file of this kind."""
     if kind == "text":
         suffix, text = values.one_of(".yaml", ".json"), values.one_of(*TEXTS)
     elif kind == "accelerate":
         suffix, text = ".yaml", accelerate(values)
     else:
         data = plan(values) if kind == "plan" else config(values)
-        suffix, text = ".yaml" if kind == "plan" else ".json", dumped(data, values.one_of(None, 1))
+        suffix, text = ".yaml" if kind == "plan" else ".json", dump_json(data, values.one_of(None, 1))
     if values.chance(values.badness / 2):
-        text = values.spoilt(text)
+        text = values.corrupted(text)
     raw = text.encode("utf-8", "surrogatepass" if values.bad() else "backslashreplace")
     return suffix, values.one_of(b"\xef\xbb\xbf", b"\xff\xfe", b"\xe9") + raw if values.chance(0.02) else raw

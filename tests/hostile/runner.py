@@ -1,4 +1,4 @@
-"""Runs the commands of many seeds, and judges how they end."""
+"""Run the commands of many seeds and check how they end."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from typing import Any
 
 from dstui.jobs.store.processes import find
 from dstui.jobs.store.records import ProcessRecord
-from tests.hostile.forked import UNCAUGHT, Forked, Ran
+from tests.hostile.forked import UNCAUGHT, CommandResult, Forked
 from tests.hostile.words import prepare
 
 MEMORY = 1 << 30
 SECONDS = 10.0
-"""Of CPU time; a machine that is busy may take several times as long on the wall."""
+"""CPU seconds allowed; on a busy machine the wall time may be several times as long."""
 PATIENCE = 120.0
 RAW = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf")
-"""Control characters but newline and tab, and what reorders a line, as UTF-8."""
+"""Control characters except newline and tab, and bidirectional overrides, as UTF-8."""
 IN_A_THREAD = (b"Exception in thread", b"Exception ignored in")
 REAL = 100
-"""Every so many commands run by an interpreter of their own."""
-LOOKING = ("check", "runs", "logs", "diagnose", "stacks", "attach")
-"""Commands that write nothing at all into the folder in which they are run."""
+"""Every REAL-th command runs in an interpreter of its own."""
+READ_ONLY = ("check", "runs", "logs", "diagnose", "stacks", "attach")
+"""Commands that must not write to their working folder."""
 
 
 @dataclass
 class Outcome:
-    """What became of many commands."""
+    """The results of many commands."""
 
     ran: Counter[str] = field(default_factory=Counter)
-    """Command and exit status -> how often."""
+    """Command and exit status -> count."""
     failures: list[str] = field(default_factory=list)
     most: dict[str, tuple[float, int]] = field(default_factory=lambda: {"CPU seconds": (0.0, 0), "MB": (0.0, 0)})
-    """The most that a command has used, and the seed of that."""
+    """The largest resource use of a command, and its seed."""
 
     def __str__(self) -> str:
         used = ", ".join(f"{value:.1f} {name} (seed {seed})" for name, (value, seed) in self.most.items())
@@ -49,10 +49,10 @@ class Outcome:
 
 
 def run_many(seeds: Iterable[int], folder: Path, tell: Callable[[str], Any] = lambda _text: None) -> Outcome:
-    """Run the command of each seed in a folder of its own. Failures are told as they come, each with its seed."""
+    """Run the command of each seed in a separate folder. `tell` is called with each failure and its seed."""
     outcome = Outcome()
     forked = Forked(memory=2 * MEMORY, cpu=int(2 * SECONDS), deadline=PATIENCE)
-    with a_process() as victim:
+    with unrelated_process() as victim:
         known = find(victim.pid)
         assert known is not None
         for seed in seeds:
@@ -61,12 +61,10 @@ def run_many(seeds: Iterable[int], folder: Path, tell: Callable[[str], Any] = la
             words, env = prepare(seed, place, canary, ProcessRecord.of(known).as_json())
             before = listing(place)
             ran = forked.run(words, place, env, own=seed % REAL == 0)
-            wrong = [*wrong_with(words, ran), *wrong_around(words, canary, victim, before != listing(place))]
+            wrong = [*result_violations(words, ran), *side_effects(words, canary, victim, before != listing(place))]
             note(outcome, seed, words, ran)
             if wrong:
-                failure = (
-                    f"\nseed {seed}: dstui {shlex.join(words)[:500]!a}\n  {'; '.join(wrong)}\n  status {ran.status}: {ran.said[-900:]!a}\n"
-                )
+                failure = f"\nseed {seed}: dstui {shlex.join(words)[:500]!a}\n  {'; '.join(wrong)}\n  status {ran.status}: {ran.output[-900:]!a}\n"
                 outcome.failures.append(failure)
                 tell(failure)
             shutil.rmtree(place)
@@ -74,8 +72,8 @@ def run_many(seeds: Iterable[int], folder: Path, tell: Callable[[str], Any] = la
     return outcome
 
 
-def wrong_with(words: list[str], ran: Ran) -> Iterator[str]:
-    """What a command has done that none may do."""
+def result_violations(words: list[str], ran: CommandResult) -> Iterator[str]:
+    """Yield what is wrong with a command's result."""
     if ran.status == UNCAUGHT or any(sign in ran.err for sign in IN_A_THREAD):
         yield "a traceback"
     elif ran.status not in (0, 1, 2):
@@ -97,18 +95,18 @@ def wrong_with(words: list[str], ran: Ran) -> Iterator[str]:
         yield "no JSON"
 
 
-def wrong_around(words: list[str], canary: Path, victim: subprocess.Popen[bytes], wrote: bool) -> Iterator[str]:
-    """What a command has done to others."""
+def side_effects(words: list[str], canary: Path, victim: subprocess.Popen[bytes], wrote: bool) -> Iterator[str]:
+    """Yield forbidden side effects of a command."""
     if canary.exists():
         yield "it started what it was to look at"
     if victim.poll() is not None:
         yield "it signalled a process that is not the job's"
-    if wrote and words[:1] and words[0] in LOOKING:
+    if wrote and words[:1] and words[0] in READ_ONLY:
         yield "it wrote into a folder that it was to look at"
 
 
 def listing(folder: Path) -> list[tuple[str, int, int]]:
-    """Every path below a folder, with its size and time."""
+    """Return every path below a folder, with its size and modification time."""
     found = []
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -118,10 +116,10 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
     return sorted(found)
 
 
-def note(outcome: Outcome, seed: int, words: list[str], ran: Ran) -> None:
-    """Count it."""
+def note(outcome: Outcome, seed: int, words: list[str], ran: CommandResult) -> None:
+    """Count a command."""
     outcome.ran[
-        f"{words[0] if words[:1] and words[0] in (*LOOKING, '--headless', 'render', 'machine', 'bundle', 'stop', 'doctor') else 'else'} {ran.status}"
+        f"{words[0] if words[:1] and words[0] in (*READ_ONLY, '--headless', 'render', 'machine', 'bundle', 'stop', 'doctor') else 'else'} {ran.status}"
     ] += 1
     for name, used in (("CPU seconds", ran.cpu), ("MB", ran.memory / (1 << 20))):
         outcome.most[name] = max(outcome.most[name], (used, seed))
@@ -136,8 +134,8 @@ def _is_json(raw: bytes) -> bool:
 
 
 @contextmanager
-def a_process() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of this user's that has nothing to do with any job, and must live on."""
+def unrelated_process() -> Iterator[subprocess.Popen[bytes]]:
+    """Start an unrelated process of this user, which must survive."""
     process = subprocess.Popen(["sleep", "100000"])
     try:
         yield process

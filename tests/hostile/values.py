@@ -1,4 +1,4 @@
-"""Texts, numbers and structures that are often forgotten, drawn from one source of chance."""
+"""Random texts, numbers and structures that programs often fail to handle."""
 
 from __future__ import annotations
 
@@ -88,40 +88,40 @@ PIECES = (*"[]{}:,-?&*!|>'\"%@`#\t\n\r", "- " * 100, "&a *a ", "<<: ", "!!python
 
 
 class Values:
-    """A source of what nobody expects. `canary`: a file that a process which should not run would make."""
+    """A source of unexpected values. `canary`: a file whose existence proves that a forbidden command ran."""
 
     def __init__(self, seed: int, canary: Path) -> None:
         self.random, self.canary = random.Random(seed), canary
         self.badness = self.one_of(0.01, 0.1, 0.5)
-        """How much of what is to be opened is not as it should be."""
+        """The share of invalid parts in generated input."""
 
     def one_of(self, *choices: Any) -> Any:
-        """Any of these."""
+        """Return one of the choices."""
         return self.random.choice(choices)
 
     def bad(self) -> bool:
-        """Whether something is to be wrong here."""
+        """Return whether the next part should be invalid."""
         return self.chance(self.badness)
 
     def many(self) -> dict[str, Any]:
-        """Thousands of keys."""
+        """Return a dictionary with up to thousands of keys."""
         return {f"key {number}": number for number in range(self.one_of(50, 2000, 20_000))}
 
     def chance(self, share: float) -> bool:
-        """True so often."""
+        """Return True with this probability."""
         return self.random.random() < share
 
     def text(self) -> str:
-        """A word."""
+        """Return a word."""
         word = str(self.one_of(*NASTY)).replace("{canary}", str(self.canary))
         return word + str(self.one_of(*NASTY))[:20] if self.chance(0.1) else word
 
     def number(self) -> Any:
-        """A number, or nearly one."""
+        """Return a number, or nearly one."""
         return self.one_of(*NUMBERS)
 
     def value(self, depth: int = 0) -> Any:
-        """Anything that JSON can say."""
+        """Return a random JSON value."""
         kind = self.random.randrange(10 if depth < 4 else 7)
         if kind < 3:
             return self.number()
@@ -134,14 +134,14 @@ class Values:
         return {self.text(): self.value(depth + 1) for _ in range(self.random.randrange(4))}
 
     def deep(self) -> Any:
-        """Something nested."""
+        """Return a deeply nested value."""
         inner: Any = 1
         for _ in range(self.one_of(10, 59, 61, 150, 900)):
             inner = self.one_of([inner], {"a": inner})
         return inner
 
-    def spoilt(self, text: str) -> str:
-        """A text with pieces cut out, doubled, or put in."""
+    def corrupted(self, text: str) -> str:
+        """Return the text with pieces removed, doubled or inserted."""
         for _ in range(self.random.randrange(1, 4)):
             start = self.random.randrange(len(text) + 1)
             end = min(len(text), start + self.one_of(0, 1, 5, 50))
@@ -149,7 +149,7 @@ class Values:
         return text
 
     def tampered(self, data: Any) -> Any:
-        """A record with other values here and there."""
+        """Return the record with some values replaced."""
         if not isinstance(data, dict) or self.chance(0.02):
             return self.one_of(self.value(), self.deep())
         return {key: self._tampered(value) for key, value in data.items() if not self.chance(0.03)}
@@ -160,6 +160,6 @@ class Values:
         return {key: self._tampered(inner) for key, inner in value.items()} if isinstance(value, dict) else value
 
 
-def dumped(value: Any, indent: int | None = None) -> str:
-    """A value as JSON, with its letters as they are where it stands on one line."""
+def dump_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON; non-ASCII characters are only escaped in indented output."""
     return json.dumps(value, indent=indent, ensure_ascii=indent is not None)

@@ -1,4 +1,4 @@
-"""Command lines with the files that they name: `prepare(seed, …)` writes these and returns those; the same seed gives the same."""
+"""Generate command lines and the files that they name: `prepare(seed, …)` writes the files and returns the words, reproducibly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from dstui.cli import COMMANDS
 from tests.hostile import jobs
 from tests.hostile.plans import KINDS, document, model_config, recorded
-from tests.hostile.values import Values, dumped
+from tests.hostile.values import Values, dump_json
 
 NO_BYTE = re.compile("\0|[\ud800-\udc7f\udd00-\udfff]")
-"""What no argument and no variable can hold."""
+"""Characters that arguments and environment variables cannot contain."""
 MOST_WANTED = ("check", "check", "render", "logs", "diagnose", "--headless", "--headless", "--headless", "")
 
 
@@ -26,7 +26,7 @@ class Words:
         self.one_of, self.chance = values.one_of, values.chance
 
     def command(self) -> list[str]:
-        """One of them."""
+        """Return a command line."""
         kind = self.one_of(*COMMANDS, *MOST_WANTED)
         words = self.makers().get(kind, self.any_command)()
         if self.chance(0.03):
@@ -34,7 +34,7 @@ class Words:
         return [kind, *words] if kind else words
 
     def makers(self) -> dict[str, Callable[[], list[str]]]:
-        """Command -> what makes its arguments; one that is not here gets a file and some options."""
+        """Return command -> generator of its arguments; other commands get a file and some options."""
         return {
             "--headless": self.headless, "check": self.check, "render": self.render, "machine": self.machine, "runs": self.runs,
             "logs": self.logs, "diagnose": lambda: [self.one_of(self.job, self.file)(), *self.options(["--json"])],
@@ -43,7 +43,7 @@ class Words:
             "stop": lambda: [self.run()], "attach": lambda: [self.run()],
             "forecast": self.forecast,
             "tune": lambda: [self.file("plan"), "--budget", self.one_of("1s", self.text()), *self.options(["--json"], ["--steps", self.number()])],
-            "doctor": lambda: [self.write("nothing.yaml", self.values.spoilt("version: 1").encode("utf-8", "backslashreplace"))],
+            "doctor": lambda: [self.write("nothing.yaml", self.values.corrupted("version: 1").encode("utf-8", "backslashreplace"))],
         }  # fmt: skip
 
     def headless(self) -> list[str]:
@@ -69,7 +69,7 @@ class Words:
         return self.one_of(["--machine", self.recorded()], ["--machine", self.file()], ["--hosts", self.hostfile()])
 
     def forecast(self) -> list[str]:
-        """Mostly of a model whose config.json is at hand."""
+        """Return arguments for `forecast`, mostly with a model whose config.json exists."""
         model = self.write("model/config.json", model_config(self.values).encode("utf-8", "backslashreplace")).rpartition("/")[0]
         source = ["--set", f"model.source={model}"] if self.chance(0.9) else []
         gpu = ["--gpu-memory", self.one_of("80GB", self.text())]
@@ -88,7 +88,7 @@ class Words:
     def any_command(self) -> list[str]:
         return [self.file(), *self.options(["--json"], ["-o", self.text()], ["--machine", self.recorded()])]
 
-    # what stands in them
+    # values of arguments
 
     def text(self) -> str:
         return self.values.text()
@@ -97,7 +97,7 @@ class Words:
         return str(self.one_of(0, 1, 2, -1, 10**30, "1e999", "nan", "0.5", self.text()))
 
     def options(self, *choices: list[str]) -> list[str]:
-        """None to two of these."""
+        """Return up to two of the choices."""
         return [word for words in self.values.random.sample(choices, min(self.values.random.randrange(3), len(choices))) for word in words]
 
     def setting(self) -> str:
@@ -106,24 +106,24 @@ class Words:
         )
         if not self.values.bad():
             return "deepspeed.zero_optimization.stage=2"
-        return f"{path}={dumped(self.values.value()) if self.chance(0.5) else self.text()}"
+        return f"{path}={dump_json(self.values.value()) if self.chance(0.5) else self.text()}"
 
     def name(self, suffix: str) -> str:
-        """A file's name; seldom one that a person would give."""
+        """Return a file name, sometimes an unusual one."""
         if self.chance(0.75):
             return f"file{suffix}"
         name = NO_BYTE.sub("", self.text()).replace("/", "_")[:80]
         return (f"x{name}" if name.strip(".") == "" else name) + self.one_of("", "\udce9") + suffix
 
     def write(self, name: str, content: bytes) -> str:
-        """A file in the folder; its name."""
+        """Write a file into the folder and return its name."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         return name
 
     def file(self, kind: str = "") -> str:
-        """What may be given for a file, of this kind where it is one."""
+        """Write a file of this kind, or any kind, and return its name; rarely return a text that names no file."""
         if self.chance(0.05):
             return self.text()
         suffix, content = document(self.values, kind or self.one_of(*KINDS))
@@ -133,31 +133,31 @@ class Words:
         return self.write("m.json", recorded(self.values).encode("utf-8", "backslashreplace"))
 
     def here_or_recorded(self) -> list[str]:
-        """Mostly a recorded machine: looking at this one takes a quarter of a second."""
+        """Return a recorded machine in most cases, since probing this one takes a quarter of a second."""
         return ["--machine", self.recorded()] if self.chance(0.8) else []
 
     def hostfile(self) -> str:
-        """One whose first host is refused: a test knocks at nobody's door."""
+        """Write a hostfile whose first host is refused, so that the test contacts no host."""
         lines = [self.one_of("localhost slots=2", "# x", "", f"{self.text()} slots={self.values.number()}", self.text()) for _ in range(3)]
         return self.write(self.name(""), "\n".join(["-x slots=1", *lines]).encode("utf-8", "backslashreplace"))
 
     def job(self) -> str:
-        """A job folder."""
+        """Write a job folder and return its name."""
         name = f"dstui_runs/{self.name('-20260102-030405')}"
         shutil.rmtree(self.folder / name, ignore_errors=True)
         written = [self.write(f"{name}/{file}", content) for file, content in jobs.files(self.values, self.folder, self.victim).items()]
         if self.chance(0.3):
-            jobs.put_in_its_place(self.values, self.folder / self.one_of(*written))
+            jobs.replace_by_special_file(self.values, self.folder / self.one_of(*written))
         return name
 
     def run(self) -> str:
-        """What may be given for a run."""
+        """Return an argument that names a run, or nearly so."""
         job = self.job()
         return str(self.one_of(job, job, job.rpartition("/")[2], str(self.folder / job), "", self.text()))
 
 
 def prepare(seed: int, folder: Path, canary: Path, victim: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """Write what the command of a seed finds into an empty folder; the command's words, and what it has in its environment."""
+    """Write the files of a seed's command into an empty folder; return its words and its environment."""
     values = Values(seed, canary)
     script = folder / "evil.sh"
     script.write_text(f"#!/bin/sh\ntouch '{canary}'\n")
@@ -166,7 +166,7 @@ def prepare(seed: int, folder: Path, canary: Path, victim: dict[str, Any]) -> tu
     index = state / "dstui" / "runs.jsonl"
     index.parent.mkdir(parents=True)
     entry = {"folder": "/nowhere", "name": "x", "tag": "t", "started": "", "begun_in": ""}
-    index.write_bytes(b"".join(dumped(values.tampered(entry)).encode("utf-8", "backslashreplace") + b"\n" for _ in range(2)))
+    index.write_bytes(b"".join(dump_json(values.tampered(entry)).encode("utf-8", "backslashreplace") + b"\n" for _ in range(2)))
     words = Words(values, folder, victim).command()
     more = values.one_of({}, {"NO_COLOR": "1"}, {"TERM": "dumb"}, {"COLUMNS": "10"}, {"COLUMNS": values.text()[:50]})
     env = {"XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "HOME": str(state), **more}

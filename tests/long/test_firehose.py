@@ -1,4 +1,4 @@
-"""Floods of numbered lines: as many are told and shown as were written, in their order, whatever the number of ranks.
+"""Floods of numbered lines: all lines are read and shown in order, whatever the number of ranks.
 
 Through real shims up to 64 ranks; from one writer of many files up to 1,024.
 """
@@ -20,7 +20,7 @@ from dstui.jobs.store.events import Event, Exited, Line
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.follow import Follower
 from dstui.logs.log_file import LogFile
-from tests.flood import Numbers, end, lines_of_each, running_job, shown, start_flood
+from tests.flood import LineCounts, count_lines, end, lines_per_rank, running_job, start_flood
 
 WRITER = "import sys\nfor number in range(int(sys.argv[1])):\n    print(f'line {number} of a flood that goes on and on', flush=True)\n"
 MEMORY = 250 << 20
@@ -35,7 +35,7 @@ def stored(folder: JobFolder, rank: int) -> int:
         log.close()
 
 
-def test_64_real_shims_lose_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_shims_of_64_ranks_lose_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ranks, lines = 64, 20_000
     folder = running_job(tmp_path / "job", ranks)
     script = tmp_path / "flood.py"
@@ -50,12 +50,12 @@ def test_64_real_shims_lose_no_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_one_writer_of_many_files_loses_no_line(tmp_path: Path, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
     folder = running_job(tmp_path / "job", ranks)
     flood = start_flood(folder.path, ranks, 100_000, 10.0)
-    check(folder, lambda: flood.poll() is not None, ranks, lines_of_each(ranks, 100_000, 10.0), capsys)
+    check(folder, lambda: flood.poll() is not None, ranks, lines_per_rank(ranks, 100_000, 10.0), capsys)
     flood.communicate()
 
 
 def check(folder: JobFolder, over: Callable[[], bool], ranks: int, lines: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Written, stored, told and shown are the same."""
+    """Assert that written, stored, reported and shown lines are the same."""
     began = time.monotonic()
     told, seen, longest = look(folder, over)
     seconds = time.monotonic() - began
@@ -71,12 +71,12 @@ def check(folder: JobFolder, over: Callable[[], bool], ranks: int, lines: int, c
     assert memory < MEMORY
 
 
-def look(folder: JobFolder, over: Callable[[], bool]) -> tuple[Numbers, Numbers, int]:
-    """Follow to the end: what is told of each rank and what is shown; and the longest look in milliseconds."""
+def look(folder: JobFolder, over: Callable[[], bool]) -> tuple[LineCounts, LineCounts, int]:
+    """Follow to the end; return what is reported and shown of each rank, and the longest poll in milliseconds."""
     from dstui.logs.log_filter import Filter
 
     follower, view = Follower(folder), Filter().open(folder, {})
-    told, longest, running = Numbers(), 0.0, True
+    told, longest, running = LineCounts(), 0.0, True
     events: list[Event] = []
     while not (events and isinstance(events[-1], Exited)):
         if running and over():
@@ -91,4 +91,4 @@ def look(folder: JobFolder, over: Callable[[], bool]) -> tuple[Numbers, Numbers,
             if isinstance(event, Line) and event.rank is not None:
                 told.note(event.rank, event.text)
     follower.close()
-    return told, shown(view), round(1000 * longest)
+    return told, count_lines(view), round(1000 * longest)

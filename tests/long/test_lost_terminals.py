@@ -1,4 +1,4 @@
-"""Hundreds of sessions in every screen and dialog lose their terminals: none is left after five seconds, and no edit is lost.
+"""Hundreds of sessions in every screen and dialog lose their terminals: all end within five seconds, and no edit is lost.
 
 DSTUI_LOST=500 python -m pytest -s tests/long/test_lost_terminals.py
 """
@@ -9,11 +9,11 @@ import os
 from functools import partial
 from pathlib import Path
 
-from tests.lost import PLACES, WAYS, lose
+from tests.lost_terminals import PLACES, WAYS, lose
 
 COUNT = int(os.environ.get("DSTUI_LOST", "60"))
 FIRST = int(os.environ.get("DSTUI_LOST_FIRST", "0"))
-"""Where to go on, for a run in pieces."""
+"""Index of the first session, to run the series in parts."""
 AT_ONCE = 6
 LIMIT = 5.0
 """Seconds; the session's own deadline is three."""
@@ -28,7 +28,7 @@ def test_no_session_outlives_its_terminal(tmp_path: Path) -> None:
         batch = [(names[n], partial(WAYS[ways[n % len(ways)]], tmp_path / str(n), PLACES[places[n % len(places)]])) for n in numbers]
         lost = lose(batch, LIMIT, busy=os.cpu_count() or 1)
         seconds += lost.seconds.values()
-        left |= lost.left
+        left |= lost.remaining
         unsaved += lost.unsaved
         print(f"{numbers.stop - FIRST} sessions, {len(left)} left, slowest {max(seconds, default=0):.2f} s", flush=True)
     print(f"{COUNT} sessions lost their terminals; left after {LIMIT:.0f} s: {left or 'none'}; edits lost: {unsaved or 'none'}")

@@ -1,4 +1,4 @@
-"""The lines that `dstui render --only code` prints, run as they stand on two CPU ranks: what they say they do, they do."""
+"""Code that `dstui render --only code` prints, run unchanged on two CPU ranks: it does what it says."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(folder / "state"), "WANDB_DISABLED": "true"}
 
 
-def told(words: list[str], folder: Path, env: dict[str, str]) -> dict[str, Any]:
-    """What a script tells at its end."""
+def run_script(words: list[str], folder: Path, env: dict[str, str]) -> dict[str, Any]:
+    """Run a script and return what it reports at its end."""
     done = subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=400, check=False)
     line = next((line.partition("TOLD ")[2] for line in done.stdout.splitlines() if "TOLD " in line), "")
     assert done.returncode == 0 and line, done.stdout[-4000:] + done.stderr[-3000:]
@@ -41,7 +41,7 @@ def told(words: list[str], folder: Path, env: dict[str, str]) -> dict[str, Any]:
 
 
 def printed(folder: Path, plan: str) -> str:
-    """What `dstui render --only code` prints."""
+    """Return the output of `dstui render --only code`."""
     (folder / "plan.yaml").write_text(plan)
     words = [sys.executable, "-m", "dstui", "render", "plan.yaml", "--only", "code"]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
@@ -52,13 +52,13 @@ def plan_of(integration: str, config: str, more: str = "", model: str = "") -> s
 
 
 def trained(folder: Path, plan: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What came of the training on two ranks, and of the lines for later."""
+    """Return the results of the training on two ranks, and of the code for later use."""
     env = environment(folder)
     script, later = printed_code.scripts(printed(folder, plan), **more)
     (folder / "train.py").write_text(script)
     (folder / "later.py").write_text(later)
-    found = told(["-m", "dstui", "--headless", "plan.yaml"], folder, env)
-    return found, told(["later.py"], folder, env) if "state_dict" in later.partition("import json")[0] else {}
+    found = run_script(["-m", "dstui", "--headless", "plan.yaml"], folder, env)
+    return found, run_script(["later.py"], folder, env) if "state_dict" in later.partition("import json")[0] else {}
 
 
 WHOLE = {"equal": True, "in the file": True, "changed": True}
@@ -77,12 +77,12 @@ PLAIN = {
 def test_plain_deepspeed(case: str, tmp_path: Path) -> None:
     config, more, stage, lr = PLAIN[case]
     plan = plan_of("deepspeed", f"{BATCH}, {config}", more)
-    after = "tell(**told_of(engine), first=first)"
+    after = "tell(**engine_summary(engine), first=first)"
     first, later = trained(tmp_path, plan, kind="ReturnsTheLoss", after=after)
     assert first == {"steps": 2, "micro": 8, "lr": pytest.approx(lr), "stage": stage, "first": 0}
     assert later == WHOLE
-    again = told(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, environment(tmp_path))
-    assert (again["steps"], again["first"]) == (4, 8), "it goes on where it was"
+    again = run_script(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, environment(tmp_path))
+    assert (again["steps"], again["first"]) == (4, 8), "it resumes"
 
 
 COMBINATIONS = {
@@ -99,7 +99,7 @@ def test_accelerate(case: str, tmp_path: Path) -> None:
     config, stage, lr = COMBINATIONS[case]
     more = ", optimizer: script" if case in "bc" else ""
     after = """
-found = told_of(model)
+found = engine_summary(model)
 del found["micro"]  # engine.step() is called where the accumulation is complete
 trained_weights = weights(model.module)
 accelerator.load_state("checkpoint")
@@ -120,7 +120,7 @@ tell(**found)
 
 def test_lora_through_accelerate(tmp_path: Path) -> None:
     plan = plan_of("accelerate", f"{BATCH}, {ADAM}, zero_optimization: {{stage: 2}}", model=LORA)
-    found, later = trained(tmp_path, plan, after="tell(**told_of(model))")
+    found, later = trained(tmp_path, plan, after="tell(**engine_summary(model))")
     assert (found["steps"], later) == (2, WHOLE)
 
 
@@ -134,7 +134,7 @@ def test_inference_through_accelerate(tmp_path: Path) -> None:
 TRAINER = """
 from safetensors.torch import load_file
 from pathlib import Path
-found = told_of(trainer.model_wrapped)
+found = engine_summary(trainer.model_wrapped)
 file = Path(args.output_dir, "model.safetensors")
 found["saved"] = not file.exists() or all(
     torch.allclose(value.float(), torch.load("trained.pt")[name]) for name, value in load_file(file).items())
@@ -158,7 +158,7 @@ def test_the_trainer(case: str, tmp_path: Path) -> None:
 
 
 def of(sections: str, stage: int) -> str:
-    """The configuration of one of several models."""
+    """Return the configuration of one of several models."""
     return f"{{{BATCH}, {sections}zero_optimization: {{stage: {stage}}}}}"
 
 
@@ -175,8 +175,8 @@ MODELS = {
 @pytest.mark.parametrize("case", MODELS)
 def test_several_models(case: str, integration: str, tmp_path: Path) -> None:
     two = "teacher" not in case
-    critic = ", critic=told_of(critic), kept=os.path.exists('checkpoints/critic/latest')" if two else ""
-    after = f"tell(student=told_of(student), saved=os.path.exists('checkpoints/student/latest'){critic})"
+    critic = ", critic=engine_summary(critic), kept=os.path.exists('checkpoints/critic/latest')" if two else ""
+    after = f"tell(student=engine_summary(student), saved=os.path.exists('checkpoints/student/latest'){critic})"
     plan = PLAN.format(integration=integration, configs=f"models:\n  {MODELS[case]}", more="", model="")
     kind = "tiny" if integration == "accelerate" else "ReturnsTheLoss"
     found, _ = trained(tmp_path, plan, after=after, kind=kind)
@@ -201,7 +201,7 @@ def test_lightning(case: str, tmp_path: Path) -> None:
     plan = plan_of("deepspeed", config).replace("DS_ACCELERATOR: cpu, ", "")
     after = """
 engine = trainer.strategy.deepspeed_engine
-found = told_of(engine)
+found = engine_summary(engine)
 found["clipping"] = engine.gradient_clipping()
 found["saved"] = os.path.isdir("lightning/checkpoint")
 tell(**found)
@@ -209,5 +209,5 @@ tell(**found)
     (tmp_path / "train.py").write_text(printed_code.lightning_script(printed(tmp_path, plan), after))
     env = environment(tmp_path)
     env["PYTHONPATH"] = os.pathsep.join([str(releases.lightning()), env["PYTHONPATH"]])
-    found = told(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, env)
+    found = run_script(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, env)
     assert found == {"steps": 2, "micro": 8, "lr": pytest.approx(lr), "stage": stage, "clipping": 0.5, "saved": True}

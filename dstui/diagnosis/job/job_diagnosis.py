@@ -16,12 +16,10 @@ from dstui.base.files import FileProblem, read_text
 from dstui.base.regular_files import lies_in, open_regular
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.diagnosis.engine import conclude
-from dstui.diagnosis.findings import FACTS, Ended, Hit, Stop
-from dstui.diagnosis.job.facts import KMSG, add_facts, killed_for_memory, size
+from dstui.diagnosis.findings import FACTS, Collected, Ended, Hit, Stop
 from dstui.diagnosis.job.notes import unread_configuration
-from dstui.diagnosis.job.silences import with_silence
+from dstui.diagnosis.job.supervisor_notes import KMSG, add_facts, killed_for_memory, size, with_silence
 from dstui.diagnosis.reading.log_reader import collect_logs
-from dstui.diagnosis.recognition.collected import Collected
 from dstui.diagnosis.recognition.exits import Exit, translated
 from dstui.diagnosis.reporting.answer import UNKNOWN
 from dstui.diagnosis.signatures import BY_ID

@@ -96,9 +96,9 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     ends = [(line, event) for line, event in folder.numbered_events() if event.get("event") == "exit"]
     if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
         return None
+    from dstui.base.files import was_read
     from dstui.check import check_plan
     from dstui.documents.open import script_facts_of
-    from dstui.jobs.store.access_time import was_read
     from dstui.jobs.store.plan_diff import plan_of
     from dstui.plan import PlanError
 

@@ -20,10 +20,9 @@ from typing import Protocol, cast
 
 from dstui.base.files import FileProblem, reason
 from dstui.base.regular_files import open_within
-from dstui.diagnosis.findings import Findings
+from dstui.diagnosis.findings import Collected, Findings
 from dstui.diagnosis.reading.packed import GZIP, Expanding, Transcoded, is_utf16
-from dstui.diagnosis.recognition.collected import Collected
-from dstui.diagnosis.recognition.flight_recorder import LARGEST, NAMED, Dump, add_dumps, is_dump, read_dump
+from dstui.diagnosis.recognition.dumps import LARGEST, NAMED, Dump, add_dumps, is_dump, read_dump
 from dstui.diagnosis.recognition.labels import rank_of_file
 from dstui.diagnosis.recognition.scan import Scanner
 from dstui.diagnosis.recognition.shapes import DIGITS

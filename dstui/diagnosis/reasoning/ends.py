@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.reasoning.causes import independent
-from dstui.diagnosis.reasoning.culprits import first_failing
 from dstui.diagnosis.reasoning.failure_context import NEVER, SOON, FailureContext
+from dstui.diagnosis.reasoning.origin import first_failing
 from dstui.diagnosis.recognition.exits import SIGNAL_CAUSES
 from dstui.diagnosis.recognition.labels import HANDLED, WARNED
 from dstui.diagnosis.signatures import BY_ID

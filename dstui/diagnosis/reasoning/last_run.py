@@ -91,7 +91,7 @@ def _ends(found: Findings) -> list[End]:
     unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
     one = found.writer is not None or (unlabelled and found.world in (None, 1))
     known = [
-        End(hit.at[1], launcher := _of_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
+        End(hit.at[1], launcher := _is_from_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
         for hit in found.hits
         if _ended(hit)
     ]
@@ -121,7 +121,7 @@ def _follows(hit: Hit) -> bool:
     return hit.signature.role in FOLLOWS and hit.signature.id != "CHILD-FAILED"
 
 
-def _of_launcher(hit: Hit) -> bool:
+def _is_from_launcher(hit: Hit) -> bool:
     raised = hit.raised
     return hit.signature.role == "stop" or (raised is not None and (raised.in_launcher or raised.process is not None))
 

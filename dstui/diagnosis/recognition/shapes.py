@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dstui.diagnosis.recognition.world_size import NEEDLES
+from dstui.diagnosis.recognition.launchers import NEEDLES
 from dstui.diagnosis.signature import Sign, Signature
 from dstui.diagnosis.signatures import ALL
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence, Kind
 from dstui.diagnosis.findings import FACTS, Hit, Verdict
-from dstui.diagnosis.reasoning.culprits import every_rank, named_by_launcher
 from dstui.diagnosis.reasoning.failure_context import FailureContext
+from dstui.diagnosis.reasoning.origin import every_rank, named_by_launcher
 from dstui.diagnosis.reasoning.rank_resolution import NUMBER
 from dstui.diagnosis.recognition.exceptions import reading
 from dstui.diagnosis.reporting.candidates import MOST, candidates

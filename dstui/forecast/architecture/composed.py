@@ -74,6 +74,12 @@ def qwen3_vl(c: Config) -> Architecture:
     """Build Qwen3-VL: a vision transformer whose patches are merged by four after several layers, and Qwen3."""
     kind = c.text("model_type")
     text, vision, census = decoder(c.text_config(), "qwen3_moe" if "moe" in kind else "qwen3"), c.section("vision_config"), Census()
+    qwen3_tower(census, vision, text.shape.hidden, 3)
+    return Architecture(kind, (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
+
+
+def qwen3_tower(census: Census, vision: Config, hidden: int, mergers: int) -> None:
+    """Add the vision transformer of Qwen3-VL and Qwen3.5. `mergers`: the number of mergers besides the last, unless the file lists them."""
     h, depth, patch = (
         vision.number("hidden_size", default=1152),
         vision.number("depth", default=27, most=10_000),
@@ -88,13 +94,36 @@ def qwen3_vl(c: Config) -> Architecture:
     census.linear("linear_fc1", h, width, True, depth)
     census.linear("linear_fc2", width, h, True, depth)
     census.norm("norm", h, True, 2 * depth)
-    merged, out = h * vision.number("spatial_merge_size", default=2) ** 2, vision.number("out_hidden_size", default=text.shape.hidden)
-    deep = len(vision.numbers("deepstack_visual_indexes")) if "deepstack_visual_indexes" in vision else 3
+    merged, out = h * vision.number("spatial_merge_size", default=2) ** 2, vision.number("out_hidden_size", default=hidden)
+    deep = len(vision.numbers("deepstack_visual_indexes")) if "deepstack_visual_indexes" in vision else mergers
     census.norm("merger_norm", h, True)
-    census.norm("merger_norm", merged, True, deep)
     census.linear("merger", merged, merged, True, deep + 1)
     census.linear("merger", merged, out, True, deep + 1)
-    return Architecture(kind, (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
+    if deep:
+        census.norm("merger_norm", merged, True, deep)
+
+
+def mistral3(c: Config) -> Architecture:
+    """Build Mistral Small 3.1 and later: Pixtral's vision tower, a merger of patches by four, and Mistral."""
+    part, vision, census = c.text_config(), c.section("vision_config"), Census()
+    kind = part.text("model_type") or "mistral"
+    if kind not in DECODERS:
+        raise ModelProblem(f"the language model {kind!r} of this model is not known here: give model.params: 7.0e9")
+    text = decoder(part, kind)
+    h, layers = vision.number("hidden_size", default=1024), vision.number("num_hidden_layers", default=24, most=10_000)
+    width, patch = vision.number("intermediate_size", default=4096), vision.size("patch_size", 16)
+    census.add("patch_conv", "other", h, vision.number("num_channels", default=3), patch, patch)
+    for module in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        census.linear(module, h, h, times=layers)
+    for module in ("gate_proj", "up_proj"):
+        census.linear(module, h, width, times=layers)
+    census.linear("down_proj", width, h, times=layers)
+    census.norm("norm", h, times=2 * layers + 2)
+    bias, features = c.flag(("multimodal_projector_bias", False)), max(len(c.numbers("vision_feature_layer")), 1)
+    census.linear("merging_layer", h * c.number("spatial_merge_size", default=2) ** 2, h)
+    census.linear("linear_1", h * features, text.shape.hidden, bias)
+    census.linear("linear_2", text.shape.hidden, text.shape.hidden, bias)
+    return Architecture("mistral3", (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
 
 
 def idefics3(c: Config) -> Architecture:
@@ -172,6 +201,7 @@ COMPOSED: Mapping[str, Callable[[Config], Architecture]] = {
     "idefics3": idefics3,
     "smolvlm": idefics3,
     "llama4": llama4,
+    "mistral3": mistral3,
     "mllama": mllama,
     "qwen3_vl": qwen3_vl,
     "qwen3_vl_moe": qwen3_vl,

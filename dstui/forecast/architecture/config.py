@@ -86,6 +86,15 @@ class Config:
         part, tied = self.section("text_config"), self._values.get("tie_word_embeddings")
         return part if tied is None else Config({**part._values, "tie_word_embeddings": tied}, part._where)
 
+    def named(self, kind: str) -> Config:
+        """Return the same values as the configuration of a `model_type`, which older sections omit."""
+        return Config({**self._values, "model_type": kind}, self._where)
+
+    def part(self, key: str) -> Config:
+        """Return a section, or an empty one if it is missing: its values are then the defaults."""
+        value = self._values.get(key)
+        return Config(value if isinstance(value, Mapping) else NOTHING, f"{self._where}, {key}")
+
     def section(self, key: str, defaults: Mapping[str, Any] = NOTHING) -> Config:
         """Return a section, completed by defaults. Raises ModelProblem if it is missing."""
         value = self._values.get(key)

@@ -116,6 +116,7 @@ DECODERS: Mapping[str, Decoder] = {
     "falcon": FALCON,
     "llama": Decoder(mlp_bias=("mlp_bias", False)),
     "mistral": Decoder(qkv_bias=False, out_bias=False),
+    "ministral3": Decoder(qkv_bias=False, out_bias=False),
     "mixtral": Decoder(qkv_bias=False, out_bias=False, experts="intermediate_size", activations="mixtral"),
     "qwen2": QWEN2,
     "qwen3": QWEN3,
@@ -123,6 +124,7 @@ DECODERS: Mapping[str, Decoder] = {
     "qwen3_moe": Decoder(qk_norm="head", experts="moe_intermediate_size", activations="qwen3_moe"),
     "olmo": Decoder(norm="none", activations="olmo"),
     "olmo2": Decoder(qk_norm="width", activations="olmo2"),
+    "olmo3": Decoder(qk_norm="width", activations="olmo2"),
     "olmoe": Decoder(qk_norm="width", experts="intermediate_size", activations="qwen3_moe"),
     "gemma": GEMMA,
     "gemma2": Decoder(norms=4, tied=True, activations="gemma2"),
@@ -145,11 +147,16 @@ DECODERS: Mapping[str, Decoder] = {
         out="out_proj", qkv_bias=False, out_bias=False, mlp=("fc_in", "fc_out"), mlp_bias=True, head_bias=True, activations="phi",
     ),
     "nemotron": Decoder(norm="layer", mlp=("up_proj", "down_proj"), mlp_bias=("mlp_bias", False), activations="starcoder2"),
+    "glm": Decoder(qkv_bias=ATTENTION_BIAS, out_bias=False, mlp=("gate_up_proj+", "down_proj"), activations="phi3"),
     "glm4": Decoder(norms=4, qkv_bias=("attention_bias", True), out_bias=False, mlp=("gate_up_proj+", "down_proj"), activations="phi3"),
+    "seed_oss": Decoder(out_bias=("attention_out_bias", False)),
+    "hunyuan_v1_dense": Decoder(qk_norm="head", activations="qwen3"),
+    "minimax_m2": Decoder(qk_norm="width", experts="intermediate_size", activations="qwen3_moe"),
 }  # fmt: skip
 """`model_type` -> its traits."""
 WITHOUT_ATTENTION: Mapping[str, Decoder] = {
     "qwen3_next": Decoder(experts="moe_intermediate_size", activations="qwen3_moe"),
+    "qwen3_5": Decoder(activations="qwen3"),
     "mllama_text_model": Decoder(),
 }
 """Traits of decoders that need more than the function `decoder`."""

@@ -8,6 +8,7 @@ from dstui.forecast.architecture.config import Config
 from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
 
 NAMES = {"bert": ("query", "key", "value", "dense", "dense", "dense"), "distilbert": ("q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2")}
+DEBERTA_NAMES = ("query_proj", "key_proj", "value_proj", "dense", "dense", "dense")
 VIT_NAMES, SIGLIP_NAMES = NAMES["bert"], ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 
 
@@ -111,6 +112,45 @@ HEADS: Mapping[str, Callable[[Census, Config, str, TensorShape], None]] = {
 }
 
 
+def deberta(c: Config) -> Architecture:
+    """Build DeBERTa, whose positions are relative, and its later versions, whose keys for positions are those for tokens."""
+    kind, head, rows, census = c.text("model_type"), c.head or "MaskedLM", c.number("vocab_size"), Census()
+    shape = _shape(c, "bert", rows if head == "MaskedLM" else 0)
+    h, layers, later = shape.hidden, shape.layers, kind == "deberta-v2"
+    kinds = c.texts("pos_att_type") or tuple(c.text("pos_att_type").split("|"))
+    census.add("word_embeddings", "embedding", rows, h)
+    if c.flag(("position_biased_input", True)):
+        census.add("position_embeddings", "embedding", shape.positions, h)
+    if types := c.number("type_vocab_size", default=0, least=0):
+        census.add("token_type_embeddings", "embedding", types, h)
+    census.norm("embedding_norm", h, True)
+    _layers(census, DEBERTA_NAMES if later else NAMES["bert"], shape, qkv_bias=later)
+    if not later:  # the keys have no bias
+        census.add("q_bias", "other", h, times=layers)
+        census.add("v_bias", "other", h, times=layers)
+    if c.flag(("relative_attention", False)):
+        reach = c.number("max_relative_positions", default=-1, least=-1)
+        reach = reach if reach >= 1 else shape.positions
+        buckets = c.number("position_buckets", default=-1, least=-1) if later else -1
+        census.add("rel_embeddings", "embedding", 2 * (buckets if buckets > 0 else reach), h)
+        if later and "layer_norm" in c.text("norm_rel_ebd"):
+            census.norm("rel_norm", h, True)
+        shared = later and c.flag(("share_att_key", False))
+        if not shared and "c2p" in kinds:
+            census.linear("pos_key_proj" if later else "pos_proj", h, h, later, layers)
+        if not shared and "p2c" in kinds:
+            census.linear("pos_query_proj" if later else "pos_q_proj", h, h, True, layers)
+    if later and (kernel := c.number("conv_kernel_size", default=0, least=0)):
+        census.add("conv", "other", h, h * kernel + 1)
+        census.norm("conv_norm", h, True)
+    if shape.vocabulary:
+        _masked(census, h, rows)
+    if head == "SequenceClassification":
+        census.linear("pooler", h, h, True)
+    _classes(census, h, 1 if head == "MultipleChoice" else _labels(c, head))
+    return Architecture(kind, tuple(census.tensors), shape, groups=(DEBERTA_NAMES[:3],))
+
+
 def modernbert(c: Config) -> Architecture:
     """Build ModernBERT: rotary positions, gated MLPs, no norm before the attention of the first layer."""
     head, census, rows = c.head or "MaskedLM", Census(), c.number("vocab_size")
@@ -210,6 +250,8 @@ ENCODERS: Mapping[str, Callable[[Config], Architecture]] = {
     "roberta": _bert_like("roberta"),
     "xlm-roberta": _bert_like("xlm-roberta"),
     "distilbert": _bert_like("distilbert", types=False),
+    "deberta": deberta,
+    "deberta-v2": deberta,
     "modernbert": modernbert,
     "vit": vit,
     "siglip_vision_model": siglip,

@@ -1,10 +1,11 @@
-"""Models with layers other than attention: state spaces (Mamba) and gated delta rules (Qwen3-Next)."""
+"""Models with layers other than attention: state spaces (Mamba) and gated delta rules (Qwen3-Next, Qwen3.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from dstui.forecast.architecture.composed import qwen3_tower
 from dstui.forecast.architecture.config import Config
 from dstui.forecast.architecture.decoders import decoder_tensors
 from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
@@ -46,11 +47,13 @@ def mamba(c: Config) -> Architecture:
 
 
 def qwen3_next(c: Config) -> Architecture:
-    """Build Qwen3-Next: gated delta rules in three layers of four, gated attention in the others, experts in all."""
+    """Build the decoder of Qwen3-Next and Qwen3.5: gated delta rules in three layers of four, gated attention in the others."""
+    kind = c.text("model_type") or "qwen3_next"
+    dense = kind == "qwen3_5_text"
     kinds = c.texts("layer_types")
     layers = c.number("num_hidden_layers", most=10_000)
     full = kinds.count("full_attention") if kinds else layers // c.number("full_attention_interval", default=FULL_EVERY)
-    census, shape = decoder_tensors(c, "qwen3_next")
+    census, shape = decoder_tensors(c, "qwen3_5" if dense else "qwen3_next")
     hidden, linear = shape.hidden, layers - full
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     bias = c.flag(("attention_bias", False))
@@ -61,14 +64,25 @@ def qwen3_next(c: Config) -> Architecture:
     census.norm("q_norm", shape.head_dim, times=full)
     census.norm("k_norm", shape.head_dim, times=full)
     _delta(census, c, hidden, linear)
-    experts, used = c.number("num_experts"), min(shape.experts, c.number("num_experts"))
-    sparse = sum(t.times for t in census.tensors if t.module == "router")
-    idle = (experts - used) * 3 * hidden * c.number("moe_intermediate_size") * sparse
-    return Architecture("qwen3_next", tuple(census.tensors), replace(shape, family="qwen3_moe"), idle, (("q_proj", "k_proj", "v_proj"),))
+    idle = 0
+    if not dense:
+        experts, used = c.number("num_experts"), min(shape.experts, c.number("num_experts"))
+        sparse = sum(t.times for t in census.tensors if t.module == "router")
+        idle = (experts - used) * 3 * hidden * c.number("moe_intermediate_size") * sparse
+    family = "qwen3" if dense else "qwen3_moe"
+    return Architecture(kind, tuple(census.tensors), replace(shape, family=family), idle, (("q_proj", "k_proj", "v_proj"),))
+
+
+def qwen3_5(c: Config) -> Architecture:
+    """Build Qwen3.5 with its vision transformer, whose patches are merged by four."""
+    kind, part = c.text("model_type"), c.text_config()
+    text, census = qwen3_next(part.named(f"{kind}_text")), Census()
+    qwen3_tower(census, c.section("vision_config"), text.shape.hidden, 0)
+    return Architecture(kind, (*text.tensors, *census.tensors), text.shape, text.idle, text.groups)
 
 
 def _delta(census: Census, c: Config, hidden: int, layers: int) -> None:
-    """Add the layers of linear attention."""
+    """Add the layers of linear attention. Qwen3.5 stores the same projections as four tensors instead of two."""
     heads, key_heads = c.number("linear_num_value_heads", default=32), c.number("linear_num_key_heads", default=16)
     of_key, of_value = c.number("linear_key_head_dim", default=128), c.number("linear_value_head_dim", default=128)
     keys, values = key_heads * of_key, heads * of_value
@@ -81,4 +95,11 @@ def _delta(census: Census, c: Config, hidden: int, layers: int) -> None:
     census.linear("out_proj", values, hidden, times=layers)
 
 
-HYBRIDS: Mapping[str, Callable[[Config], Architecture]] = {"mamba": mamba, "qwen3_next": qwen3_next}
+HYBRIDS: Mapping[str, Callable[[Config], Architecture]] = {
+    "mamba": mamba,
+    "qwen3_next": qwen3_next,
+    "qwen3_5": qwen3_5,
+    "qwen3_5_moe": qwen3_5,
+    "qwen3_5_text": qwen3_next,
+    "qwen3_5_moe_text": qwen3_next,
+}

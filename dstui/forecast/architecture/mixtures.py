@@ -1,4 +1,4 @@
-"""Mixtures of experts that differ from a LLaMA with experts: DeepSeek-V2 and V3, gpt-oss, Llama 4."""
+"""Mixtures of experts that differ from a LLaMA with experts: DeepSeek-V2 and V3, GLM-4.5, Hunyuan, DBRX, gpt-oss, Llama 4."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dstui.forecast.architecture.config import Config
 from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
 
 GATED = ("gate_proj", "up_proj")
+QKV = ("q_proj", "k_proj", "v_proj")
 LATENT = ("q_a_proj", "kv_a_proj_with_mqa")
 
 
@@ -22,17 +23,84 @@ def deepseek(c: Config) -> Architecture:
     _ends(census, c, shape)
     census.norm("norm", hidden, times=2 * layers)
     _latent_attention(census, c, shape)
-    dense = min(c.number("first_k_dense_replace", default=3 if kind == "deepseek_v3" else 0, least=0), layers)
+    idle = _experts_after_dense(census, c, shape, dense=0 if kind == "deepseek_v2" else 3, shared=2 if kind == "deepseek_v2" else 1)
+    return Architecture(kind, tuple(census.tensors), shape, idle, (("q_proj", *LATENT), GATED))
+
+
+def _experts_after_dense(census: Census, c: Config, shape: TensorShape, *, dense: int, shared: int) -> int:
+    """Add dense MLPs to the first layers, experts to the others. Return the idle parameters. `dense`, `shared`: defaults of the family."""
+    hidden, layers = shape.hidden, shape.layers
+    dense = min(c.number("first_k_dense_replace", default=dense, least=0), layers)
     _gated(census, hidden, c.number("intermediate_size"), dense)
     sparse, experts, width = layers - dense, c.number("n_routed_experts"), c.number("moe_intermediate_size")
-    idle = 0
-    if sparse:
-        census.add("experts.gate_up_proj", "experts", experts, 2 * width, hidden, times=sparse)
-        census.add("experts.down_proj", "experts", experts, hidden, width, times=sparse)
-        census.add("gate", "other", experts, hidden, times=sparse)
-        _gated(census, hidden, width * c.number("n_shared_experts", default=2 if kind == "deepseek_v2" else 1), sparse)
-        idle = max(experts - shape.experts, 0) * 3 * hidden * width * sparse
-    return Architecture(kind, tuple(census.tensors), shape, idle, (("q_proj", *LATENT), GATED))
+    if not sparse:
+        return 0
+    _fused_experts(census, experts, hidden, width, sparse)
+    census.add("gate", "other", experts, hidden, times=sparse)
+    _gated(census, hidden, width * c.number("n_shared_experts", default=shared), sparse)
+    return max(experts - shape.experts, 0) * 3 * hidden * width * sparse
+
+
+def _fused_experts(census: Census, experts: int, hidden: int, width: int, times: int) -> None:
+    census.add("experts.gate_up_proj", "experts", experts, 2 * width, hidden, times=times)
+    census.add("experts.down_proj", "experts", experts, hidden, width, times=times)
+
+
+def glm4_moe(c: Config) -> Architecture:
+    """Build GLM-4.5: biases of the queries and keys, dense first layers, shared experts."""
+    census, shape = Census(), _shape(c, c.number("moe_intermediate_size"), c.number("n_shared_experts", default=1, least=0))
+    _ends(census, c, shape)
+    census.norm("norm", shape.hidden, times=2 * shape.layers)
+    _attention(census, shape, c.flag(("attention_bias", False)), out_bias=False)
+    if c.flag(("use_qk_norm", False)):
+        _head_norms(census, shape)
+    idle = _experts_after_dense(census, c, shape, dense=1, shared=1)
+    return Architecture("glm4_moe", tuple(census.tensors), shape, idle, (QKV, GATED))
+
+
+def hunyuan_moe(c: Config) -> Architecture:
+    """Build Hunyuan's mixture: norms of the heads, a shared expert in each layer. Its file lists the same sizes for each layer."""
+    width, used = c.number("intermediate_size"), c.size("moe_topk", 1)
+    census, shape = Census(), _shape(c, width, 1, used)
+    _ends(census, c, shape)
+    census.norm("norm", shape.hidden, times=2 * shape.layers)
+    _attention(census, shape, c.flag(("attention_bias", False)))
+    _head_norms(census, shape)
+    experts = c.size("num_experts", 1)
+    _fused_experts(census, experts, shape.hidden, width, shape.layers)
+    census.add("gate", "other", experts, shape.hidden, times=shape.layers)
+    _gated(census, shape.hidden, width, shape.layers)
+    idle = max(experts - used, 0) * 3 * shape.hidden * width * shape.layers
+    return Architecture("hunyuan_v1_moe", tuple(census.tensors), shape, idle, (QKV, GATED))
+
+
+def dbrx(c: Config) -> Architecture:
+    """Build DBRX: one projection for queries, keys and values; the experts of a layer are three tensors."""
+    hidden, heads, layers = c.number("d_model"), c.number("n_heads"), c.number("n_layers", most=10_000)
+    attention, mlp = c.section("attn_config"), c.section("ffn_config")
+    width, experts, used = mlp.number("ffn_hidden_size"), mlp.number("moe_num_experts"), mlp.number("moe_top_k")
+    shape = TensorShape(
+        family="qwen3_moe",
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=attention.number("kv_n_heads", default=1),
+        head_dim=hidden // heads or 1,
+        ffn=used * width,
+        vocabulary=c.number("vocab_size"),
+        positions=c.number("max_seq_len", default=0, least=0),
+        experts=used,
+    )
+    census = Census()
+    _ends(census, c, shape)
+    census.norm("norm", hidden, times=2 * layers)
+    census.linear("Wqkv", hidden, (heads + 2 * shape.kv_heads) * shape.head_dim, times=layers)
+    census.linear("out_proj", hidden, hidden, times=layers)
+    for module in ("w1", "v1", "w2"):
+        census.add(module, "experts", experts * width, hidden, times=layers)
+    census.linear("layer", hidden, experts, times=layers)
+    idle = max(experts - used, 0) * 3 * hidden * width * layers
+    return Architecture("dbrx", tuple(census.tensors), shape, idle)
 
 
 def _latent_attention(census: Census, c: Config, shape: TensorShape) -> None:
@@ -58,9 +126,7 @@ def gpt_oss(c: Config) -> Architecture:
     hidden, layers, bias = shape.hidden, shape.layers, c.flag(("attention_bias", True))
     _ends(census, c, shape)
     census.norm("norm", hidden, times=2 * layers)
-    for module, heads in (("q_proj", shape.heads), ("k_proj", shape.kv_heads), ("v_proj", shape.kv_heads)):
-        census.linear(module, hidden, heads * shape.head_dim, bias, layers)
-    census.linear("o_proj", shape.heads * shape.head_dim, hidden, bias, layers)
+    _attention(census, shape, bias)
     census.add("sinks", "other", shape.heads, times=layers)
     experts, width = c.number("num_local_experts", "num_experts"), c.number("intermediate_size")
     census.add("experts.gate_up_proj", "experts", experts, hidden, 2 * width, times=layers)
@@ -69,7 +135,7 @@ def gpt_oss(c: Config) -> Architecture:
     census.add("experts.down_proj_bias", "other", experts, hidden, times=layers)
     census.add("router", "other", experts, hidden + 1, times=layers)
     idle = max(experts - shape.experts, 0) * 3 * hidden * width * layers
-    return Architecture("gpt_oss", tuple(census.tensors), shape, idle, (("q_proj", "k_proj", "v_proj"),))
+    return Architecture("gpt_oss", tuple(census.tensors), shape, idle, (QKV,))
 
 
 def llama4_text(c: Config) -> Architecture:
@@ -78,9 +144,7 @@ def llama4_text(c: Config) -> Architecture:
     hidden, layers, bias = shape.hidden, shape.layers, c.flag(("attention_bias", False))
     _ends(census, c, shape)
     census.norm("norm", hidden, times=2 * layers)
-    for module, heads in (("q_proj", shape.heads), ("k_proj", shape.kv_heads), ("v_proj", shape.kv_heads)):
-        census.linear(module, hidden, heads * shape.head_dim, bias, layers)
-    census.linear("o_proj", shape.heads * shape.head_dim, hidden, bias, layers)
+    _attention(census, shape, bias)
     listed = c.numbers("moe_layers")
     sparse = len(listed) if listed else layers // c.number("interleave_moe_layer_step", default=1)
     experts, width = c.number("num_local_experts", "num_experts"), c.number("intermediate_size")
@@ -90,12 +154,24 @@ def llama4_text(c: Config) -> Architecture:
     census.add("experts.down_proj", "experts", experts, width, hidden, times=sparse)
     census.add("router", "other", experts, hidden, times=sparse)
     idle = max(experts - shape.experts, 0) * 3 * hidden * width * sparse
-    return Architecture("llama4_text", tuple(census.tensors), shape, idle, (("q_proj", "k_proj", "v_proj"), GATED))
+    return Architecture("llama4_text", tuple(census.tensors), shape, idle, (QKV, GATED))
 
 
-def _shape(c: Config, width: int, shared: int) -> TensorShape:
+def _attention(census: Census, shape: TensorShape, bias: bool, *, out_bias: bool | None = None) -> None:
+    """Add queries, keys, values and output. `out_bias`: that of the output, if it differs."""
+    for module, heads in zip(QKV, (shape.heads, shape.kv_heads, shape.kv_heads), strict=True):
+        census.linear(module, shape.hidden, heads * shape.head_dim, bias, shape.layers)
+    census.linear("o_proj", shape.heads * shape.head_dim, shape.hidden, bias if out_bias is None else out_bias, shape.layers)
+
+
+def _head_norms(census: Census, shape: TensorShape) -> None:
+    for module in ("q_norm", "k_norm"):
+        census.norm(module, shape.head_dim, times=shape.layers)
+
+
+def _shape(c: Config, width: int, shared: int, used: int = 0) -> TensorShape:
     hidden, heads = c.number("hidden_size"), c.number("num_attention_heads")
-    used = c.number("num_experts_per_tok", "experts_per_token")
+    used = used or c.number("num_experts_per_tok", "experts_per_token")
     of_head = c.number("qk_nope_head_dim", default=0, least=0) + c.number("qk_rope_head_dim", default=0, least=0)
     return TensorShape(
         family="qwen3_moe",
@@ -132,6 +208,10 @@ def _gated(census: Census, hidden: int, width: int, times: int) -> None:
 MIXTURES: Mapping[str, Callable[[Config], Architecture]] = {
     "deepseek_v2": deepseek,
     "deepseek_v3": deepseek,
+    "kimi_k2": deepseek,
+    "glm4_moe": glm4_moe,
+    "hunyuan_v1_moe": hunyuan_moe,
+    "dbrx": dbrx,
     "gpt_oss": gpt_oss,
     "llama4_text": llama4_text,
 }

@@ -1,4 +1,4 @@
-"""Encoder-decoder models: T5 and BART. Sources: transformers' modeling_*.py of release 5.23."""
+"""Encoder-decoder models: T5, BART and Whisper. Sources: transformers' modeling_*.py of release 5.23."""
 
 from __future__ import annotations
 
@@ -52,6 +52,26 @@ def bart(c: Config) -> Architecture:
     return Architecture("bart", tuple(census.tensors), shape, groups=(("q_proj", "k_proj", "v_proj"),))
 
 
+def whisper(c: Config) -> Architecture:
+    """Build Whisper: two convolutions over the audio, then BART without biases of the keys."""
+    h, rows, mels = c.number("d_model"), c.number("vocab_size"), c.number("num_mel_bins", default=80)
+    encoder, decoder = c.number("encoder_layers", most=10_000), c.number("decoder_layers", most=10_000)
+    census = Census()
+    census.add("conv1", "other", h, mels * 3 + 1)
+    census.add("conv2", "other", h, h * 3 + 1)
+    census.add("embed_positions", "embedding", c.number("max_source_positions", default=1500), h)
+    census.add("embed_tokens", "embedding", rows, h)
+    census.add("embed_positions", "embedding", c.number("max_target_positions", default=448), h)
+    for module in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        census.linear(module, h, h, module != "k_proj", encoder + 2 * decoder)
+    for width, times in ((c.number("encoder_ffn_dim"), encoder), (c.number("decoder_ffn_dim"), decoder)):
+        census.linear("fc1", h, width, True, times)
+        census.linear("fc2", width, h, True, times)
+    census.norm("layer_norm", h, True, 2 * encoder + 3 * decoder + 2)
+    shape = _shape(c, "bart", h // c.number("encoder_attention_heads") or 1, c.number("encoder_ffn_dim"), encoder + decoder)
+    return Architecture("whisper", tuple(census.tensors), shape, groups=(("q_proj", "k_proj", "v_proj"),))
+
+
 def _shape(c: Config, family: str, head_dim: int, ffn: int, layers: int) -> TensorShape:
     heads = c.number("num_heads", "encoder_attention_heads")
     return TensorShape(
@@ -67,4 +87,4 @@ def _shape(c: Config, family: str, head_dim: int, ffn: int, layers: int) -> Tens
     )
 
 
-SEQ2SEQ: Mapping[str, Callable[[Config], Architecture]] = {"t5": t5, "mt5": t5, "bart": bart}
+SEQ2SEQ: Mapping[str, Callable[[Config], Architecture]] = {"t5": t5, "mt5": t5, "bart": bart, "whisper": whisper}

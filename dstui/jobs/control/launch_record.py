@@ -1,14 +1,18 @@
-"""Make launch.json, which a launch writes for the supervisor, from the Plan and the plain command."""
+"""Make launch.json, which a launch writes for the supervisor, from the Plan and the plain command; and register the job."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ownership import NotOwn, own_tag, remember
+from dstui.jobs.store.records import JobStatus
 from dstui.jobs.supervisor.launch_command import SHIM, remote_folder
 from dstui.plan import Plan
 from dstui.plan.patterns import TAKEN
@@ -85,3 +89,26 @@ def with_address(spec: LaunchSpec, address: str) -> LaunchSpec:
     """Return the launch with another rendezvous address."""
     env = {**spec.env, "MASTER_ADDR": address} if "MASTER_ADDR" in spec.env else spec.env
     return replace(spec, master_addr=address, env=env)
+
+
+@contextmanager
+def registered(folder: JobFolder, status: JobStatus, name: str, tag: str) -> Iterator[tuple[int, str]]:
+    """Write the first status of a job and add it to the index of runs. Raises LaunchError.
+
+    Yields the lock on the job, which is held during the block, and why the index could not be written ("" if it was written).
+    """
+    lock = folder.lock()
+    if lock is None:
+        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")
+    try:
+        folder.write_status(status)
+        folder.append_event(time.time(), "start", folder=str(folder.path))
+        problem = remember(folder, name, status.started, tag)
+        own_tag(folder, status)
+        yield lock, f"the index of runs cannot be written ({problem}; XDG_STATE_HOME names another place for it)" if problem else ""
+    except NotOwn as why:
+        raise LaunchError(
+            f"The job folder {folder.path} {why}: --run-dir names another place, on a file system that keeps permissions"
+        ) from None
+    finally:
+        os.close(lock)

@@ -17,14 +17,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, watch_reads, write_atomic
 from dstui.documents.trusted_lines import refusal as lines_refusal
-from dstui.jobs.control.launch_record import LaunchError, launch_json, with_address, with_port
-from dstui.jobs.control.registering import registered
+from dstui.jobs.control.launch_record import LaunchError, launch_json, registered, with_address, with_port
 from dstui.jobs.control.take_over import spawn_supervisor
-from dstui.jobs.store.access_time import watch
-from dstui.jobs.store.create import create
-from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
+from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder, create_folder
 from dstui.jobs.store.processes import TAG, find
 from dstui.jobs.store.records import LaunchRecord
 from dstui.jobs.store.status import initial
@@ -32,8 +29,7 @@ from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port
 from dstui.plan import PlanError
 from dstui.plan.holes import describe_open_holes, fill_holes
 from dstui.plan.launchers import BY_NAME
-from dstui.plan.layered import without_layers
-from dstui.plan.locks import refusal
+from dstui.plan.locks import refusal, without_layers
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, open_holes
 from dstui.render.spec import LaunchSpec
@@ -69,7 +65,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     runs = Path.cwd() / RUNS_FOLDER
     had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
     try:
-        folder = create(name, datetime.now(), run_dir)
+        folder = create_folder(name, datetime.now(), run_dir)
     except FileProblem as error:
         raise LaunchError(str(error)) from None
     try:
@@ -112,7 +108,7 @@ def ready_spec(target: Target) -> LaunchSpec:
     if not spec.local and cluster.master_port is None:
         spec = with_port(spec, free_port())
     if not spec.only_here and cluster.master_addr is None and not spec.meets_by_name:
-        from dstui.hosts.address import meeting_address  # imports ssh, which a job of this machine does not need
+        from dstui.hosts.ssh import meeting_address  # imports ssh, which a job of this machine does not need
 
         spec = with_address(spec, meeting_address(spec.hosts[0]))
     return spec
@@ -199,7 +195,7 @@ def fill(target: Target, folder: JobFolder, facts: dict[str, Any], tag: str) -> 
     if record.cluster:
         write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n", private=True, replace=True)
     for config in folder.ds_configs:
-        watch(config)
+        watch_reads(config)
 
 
 def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | None, tag: str) -> None:

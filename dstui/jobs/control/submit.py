@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dstui.base.text import sanitise
-from dstui.jobs.control.launch_record import LaunchError
-from dstui.jobs.control.registering import registered
+from dstui.jobs.control.launch_record import LaunchError, registered
 from dstui.jobs.queue.scheduler import forget
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.records import RankStatus

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from dstui.hosts.srun import release
+from dstui.hosts.connection import release
 from dstui.jobs.hosts.job_hosts import JobHosts
 from dstui.jobs.hosts.mirror import Mirror
 from dstui.jobs.store.folder import JobFolder

@@ -173,10 +173,12 @@ class HookFault:
 
 @dataclass(frozen=True, slots=True)
 class HookEnded:
-    """The rank's interpreter has ended normally."""
+    """The rank's interpreter has ended normally, or another program replaces it."""
 
     t: float = 0.0
     faults: int = 0
+    program: str = ""
+    """The program that replaces it, which is not observed."""
 
 
 Report = HookStarted | EngineMade | EngineStep | CheckpointCall | EvaluationDone | LoneOptimizer | HookFault | HookEnded
@@ -236,7 +238,7 @@ FORMS: Mapping[type, Mapping[str, Form]] = {
         "imported": lambda value: isinstance(value, bool),
     },
     HookFault: {"where": is_text, "error": is_text},
-    HookEnded: {"faults": is_count},
+    HookEnded: {"faults": is_count, "program": is_text},
 }
 KINDS: Mapping[str, type] = {
     "start": HookStarted,

@@ -26,6 +26,8 @@ STANDS_IN = ("train/loss", "total_loss", "losses/total_loss", "loss_total", "lm_
 """Names of the training's loss without a plain `loss`, in this order; then any `*_loss` that is not a part of it."""
 SIGNS = re.compile(r"[/.-]")
 """Characters that lines use instead of the `_` of a name."""
+SILENT = 30.0
+"""Seconds without a report of an engine while lines tell of further steps. Even of millions of steps one is reported every 5 s."""
 PART = re.compile(
     r"(?:.*[_/])?(?:aux|kl|value|critic|z|reg|load_balancing|balance|entropy|eval|epoch|val|test|unsupervised)_loss|(?:eval|val|test)[_/].*"
 )
@@ -88,6 +90,14 @@ class RankView:
         """When it last wrote a line or made a step."""
         return max((at for at in (self.last_line_at, self.last_step_at) if at is not None), default=None)
 
+    def engine_fell_silent(self) -> bool:
+        """Return whether the lines tell of further steps than the engine reports: its hook has stopped, or cannot write."""
+        if self.step is None or self.engine_step is None or self.last_line_at is None or self.last_step_at is None:
+            return False
+        if self.last_line_at - self.last_step_at < max(SILENT, 3 * self.metrics.get("step_time", 0.0)):
+            return False
+        return self.step > (self.engine_step + 1) * self.unit
+
 
 class Measure:
     """Measures the lines of one job, including the Plan's own patterns (`run.metrics`)."""
@@ -136,7 +146,10 @@ class Measure:
         elif not view.plain_loss and (name := self._other_loss(found)):
             found["loss"] = found[name]
         self._place(view, found, bar_of(line), bar_of(bar))
-        if view.engine_step is not None:
+        if view.engine_fell_silent():
+            view.by_engine.clear()
+            view.engine_step, view.unit = None, 1
+        elif view.engine_step is not None:
             _keep_engine_step(view, view.engine_step)
         if view.by_engine:
             found = {name: value for name, value in found.items() if name not in view.by_engine}

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
 
+from dstui.base.files import all_read
 from dstui.base.regular_files import read_json
 from dstui.base.text import sanitise
 from dstui.jobs.queue.scheduler import QueuedJob, look
-from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.cleanup import remove_buffers
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import NotOwn, own_tag, whose

@@ -1,24 +1,33 @@
 """The hosts of a job that runs on several: an agent on each observes and acts for the supervisor (dstui/hosts/agent.py).
 
 All hosts are connected before anything starts, so that missing requirements are reported first. An unreachable host is not a failure of the
-job. The end is confirmed by each host, or reported as unconfirmed.
+job: it is reported once a minute, and given up after `run.host_lost` if no other host makes progress. The end is confirmed by each host, or
+reported as unconfirmed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from dstui.hosts.srun import release
+from dstui.hosts.connection import release
 from dstui.jobs.hosts.job_host import JobHost
 from dstui.jobs.hosts.mirror import Mirror
 from dstui.jobs.store.processes import Process, descendants, tagged
 from dstui.jobs.store.ranks import ranks_in_words
 from dstui.jobs.store.records import ClusterRecord
 from dstui.jobs.supervisor.host_orders import cluster_of, start_order
-from dstui.jobs.supervisor.lost_hosts import LostHosts
-from dstui.jobs.supervisor.supervised_job import SupervisedJob
-from dstui.jobs.supervisor.this_host import STUCK, ThisHost
+from dstui.jobs.supervisor.supervised_job import STUCK, SupervisedJob, ThisHost
+
+if TYPE_CHECKING:
+    from dstui.jobs.hosts.job_host import JobHost
+    from dstui.jobs.hosts.job_hosts import JobHosts
+    from dstui.jobs.hosts.mirror import Mirror
+    from dstui.jobs.store.ranks import Ranks
+    from dstui.jobs.store.records import HostStatus
 
 REACHING = 60.0
 """Seconds for reaching the hosts before anything is started."""
@@ -192,3 +201,68 @@ class RemoteHosts(ThisHost):
 def _until(reached: Callable[[], bool], turn: Callable[[], None]) -> None:
     while not reached():
         turn()
+
+
+REMINDER = 60.0
+"""Seconds between two reminders of an unreachable host."""
+
+
+class LostHosts:
+    """Watches for unreachable hosts of a job."""
+
+    def __init__(self, limit: float, cluster: JobHosts, mirror: Mirror, tell: Callable[..., None]) -> None:
+        """Prepare to watch. `limit`: seconds until a host is given up, 0 for never; `tell` writes an event of the job."""
+        self.limit, self.cluster, self.mirror, self.tell = limit, cluster, mirror, tell
+        self.given_up: dict[str, str] = {}
+        """Host -> why it was given up, if that has ended the job."""
+
+    def remind(self) -> None:
+        """Report once a minute which hosts are still unreachable."""
+        now = time.monotonic()
+        for host in self.cluster.living:
+            seconds = host.unreachable_for(now)
+            if seconds < REMINDER * (host.reminders + 1) or host.name in self.given_up:
+                continue
+            host.reminders = int(seconds // REMINDER)
+            after = _duration(self.limit) if self.limit else ""
+            then = f". The job fails after {after}, unless a rank elsewhere writes a line (run.host_lost)" if after else ""
+            text = f"{host.name} has been unreachable for {_duration(seconds)}: {host.why}{then}"
+            self.tell("host", host=host.name, state="unreachable", seconds=round(seconds, 1), text=text)
+
+    def beyond_limit(self, ranks: Ranks) -> list[JobHost]:
+        """Return the hosts that are unreachable for too long, unless a rank of another host has written a line in that time.
+
+        If only the connection to a healthy training is cut, some reachable rank makes progress.
+        """
+        if not self.limit:
+            return []
+        now = time.monotonic()
+        working = {rank.host for rank in ranks.ranks.values() if not rank.over}
+        lost = [host for host in self.cluster.living if host.name in working and host.unreachable_for(now) > self.limit]
+        heard = any(now - host.spoke <= self.limit for host in self.cluster.hosts.values() if host not in lost)
+        return [] if heard else lost
+
+    def give_up(self, hosts: list[JobHost]) -> None:
+        """Fail the job because of lost hosts: their ranks count as lost since the last message of their hosts."""
+        for host in hosts:
+            seconds = host.unreachable_for(time.monotonic())
+            self.given_up[host.name] = f"given up after {_duration(seconds)} (run.host_lost)"
+            with suppress(OSError):
+                self.mirror.lose(host.name, time.time() - seconds)
+            text = f"{host.name} has been unreachable for {_duration(seconds)}, and no rank elsewhere has written a line since"
+            self.tell("host", host=host.name, state="lost", seconds=round(seconds, 1), text=f"{text}: the job has failed ({host.why})")
+
+    def statuses(self) -> dict[str, HostStatus]:
+        """Return the status of each host, with the reason for one that was given up and is still unreachable."""
+        hosts = dict(self.cluster.statuses)
+        for name, why in self.given_up.items():
+            if hosts[name].state == "unreachable":
+                hosts[name] = replace(hosts[name], problem=f"{why}: {hosts[name].problem}")
+        return hosts
+
+
+def _duration(seconds: float) -> str:
+    """Format a duration: `12 min 5 s`."""
+    from dstui.jobs.watch.summary import duration_text  # only a job with a lost host needs these imports
+
+    return duration_text(seconds)

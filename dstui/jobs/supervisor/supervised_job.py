@@ -1,4 +1,4 @@
-"""The state of a job inside its supervisor: its records, the launcher process, and what is written about it."""
+"""The state of a job inside its supervisor: its records, the launcher process, and its processes on this machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dstui.base.regular_files import open_regular
 from dstui.jobs.store.folder import FULL, JobFolder
-from dstui.jobs.store.processes import find
+from dstui.jobs.store.processes import Process, descendants, find, tagged
 from dstui.jobs.store.ranks import Rank
 from dstui.jobs.store.records import JobStatus, LaunchRecord, ProcessRecord
 from dstui.jobs.store.status import ranks_of
@@ -152,3 +152,54 @@ def default_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+STUCK = 30.0
+"""Seconds after a failure, or after the launcher's death, in which the other ranks must have ended or started."""
+
+
+class ThisHost:
+    """The ranks' host, with the interface that the supervisor uses; `remote_hosts.RemoteHosts` is the same for several hosts."""
+
+    def __init__(self, job: SupervisedJob) -> None:
+        self.job = job
+
+    @property
+    def may_restart(self) -> bool:
+        """Return whether a further attempt can be started."""
+        return True
+
+    @property
+    def fresh(self) -> bool:
+        """Return whether nothing has been started yet."""
+        return self.job.status.state == "starting" and not self.job.launcher and not tagged(self.job.tag)
+
+    def launch(self, more: Sequence[str] = ()) -> None:
+        """Begin an attempt. `more` is appended to the arguments of the script."""
+        self.job.start_launcher(more)
+
+    def poll(self) -> None:
+        """Update the state of the hosts; this one has none."""
+
+    def wait(self, pause: float) -> float:
+        """Wait for messages of the hosts. Return the remaining seconds of the pause."""
+        return pause
+
+    def over(self) -> bool:
+        """Return whether the job cannot continue: no process of it is left, or it is stuck after a failure."""
+        job = self.job
+        gone = job.launcher_gone
+        if gone and job.every("members", 1.0) and not self.members():
+            return True
+        failed = job.ranks.first_failure is not None
+        return job.lasting("stuck", failed or (gone and bool(job.ranks.waiting))) > STUCK
+
+    def stop(self, by_itself: bool, turn: Callable[[], None]) -> None:
+        """End processes on other hosts: there are none."""
+
+    def close(self, turn: Callable[[], None]) -> None:
+        """Release the hosts at the end of the job."""
+
+    def members(self) -> set[Process]:
+        """Return every process of the job: by its tag, and by descent for one that has cleared its environment."""
+        return tagged(self.job.tag) | descendants(os.getpid())

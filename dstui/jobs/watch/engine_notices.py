@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from statistics import median
 from typing import Any
 
-from dstui.jobs.engine.lines import EngineMade, HookFault, LoneOptimizer, Report
+from dstui.jobs.engine.lines import EngineMade, HookEnded, HookFault, LoneOptimizer, Report
 from dstui.jobs.engine.resolved import read_planned, resolve
 from dstui.jobs.store.events import Notice
 from dstui.jobs.store.folder import JobFolder
@@ -17,6 +17,7 @@ ALONE, OTHER, OVERRIDDEN, UNOBSERVED, STRAGGLER = "alone", "other-configuration"
 """Values of `Notice.code`."""
 STRICT = (ALONE, OTHER, OVERRIDDEN)
 """Codes of a run that does not train as its Plan says: --strict ends it."""
+INSTEAD = "numbers are read from the log lines, and stacks need py-spy"
 SLOWER, LEAST = 2.0, 0.05
 """A straggler's own part of a step takes this many times that of the others, and at least this many seconds."""
 PATIENCE, IMPORTED = 3.0, 7.0
@@ -47,6 +48,9 @@ class EngineNotices:
         elif isinstance(report, HookFault):
             text = f"rank {rank}: the hook that observes DeepSpeed has a defect ({report.where}: {report.error}); "
             return self._once(Notice(f"{text}the training is not affected", code=UNOBSERVED))
+        elif isinstance(report, HookEnded) and report.program:
+            text = f"rank {rank} has replaced itself with {report.program} (os.exec): not observed from here on; {INSTEAD}"
+            return self._once(Notice(text, code=UNOBSERVED))
         return []
 
     def due(self, living: Collection[int]) -> list[Notice]:
@@ -65,7 +69,7 @@ class EngineNotices:
             return []
         who = ranks_in_words(sorted(ranks))
         why = "the interpreter ignores sitecustomize (-I, -E, -S, a frozen program), or engine/ in the job folder cannot be written"
-        text = f"{who}: not observed ({why}); numbers are read from the log lines, and stacks need py-spy"
+        text = f"{who}: not observed ({why}); {INSTEAD}"
         return self._once(Notice(text, code=UNOBSERVED))
 
     def straggler(self, own: Mapping[int, float]) -> list[Notice]:

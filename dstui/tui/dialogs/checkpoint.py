@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from textual import events
 
 from dstui.base.text import sanitise
-from dstui.checkpoints.checkpoint_facts import conversion_problem, describe_checkpoint
-from dstui.checkpoints.convert import ConversionCost, format_gib
+from dstui.checkpoints.convert import ConversionCost, conversion_problem, describe_checkpoint, format_gib
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Lines
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 
@@ -79,7 +78,7 @@ def cost_text(cost: ConversionCost, target: str) -> str:
 
 
 class Converting(Lines):
-    """A running conversion. Closing the dialog cancels it; when it has ended, the dialog shows how."""
+    """A running conversion. Closing the dialog cancels it; when it has ended, the dialog shows the result."""
 
     ROWS = "converting"
 

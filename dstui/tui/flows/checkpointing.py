@@ -46,7 +46,7 @@ class Checkpoints:
         in_thread(self._app, self._search)
 
     def _search(self) -> None:
-        from dstui.checkpoints.nearby import checkpoints_near
+        from dstui.checkpoints.resume import checkpoints_near
 
         plan = self._session.state.plan
         self._app.call_later(self._offer, checkpoints_near(dict.fromkeys((Path.cwd(), Path(plan.place(plan.job.workdir))))))

@@ -244,7 +244,7 @@ def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: C
 
 
 def _examine(app: App[int], target: Target, dialog: Preflight) -> None:
-    from dstui.doctor.preflight import run_preflight
+    from dstui.doctor.examine import run_preflight
     from dstui.jobs.control.start import LaunchError, check
 
     try:

@@ -131,7 +131,7 @@ def layer_of(state: State, path: str) -> str:
     """Return the layer that a value comes from (site, extends, settings); "" if the Plan itself sets it."""
     if not state.plan.beneath:
         return ""
-    from dstui.plan.layered import origin_of
+    from dstui.plan.locks import origin_of
 
     origin = origin_of(state.plan, path)
     return origin.layer if origin is not None and origin.layer != "Plan" else ""

@@ -151,7 +151,7 @@ class SlurmOffersOf:
         """Return the offers, at most five minutes old."""
         if not self.queued:
             return None
-        from dstui.jobs.queue.offers import slurm_offers
+        from dstui.jobs.queue.scheduler import slurm_offers
 
         return slurm_offers()
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from dstui.adopt.recipes import Script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
+from dstui.documents.layers import Template, site_templates
 from dstui.documents.open import script_named
-from dstui.documents.templates import Template, site_templates
-from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
-from dstui.tui.session.recent import recent_plans
+from dstui.tui.session.drafts import Draft, left_behind, recent_plans, unnamed_here
 
 FILES, SHOWN, RECENT = 300, 8, 4
 """How many files are looked into, how many of a kind are offered, and how many Plans that lie elsewhere."""
@@ -88,14 +87,15 @@ def _scripts() -> Iterator[Script]:
             text = read_text(path)
             found = script_named(path.name, text)
             if found.facts.integration or found.facts.without or "import torch" in text:
-                yield replace(found, model=_model_in(text))
+                yield replace(found, model=found.model or _model_in(text))
 
 
 def _chosen(name: str) -> list[Script]:
     """Return the script that the user named, whatever it contains."""
     with suppress(FileProblem):
         text = read_text(Path(name)) if name else ""
-        return [replace(script_named(name, text), model=_model_in(text))] if name else []
+        found = script_named(name, text)
+        return [replace(found, model=found.model or _model_in(text))] if name else []
     return []
 
 

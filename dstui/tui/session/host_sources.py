@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.adopt.slurm import hosts_of_allocation
-from dstui.adopt.ssh_config import included, ssh_hosts
 from dstui.base.files import FileProblem, read_text
-from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.plan.hostfile import HostfileError, included, parse_hostfile, ssh_hosts
 
 if TYPE_CHECKING:
     from dstui.plan import Plan

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dstui.plan import Plan, PlanError
-from dstui.plan.history import History
-from dstui.tui.session.state import UNSET, Edit, State
+from dstui.tui.session.state import UNSET, Edit, History, State
 
 if TYPE_CHECKING:
     from dstui.assess import Assessment, Facts
@@ -262,7 +261,7 @@ class Session:
 
     def origin(self, of: object) -> str:
         """Return where the value of a field comes from, in words: "" for anything else."""
-        from dstui.plan.layered import origin_of
+        from dstui.plan.locks import origin_of
 
         path = getattr(of, "path", "")
         found = origin_of(self.state.plan, path) if path and path != "name" else None

@@ -1,10 +1,10 @@
-"""DeepSpeed, whose launcher starts without torch; for the tests, first on PYTHONPATH (tests/conftest.py).
+"""A DeepSpeed package whose launcher starts without torch; tests put it first on PYTHONPATH (tests/conftest.py).
 
-`python -m deepspeed.launcher.runner` and the `deepspeed.launcher.launch` that it starts import the package they lie in, and with it torch
-and all of DeepSpeed: two seconds of processor time each, of which they use a logger, the numactl command and the accelerator for CPUs. In
-these two programs, and in those that only ask them, the package is this one: the installed runner.py, launch.py and whatever they use are run
-as they are, what they only import is not there, and psutil is imported when it is used. In every other program, above all in the ranks, it is
-the installed package itself.
+`python -m deepspeed.launcher.runner` and the `deepspeed.launcher.launch` that it starts import their package, and with it torch and all of
+DeepSpeed: two seconds of CPU time each, although they only use a logger, the numactl command and the CPU accelerator. In these two
+programs, and in those of tests that only use the launcher, this package takes its place: the installed runner.py, launch.py and what they
+use run unchanged, modules that they import without using are stubs, and psutil is imported on first use. Every other program, above all
+the ranks, gets the installed package.
 """
 
 import sys
@@ -16,7 +16,7 @@ from types import ModuleType
 
 LAUNCHERS = (["-m", "deepspeed.launcher.runner"], ["-u", "-m", "deepspeed.launcher.launch"])
 ASKED = "# asks the launcher\n"
-"""The beginning of a program (`python -c`) of a test which wants nothing else of DeepSpeed."""
+"""The first line of `python -c` programs of tests that only use the launcher."""
 
 _here = Path(__file__).parents[1]
 _installed = PathFinder.find_spec("deepspeed", [entry for entry in sys.path if Path(entry) != _here])
@@ -25,8 +25,8 @@ if _installed is None:
 __spec__, __file__, __path__ = _installed, _installed.origin, _installed.submodule_search_locations
 
 
-def _only_what_the_launcher_uses():
-    """Modules in the place of those that would import torch; `import torch` itself fails, as where there is none."""
+def _stub_unused_modules():
+    """Replace the modules that would import torch by stubs; `import torch` itself fails, as if it were not installed."""
     utils, of_torch, autotuning = (ModuleType(f"deepspeed.{name}") for name in ("utils", "utils.torch", "autotuning"))
     utils.__path__ = [str(Path(__path__[0]) / "utils")]
     of_torch.required_torch_version = lambda **_: False
@@ -34,7 +34,7 @@ def _only_what_the_launcher_uses():
     sys.modules |= {module.__name__: module for module in (utils, of_torch, autotuning)} | {"torch": ModuleType("torch")}
     psutil = sys.modules["psutil"] = ModuleType("psutil")
     psutil.__getattr__ = lambda name: getattr(_psutil(), name)
-    from deepspeed.utils import logging, numa  # logging only asks which torch there is
+    from deepspeed.utils import logging, numa  # logging only asks for the version of torch
 
     sys.modules["torch"] = None
     utils.logger, utils.set_log_level_from_string, utils.get_numactl_cmd = (
@@ -46,13 +46,13 @@ def _only_what_the_launcher_uses():
 
 @cache
 def _psutil():
-    """The installed one."""
+    """Import and return the installed psutil."""
     del sys.modules["psutil"]
     return import_module("psutil")
 
 
-_asked = any(word.startswith(ASKED) for word in sys.orig_argv[2:3])
-if _asked or any(sys.orig_argv[1 : 1 + len(words)] == words for words in LAUNCHERS):
-    _only_what_the_launcher_uses()
+_needs_launcher_only = any(word.startswith(ASKED) for word in sys.orig_argv[2:3])
+if _needs_launcher_only or any(sys.orig_argv[1 : 1 + len(words)] == words for words in LAUNCHERS):
+    _stub_unused_modules()
 else:
     __spec__.loader.exec_module(sys.modules[__name__])

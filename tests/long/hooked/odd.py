@@ -1,10 +1,13 @@
-"""Train a small layer in ways that are seldom met, by the name in the arguments, and print the losses."""
+"""Train a small layer in one of several unusual ways, named by the argument, and print the losses."""
 
 import math
 import os
 import shutil
 import signal
 import sys
+import threading
+import time
+from pathlib import Path
 
 import deepspeed
 import torch
@@ -29,7 +32,7 @@ class OwnEngine(deepspeed.DeepSpeedEngine):
         super().step(*args, **kwargs)
 
 
-def made() -> deepspeed.DeepSpeedEngine:
+def make_engine() -> deepspeed.DeepSpeedEngine:
     model = torch.nn.Linear(8, 8)
     if KIND == "subclass":
         deepspeed.init_distributed()
@@ -40,20 +43,46 @@ def made() -> deepspeed.DeepSpeedEngine:
     return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config())[0]
 
 
-engines = [made() for _ in range(2 if KIND == "several" else 1)]
-for step in range(5):
-    for engine in engines:
-        out = engine(torch.ones(2, 8) * (step + 1))
-        if KIND == "nan":
-            out = out * (math.nan if step == 2 else math.inf if step == 3 else 1.0)
-        loss = out.pow(2).mean() if KIND != "vector" else out.pow(2).mean(dim=1)
-        if KIND == "vector":
-            engine.backward(loss.sum())
-        else:
-            engine.backward(loss)
-        engine.step()
-        print(f"mine {loss.mean().item()!r}", flush=True)
-    if step == 2 and KIND == "gone" and os.environ["RANK"] == "0":
+def train() -> None:
+    for step in range(5):
+        for engine in engines:
+            out = engine(torch.ones(2, 8) * (step + 1))
+            if KIND == "nan":
+                out = out * (math.nan if step == 2 else math.inf if step == 3 else 1.0)
+            loss = out.pow(2).mean() if KIND != "vector" else out.pow(2).mean(dim=1)
+            if KIND == "vector":
+                engine.backward(loss.sum())
+            else:
+                engine.backward(loss)
+            engine.step()
+            print(f"mine {loss.mean().item()!r}", flush=True)
+        if step == 2:
+            disturb()
+
+
+def disturb() -> None:
+    """Do, after the third step, what this kind does to the hook."""
+    if KIND == "gone" and os.environ["RANK"] == "0":
         shutil.rmtree(sys.argv[-1])
-    if step == 2 and KIND == "kill" and os.environ["RANK"] == "1":
+    elif KIND == "kill" and os.environ["RANK"] == "1":
+        while '"step": 3' not in Path(sys.argv[-1]).read_text():  # its line was written
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
+    elif KIND == "fork":
+        child = os.fork()
+        if not child:
+            engines[0](torch.ones(2, 8))
+            os._exit(0)  # after sys.exit, gloo itself ends by SIGSEGV in a forked child
+        assert os.waitpid(child, 0)[1] == 0
+        assert sum(batch.sum() for batch in torch.utils.data.DataLoader(list(range(8)), num_workers=2)) == 28
+    elif KIND == "exec":
+        os.execvp("python", ["python", "-c", "print('another program')"])
+
+
+engines = [make_engine() for _ in range(2 if KIND == "several" else 1)]
+if KIND == "thread":
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+else:
+    train()

@@ -146,6 +146,20 @@ class Hook:
 
         return exit_at_once
 
+    def replaced_by(self, replace: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap os.execv or os.execve, to report that this process becomes another program, which is not observed."""
+
+        def execute(path: Any, *rest: Any) -> Any:
+            try:
+                if os.access(path, os.X_OK) and not os.path.isdir(path):
+                    self.end(str(os.fsdecode(path)))
+            except Exception:
+                pass  # the system call reports what is wrong
+            return replace(path, *rest)
+
+        execute.__name__, execute.__doc__ = replace.__name__, replace.__doc__
+        return execute
+
     def stop(self) -> None:
         """Stop observing: in a forked child, or after too many errors."""
         self.active = False
@@ -252,19 +266,23 @@ class Hook:
             frame = frame.f_back
         return phase
 
-    def end(self) -> None:
-        """At the end of the interpreter, write what is left."""
+    def end(self, program: str = "") -> None:
+        """At the end of the interpreter, or before it becomes another program, write what is left."""
         if not self.active or os.getpid() != self.output.pid:
             return
         try:
             self.active = False
-            self.output.queue.put(None)
-            self.thread.join(1.0)  # it may hold a line that is not written yet
-            while not self.output.queue.empty():
-                self.output.pending.append(self.output.queue.get())
-            self.write_pending(last=True)
+            if self.thread is not None:
+                self.output.queue.put(None)
+                self.thread.join(1.0)  # it may hold a line that is not written yet
+                while not self.output.queue.empty():
+                    self.output.pending.append(self.output.queue.get())
+                self.write_pending(last=True)
             self.write_now()
-            self.output.write('{"is": "end", "t": %.3f, "faults": %d}' % (time.time(), self.faults))
+            import json
+
+            facts = {"is": "end", "t": round(time.time(), 3), "faults": self.faults}
+            self.output.write(json.dumps(dict(facts, program=program) if program else facts))
         except Exception as error:
             self.fault("end", error)
 
@@ -367,14 +385,13 @@ class Hook:
         for base in type(engine).__mro__:
             if base.__module__.startswith("deepspeed."):
                 self.wrap_class(base)
-        state = engine.__dict__[STATE] = Engine(self.models, engine)
+        state = self.current = engine.__dict__[STATE] = Engine(self.models, engine)
+        self.engines.append(state)
         facts["model"] = state.number
         facts.update(description(engine))
         if self.device is None and getattr(engine.device, "type", "") == "cuda":
             self.device = self.torch.cuda
         self.put("initialize", facts)
-        self.current = state
-        self.engines.append(state)
         return state
 
     def wrap_class(self, kind: Any) -> None:
@@ -704,7 +721,7 @@ def description(engine: Any) -> dict[str, Any]:
         "engine": name_of(engine),
         "config": json.loads(text) if len(text) <= LARGEST_CONFIG else None,
         "batch": [engine.train_batch_size(), engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()],
-        "stage": read(engine.zero_optimization_stage),
+        "stage": read(lambda: int(engine.zero_optimization_stage())),
         "parameters": sum(count for count, _, _ in parameters),
         "trained": sum(count for count, trains, _ in parameters if trains),
         "dtypes": dtypes,
@@ -812,6 +829,7 @@ def observe() -> None:
     sys.path[:] = [entry for entry in sys.path if entry != HERE]
     sys.path_importer_cache.pop(HERE, None)
     hook = Hook(Output(folder, os.environ["RANK"], mode), mode)
+    os.execv, os.execve = hook.replaced_by(os.execv), hook.replaced_by(os.execve)
     if mode != "process":
         waiting = {"deepspeed": hook.deepspeed_imported, "torch.optim.optimizer": hook.torch_imported}
         sys.meta_path.insert(0, Finder(waiting, hook.fault))

@@ -88,8 +88,7 @@ def _port(state: State) -> str:
 
 
 def _fields(state: State) -> tuple[Field, ...]:
-    from dstui.tui.forms.steps.kubernetes_fields import kubernetes_fields
-    from dstui.tui.forms.steps.slurm_fields import slurm_fields
+    from dstui.tui.forms.steps.scheduler_fields import kubernetes_fields, slurm_fields
 
     hosts, rest = FIELDS[:2], FIELDS[2:]
     place = next(number for number, field in enumerate(rest) if field.path == f"{C}cpu_binding")
