@@ -70,7 +70,7 @@ def test_lsf_report_belongs_to_its_job_in_an_appended_file(tmp_path: Path) -> No
     assert (again.cause, again.kind) == ("USER-PY", "failure")
     stopped = reported_by_lsf("Exited", "Exited with exit code 143.")
     stopped[-2:-2] = ["TERM_OWNER: job killed by owner."]
-    third = of_lines(tmp_path / "c", [*reported_by_lsf("Exited", "Exited with exit code 1."), *well, *stopped])
+    third = diagnose_lines(tmp_path / "c", [*reported_by_lsf("Exited", "Exited with exit code 1."), *well, *stopped])
     assert (third.cause, third.kind) == ("SLURM-CANCEL", "stop")
 
 
