@@ -82,16 +82,25 @@ class LoopParts:
         parameters = _parameters(function)
         if root not in parameters and home is not None and home in self.around(function):
             return name  # of the function around it
-        for call in (one for one in ast.walk(self.tree) if isinstance(one, ast.Call) and name_in(one.func) == function.name):
-            for place, value in enumerate(call.args):
-                if name_in(value) == name and place < len(parameters):
-                    return parameters[place]
+        for call, given in self.calls_of(function):
+            for place, value in enumerate(call.args[: len(given)]):
+                if name_in(value) == name:
+                    return given[place]
             for keyword in call.keywords:
                 if keyword.arg and name_in(keyword.value) == name:
                     return keyword.arg
         if home is None and root not in parameters:
             return name  # of the module
         raise NoPlace(getattr(node, "lineno", 0), f"{function.name}() is not given {name}")
+
+    def calls_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[ast.Call, list[str]]]:
+        """Yield the calls of a function, of a method by its name, or of a class, with the parameters for their positional arguments."""
+        owner, parameters = self.parents.get(id(function)), _parameters(function)
+        method = isinstance(owner, ast.ClassDef)
+        called = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        for one in ast.walk(self.tree):
+            if isinstance(one, ast.Call) and (name_in(one.func) == called or (method and is_call_of(one, called))):
+                yield one, parameters[method:]
 
     def divided(self, loss: ast.expr) -> bool:
         """Return whether an earlier statement divides a loss: loss = loss / n, loss /= n."""
@@ -371,14 +380,9 @@ def _loader_behind(parts: LoopParts, value: ast.expr) -> ast.Call | None:
 def _values_of(parts: LoopParts, name: str, at: ast.AST) -> Iterator[ast.expr]:
     """Yield the values that a name may have: from assignments, and from the calls that pass it as an argument."""
     function = parts.function_of(at)
-    if function is not None and name in (parameters := _parameters(function)):
-        owner = parts.parents.get(id(function))
-        called, method = function.name, isinstance(owner, ast.ClassDef)
-        if method and called == "__init__" and isinstance(owner, ast.ClassDef):
-            called = owner.name
-        for call in (one for one in ast.walk(parts.tree) if isinstance(one, ast.Call) and name_in(one.func).rpartition(".")[2] == called):
-            place = parameters.index(name) - method
-            yield from call.args[place : place + 1]
+    if function is not None and name in _parameters(function):
+        for call, given in parts.calls_of(function):
+            yield from (value for value, parameter in zip(call.args, given, strict=False) if parameter == name)
             yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
         return
     for node in ast.walk(parts.tree):

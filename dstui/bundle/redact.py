@@ -15,8 +15,19 @@ from urllib.parse import quote
 
 from dstui.bundle.addresses import addresses_masked, notified_masked
 from dstui.bundle.environments import environment_masked, hidden
-from dstui.bundle.secret_names import HINT, TOKENS, is_secret, may_be_secret
-from dstui.bundle.secret_shapes import MARKED, SHAPES, SHORTEST_SHAPE, are_words, is_plain, private_keys_masked, random_texts_masked
+from dstui.bundle.secrets import (
+    HINT,
+    MARKED,
+    SHAPES,
+    SHORTEST_SHAPE,
+    TOKENS,
+    are_words,
+    is_plain,
+    is_secret,
+    may_be_secret,
+    private_keys_masked,
+    random_texts_masked,
+)
 
 MASK = "***"
 """Replaces a secret."""

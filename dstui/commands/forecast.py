@@ -14,8 +14,7 @@ from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import add_no_site, plan_of
 from dstui.documents.plan_files import hostfile_of, read_pool
-from dstui.facts.calibration import calibrate
-from dstui.facts.measured import Taken, model_key, read_measured
+from dstui.facts.measured import Taken, calibrate, model_key, read_measured
 from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed

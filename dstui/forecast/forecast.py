@@ -29,14 +29,14 @@ from dstui.forecast.memory import (
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, adapted_elements, counts, has_whole_experts
 from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
-from dstui.forecast.setup import Setup, add_optimizer, configurations, setup_of
+from dstui.forecast.setup import SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
 from dstui.forecast.speed import Speed, ranged, speed, traffic, work
 from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
+from dstui.plan.accelerate_keys import sp_size
 from dstui.plan.handed_over import named_files
 from dstui.plan.model import Model
-from dstui.plan.parallelism import sp_size
 
 Verdict = Literal["fits", "tight", "too big", "unknown"]
 Facts = ModelFacts | Mapping[str, ModelFacts]
@@ -255,6 +255,8 @@ def models_of(
             transformers=known(machine.software.transformers, None),
             parts=sp_size(plan),
         )
+        if _is_swift(plan) and setup.training and not setup.fused_loss:
+            setup = setup._replace(loss_bytes=SWIFT_LOSS_BYTES)
         whole = setup.weight_bytes * (mine.params or 0)
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
@@ -273,6 +275,12 @@ def models_of(
             )
         )
     return found, reported
+
+
+def _is_swift(plan: Plan) -> bool:
+    """Return whether ms-swift trains, by its own command or module."""
+    program = (*plan.job.command, "")[0].rpartition("/")[2]
+    return program == "swift" or (plan.job.module or "").partition(".")[0] == "swift"
 
 
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:

@@ -13,10 +13,9 @@ from typing import Any
 import yaml
 
 from dstui.plan import Plan
-from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION
+from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION, parallelism_variables
 from dstui.plan.catalogue import ZERO_SECTION
 from dstui.plan.hostfile import is_named
-from dstui.plan.parallelism import parallelism_variables
 
 AUTO = "auto"
 PORT = 29500

@@ -14,7 +14,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_rows import LogRows
 from dstui.tui.flows.launching import Launching
 from dstui.tui.flows.reporting import Explaining, LogPrompts, Plotting, Reporting, no_rank
-from dstui.tui.forms.steps.review_run import REVIEW, RUN
+from dstui.tui.forms.steps.step import REVIEW, RUN
 from dstui.tui.kit.keys import RUN as ON_RUN
 from dstui.tui.kit.keys import bindings, key_of
 from dstui.tui.kit.row_list import RowList

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from dstui.adopt.recipes import Recipe, billions, recipes
 from dstui.base.files import FileProblem
 from dstui.base.text import one_line, sanitise
+from dstui.documents.layers import Template
 from dstui.documents.plan_files import SHIPPED
-from dstui.documents.templates import Template
-from dstui.machine.descriptions import summarise
+from dstui.machine.report import summarise
 from dstui.plan import Plan, PlanError
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.kit.text_row import BLANK, GLYPHS, Row, fit, paragraph, row
