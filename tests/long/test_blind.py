@@ -13,12 +13,14 @@ Each round was committed before any of its rows was compared with a forecast. Th
 What was mended then is what the libraries do, as told beside each constant: after the first round, bitsandbytes quantizes experts before
 transformers 5, the loss copies the logits before transformers 4.49, and LoRA's kernels move bytes; after the second, FlashAttention-2 is
 faster than the kernels of 2023, stage 3 gathers each expert alone, GeForce cards have no peers, H20 is never throttled, a tiled MLP holds
-its input and output. EXPERT_SECONDS, WITHOUT_PEERS, TILED_WHOLE and SWIFT_LOSS_BYTES were taken from rows of the second round, which therefore are no test of
-these features any more. Nothing was mended after the third, whose worst speed is that of two GPUs with hardly any memory left.
+its input and output. EXPERT_SECONDS, WITHOUT_PEERS, TILED_WHOLE and SWIFT_LOSS_BYTES were taken from rows of the second round, which
+therefore are no test of these features any more. Nothing was mended after the third, whose worst speed is that of two GPUs with hardly any
+memory left.
 
 What stays far off is told apart, for no DeepSpeed job does it: FSDP of one release kept more at several GPUs than at one, weights that
 were prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool tells for a card. In the
-second round, samples that are packed attend to themselves alone, LOMO's optimizer was not the one that was assumed, and the step of 32k tokens with the optimizer in RAM took longer than the CPUs' Adam and the compute explain.
+second round, samples that are packed attend to themselves alone, LOMO's optimizer may not be the one that was assumed, and the step of 32k
+tokens with the optimizer in RAM took longer than the CPUs' Adam and the compute explain.
 """
 
 from __future__ import annotations
