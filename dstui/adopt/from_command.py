@@ -43,7 +43,7 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
         notes.append(f"model.source is {facts.model}: {facts.model_why} of {line.script}")
     model, about = model_section(options, line.folder)
     notes += about
-    job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
+    job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder, "python": line.python}
     absent = _absent_yaml(line, read_named)
     if absent:
         notes.append(f"{absent} does not exist here: accelerate will read it itself, and its content is unknown")
@@ -120,7 +120,8 @@ def _torchrun_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     """Convert torchrun's options. It stays the launcher."""
     found: dict[str, Any] = {"launcher": "torchrun"}
     options = {**line.options}
-    nodes = str(options.pop("nnodes", "1"))
+    least, _, most = str(options.pop("nnodes", "1")).partition(":")
+    nodes = least if most in ("", least) else f"{least}:{most}"
     ranks = options.pop("nproc_per_node", "1")
     options.pop("standalone", None)  # how ranks of one machine meet anyway
     if options.pop("use_env", False):
@@ -129,7 +130,7 @@ def _torchrun_options(line: CommandLine, notes: list[str]) -> dict[str, Any]:
         notes.append(
             "torch.distributed.launch adds --local-rank=N to the script's arguments, torchrun does not: the script has to read LOCAL_RANK"
         )
-    several = nodes not in ("1", "1:1")
+    several = nodes != "1"
     _ranks(found, "nproc_per_node", ranks, notes, several=several)
     if several:
         _number(found, "num_nodes", "nnodes", nodes, notes)

@@ -49,6 +49,8 @@ class Opened:
     """Findings of the imported file, with its own lines and paths."""
     made: bool = False
     """Whether the Plan was imported, so that its lines are not those of the file."""
+    launches: tuple[str, ...] = ()
+    """The launches of a shell text, of which the Plan is one."""
 
 
 def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0, *, site: bool = True) -> Opened:
@@ -176,7 +178,7 @@ def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
-    return Opened(apply_overrides(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True)
+    return Opened(apply_overrides(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True, launches=found.launches)
 
 
 def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:

@@ -16,7 +16,7 @@ from dstui.tui.dialogs.dialog import Over
 from dstui.tui.flows.checkpointing import Checkpoints
 from dstui.tui.flows.consent import Trusting
 from dstui.tui.flows.launching import Launching, job_lines
-from dstui.tui.flows.opening import Opening, starting_plan, tell_of
+from dstui.tui.flows.opening import Opening, starting_plan
 from dstui.tui.flows.preferences import Preferences
 from dstui.tui.flows.saving import Saving
 from dstui.tui.forms.fields import Field
@@ -212,10 +212,10 @@ class DstuiApp(TerminalApp):
             return
         if self.fresh:
             self.opening.ask_what_to_open()
+        elif self._opened is not None:
+            self.opening.begin_with(self._opened)
         else:
             self.opening.offer_drafts()
-        if self._opened is not None:
-            tell_of(self, self._opened)
 
     async def _begin_forms(self, mounted: AwaitMount | None = None) -> None:
         """Start the services and look-ups of the forms, once. `mounted`: the mount of their screen, if it was not the first one."""

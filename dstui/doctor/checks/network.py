@@ -143,7 +143,7 @@ def rdma(case: Case) -> Outcomes:
     yield from map(outcome_of, found)
     modules = known(case.machine.driver.modules, ())
     if case.machine.gpus and not {"nvidia_peermem", "nv_peer_mem"} & set(modules):
-        fix = "modprobe nvidia-peermem, as root (not needed where NCCL says that it uses DMA-BUF)"
+        fix = "modprobe nvidia-peermem, as root (not needed if NCCL logs that it uses DMA-BUF)"
         yield Outcome("warn", "the module nvidia-peermem is not loaded: GPUs reach the adapters through the host's memory", fix)
     elif not found:
         yield Outcome("ok", f"{len(ports)} ports")

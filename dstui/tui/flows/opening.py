@@ -109,11 +109,11 @@ class Opening:
             say(self._app, str(error), "error")
             return
         self._session.open(opened.plan, opened.path)
-        tell_of(self._app, opened)
         if isinstance(chosen, Draft):
+            tell_of(self._app, opened)
             self._resume(chosen, True)
         else:
-            self.offer_drafts()
+            self.begin_with(opened)
 
     # A file by its name
 
@@ -140,6 +140,30 @@ class Opening:
             return
         self._session.open(opened.plan, opened.path)
         self._show_forms()
+        self.begin_with(opened)
+
+    def begin_with(self, opened: Opened) -> None:
+        """Tell of what was opened, ask which of several launches it is to be, and offer what an earlier session left."""
+        tell_of(self._app, opened)
+        if len(opened.launches) < 2:
+            self.offer_drafts()
+            return
+        name, count = opened.plan.source, len(opened.launches)
+        answers = [Answer(str(number), fit(one, min(len(one), WIDTH - 6)), number) for number, one in enumerate(opened.launches, 1)]
+        text = f"{name} starts {count} trainings, and a Plan is one of them. The first is open; Escape keeps it."
+        self._app.push_screen(Ask("Several launches", text, answers), partial(self._take_launch, name))
+
+    def _take_launch(self, name: str, number: int | None) -> None:
+        if number in (None, 1):
+            self.offer_drafts()
+        else:
+            afterwards(self._app, partial(_opened_or_why, name, number), self._take_other)
+
+    def _take_other(self, opened: Opened | str) -> None:
+        if isinstance(opened, str):
+            say(self._app, opened, "error")
+            return
+        self._session.open(opened.plan, opened.path)
         tell_of(self._app, opened)
         self.offer_drafts()
 
@@ -210,12 +234,12 @@ def _no_file(text: str) -> str:
     return "" if not text.strip() or is_file(typed_path(text)) else f"{text} is not a file."
 
 
-def _opened_or_why(name: str) -> Opened | str:
-    """Return what is in a file, or a sentence that says why it cannot be opened."""
+def _opened_or_why(name: str, launch: int = 0) -> Opened | str:
+    """Return what is in a file, or a sentence that says why it cannot be opened. `launch`: which one of a shell text, from 1."""
     from dstui.documents.open import open_document
 
     try:
-        return open_document(name)
+        return open_document(name, launch=launch)
     except (FileProblem, PlanError) as error:
         return str(error)
 
