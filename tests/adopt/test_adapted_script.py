@@ -40,6 +40,23 @@ def test_function_may_build_model_and_optimizer() -> None:
     assert "model, *_ = deepspeed.initialize(model=model, optimizer=optimizer" in adapted(text).text
 
 
+@pytest.mark.parametrize("passes", ["loader", "tqdm(loader)", "enumerate(bar)", "self.loader"])
+def test_training_loader_is_told_from_the_evaluations(passes: str) -> None:
+    text = HEAD + (
+        "def loaders():\n    return DataLoader(dataset, batch_size=4, shuffle=True)\n\n\n"
+        "class Run:\n    def __init__(self, loader):\n        self.loader = loader\n\n"
+        "    def train(self, model, optimizer, loader):\n        bar = tqdm(loader)\n"
+        f"        for inputs, targets in {passes}:\n"
+        "            loss = nn.functional.mse_loss(model(inputs), targets)\n"
+        "            loss.backward()\n            optimizer.step()\n            optimizer.zero_grad()\n\n\n"
+        "evaluated = DataLoader(dataset, batch_size=8, shuffle=True)\ntrained = loaders()\nmodel = nn.Linear(4, 1)\n"
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)\nRun(trained).train(model, optimizer, trained)\n"
+    )
+    changed = adapted(text)
+    assert "batch_size=4, sampler=torch.utils.data.DistributedSampler(dataset, shuffle=True))" in changed.text
+    assert changed.needs["train_micro_batch_size_per_gpu"] == 4
+
+
 def test_loss_computed_without_the_engines_forward_is_reported() -> None:
     notes = adapted(FLAT.replace("nn.functional.mse_loss(model(inputs), targets)", "model.loss(inputs, targets)")).notes
     assert [line for line, said in notes if "model.loss() does not go through" in said] == [14]

@@ -132,7 +132,7 @@ def test_launch_is_read_from_standard_input(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("launch", ["$starter train.py", "torchrun $starter train.py"])
-def test_what_a_script_decides_while_it_runs_names_the_command_that_reads_it(folder: Path, launch: str) -> None:
+def test_value_decided_at_run_time_names_the_command_that_reads_it(folder: Path, launch: str) -> None:
     branch = 'if [ "$(hostname)" = a ]; then starter="torchrun --nnodes 2"; else starter=torchrun; fi'
     (folder / "go.sh").write_text(f"{branch}\n{launch}\n")
     done = dstui("import", "go.sh", folder=folder)

@@ -281,3 +281,22 @@ def test_json_has_the_documented_keys() -> None:
     promised += " step_seconds tokens_per_second bound_by unknown"
     assert set(promised.split()) <= set(data)
     assert set(data["parts"]) == {"gpu", "cpu", "nvme"}
+
+
+@pytest.mark.parametrize(
+    ("job", "said", "bytes_"),
+    [
+        ({"job__script": "grpo.py", "job__args": ["--use_vllm", "--vllm_mode", "colocate"]}, "30% of the GPU", 0.3 * 80 * GB),
+        ({"job__args": ["--vllm_mode=colocate", "--vllm_gpu_memory_utilization=0.5"]}, "50% of the GPU", 0.5 * 80 * GB),
+        ({"job__script": "scripts/train_dpo.py"}, "a reference model", 2 * PARAMS / 8),
+        ({"job__args": ["--vllm_mode", "colocate", "--vllm_enable_sleep_mode", "true"]}, "", 0),
+        ({"job__script": "dpo.py", "model__lora": {"r": 8}}, "", 0),
+        ({"job__script": "sft.py", "job__args": ["--dataset", "dpo-mix"]}, "", 0),
+    ],
+)
+def test_what_rlhf_holds_beside_the_model_is_said_and_widens_the_range(job: dict[str, object], said: str, bytes_: float) -> None:
+    without = {"model__lora": job["model__lora"]} if "model__lora" in job else {}
+    alone, found = (forecast(plan(stage=3, **values), facts(), EIGHT_H100) for values in (without, job))
+    assert found.gpu.bytes == alone.gpu.bytes and found.gpu.range[0] == alone.gpu.range[0]
+    assert found.gpu.range[1] - alone.gpu.range[1] == pytest.approx(bytes_, rel=0.15)
+    assert [said in sentence for sentence in found.unknown if "only the upper end" in sentence] == ([True] if said else [])

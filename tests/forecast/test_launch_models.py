@@ -179,7 +179,7 @@ def test_optimizer_of_the_arguments_is_used(optim: str, share: float) -> None:
     assert states(f"--optim, {optim}") == pytest.approx(share * states(""), rel=0.01)
 
 
-def test_the_loss_of_ms_swift_holds_more_copies_of_the_logits() -> None:
+def test_ms_swift_loss_holds_more_copies_of_the_logits() -> None:
     def logits(job: str) -> int:
         plan = load(
             f"version: 1\njob: {{{job}, integration: trainer}}\nmodel: {{source: Qwen/Qwen2.5-7B, activation_checkpointing: true}}\n"

@@ -18,7 +18,7 @@ therefore no longer test these features. Nothing was changed after the third, wh
 
 Outliers that no DeepSpeed job shows are listed separately: FSDP of one release kept more on several GPUs than on one, weights that were
 prepared in 32 bits (DeepSpeed casts them back), LitGPT's own model, and the longest context that another tool states for a card. In the
-second round, packed samples only attend to themselves, LOMO's optimizer was not the one assumed, and a step of
+second round, packed samples only attend to themselves, LOMO's optimizer may not be the one assumed, and a step of
 32k tokens with the optimizer in RAM took longer than the CPU's Adam and the compute explain.
 """
 

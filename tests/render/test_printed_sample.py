@@ -31,7 +31,7 @@ def run_script(script: str, folder: Path, configs: dict[str, Any]) -> dict[str, 
         env[f"DSTUI_DS_CONFIG{'_' if name else ''}{name.upper()}"] = str(folder / f"{name}.json")
         (folder / f"{name}.json").write_text(json.dumps(config, default=float))
     words = [sys.executable, "-c", PLAIN_GLOO + f"import sys\nsys.path.insert(0, {str(releases.accelerate())!r})\n" + script]
-    env |= {"DS_ACCELERATOR": "cpu", "ACCELERATE_USE_DEEPSPEED": "true", "OMP_NUM_THREADS": "1"}
+    env |= {"DS_ACCELERATOR": "cpu", "ACCELERATE_USE_DEEPSPEED": "true"}
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
     line = next((line.partition("TOLD ")[2] for line in done.stdout.splitlines() if "TOLD " in line), "")
     assert line, done.stdout[-2000:] + done.stderr[-3000:]
