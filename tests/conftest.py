@@ -108,8 +108,8 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full-deepspeed", action="store_true", help="every job with the launcher as users have it, which imports torch")
-    parser.addoption("--twins", action="store_true", help="also the cases that are marked so")
+    parser.addoption("--full-deepspeed", action="store_true", help="run every job with the launcher as users have it, which imports torch")
+    parser.addoption("--twins", action="store_true", help="also run the cases marked twin")
     parser.addoption("--write-screens", action="store_true", help="write the baselines of tests/tui/test_screens.py instead of comparing")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from dstui.adopt.loop_optimizer import FUNCTIONS, NoPlace, find_optimizer, in_a_class, is_call_of, name_in
 
@@ -81,16 +82,25 @@ class LoopParts:
         parameters = _parameters(function)
         if root not in parameters and home is not None and home in self.around(function):
             return name  # of the function around it
-        for call in (one for one in ast.walk(self.tree) if isinstance(one, ast.Call) and name_in(one.func) == function.name):
-            for place, value in enumerate(call.args):
-                if name_in(value) == name and place < len(parameters):
-                    return parameters[place]
+        for call, given in self.calls_of(function):
+            for place, value in enumerate(call.args[: len(given)]):
+                if name_in(value) == name:
+                    return given[place]
             for keyword in call.keywords:
                 if keyword.arg and name_in(keyword.value) == name:
                     return keyword.arg
         if home is None and root not in parameters:
             return name  # of the module
         raise NoPlace(getattr(node, "lineno", 0), f"{function.name}() is not given {name}")
+
+    def calls_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[ast.Call, list[str]]]:
+        """Yield the calls of a function, of a method by its name, or of a class, with the parameters for their positional arguments."""
+        owner, parameters = self.parents.get(id(function)), _parameters(function)
+        method = isinstance(owner, ast.ClassDef)
+        called = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        for one in ast.walk(self.tree):
+            if isinstance(one, ast.Call) and (name_in(one.func) == called or (method and is_call_of(one, called))):
+                yield one, parameters[method:]
 
     def divided(self, loss: ast.expr) -> bool:
         """Return whether an earlier statement divides a loss: loss = loss / n, loss /= n."""
@@ -335,22 +345,49 @@ def accumulation_guard(parts: LoopParts, node: ast.stmt) -> ast.If | None:
 
 def _loader(parts: LoopParts) -> ast.Call | None:
     """Return the DataLoader of the loop. If the loop does not show it, return the only one, or the only one that shuffles."""
-    made = {
-        name_in(one.targets[0]): one.value
-        for one in ast.walk(parts.tree)
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and name_in(one.value.func).rpartition(".")[2] == "DataLoader"
-    }
     for loop in (one for one in parts.around(parts.backwards[0]) if isinstance(one, ast.For)):
-        for part in ast.walk(loop.iter):
-            if isinstance(part, ast.expr) and (name := name_in(part)) in made:
-                return made[name]
-            if isinstance(part, ast.Call) and name_in(part.func).rpartition(".")[2] == "DataLoader":
-                return part
-    every = [one for one in ast.walk(parts.tree) if isinstance(one, ast.Call) and name_in(one.func).rpartition(".")[2] == "DataLoader"]
+        if (found := _loader_behind(parts, loop.iter)) is not None:
+            return found
+    every = [one for one in ast.walk(parts.tree) if _makes_loader(one)]
     if len(every) == 1:
         return every[0]
     shuffled = [one for one in every if any(keyword.arg == "shuffle" for keyword in one.keywords)]
     return shuffled[0] if len(shuffled) == 1 else None
+
+
+def _makes_loader(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "DataLoader"
+
+
+def _loader_behind(parts: LoopParts, value: ast.expr) -> ast.Call | None:
+    """Return the DataLoader behind the value that a loop iterates over, through assignments, arguments and functions of the script."""
+    functions = {one.name: one for one in ast.walk(parts.tree) if isinstance(one, FUNCTIONS)}
+    values, seen = [value], set[tuple[str, int]]()
+    for each in values:  # the list grows meanwhile
+        for part in ast.walk(each):
+            if _makes_loader(part):
+                return part
+            if isinstance(part, ast.Call) and (function := functions.get(name_in(part.func))) is not None:
+                made = [one for one in ast.walk(function) if _makes_loader(one)]
+                values += made if len(made) == 1 else []
+            name, place = name_in(part), id(parts.function_of(part))
+            if name and (name, place) not in seen:
+                seen.add((name, place))
+                values += _values_of(parts, name, part)
+    return None
+
+
+def _values_of(parts: LoopParts, name: str, at: ast.AST) -> Iterator[ast.expr]:
+    """Yield the values that a name may have: from assignments, and from the calls that pass it as an argument."""
+    function = parts.function_of(at)
+    if function is not None and name in _parameters(function):
+        for call, given in parts.calls_of(function):
+            yield from (value for value, parameter in zip(call.args, given, strict=False) if parameter == name)
+            yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
+        return
+    for node in ast.walk(parts.tree):
+        if isinstance(node, ast.Assign) and any(name_in(target) == name for target in node.targets):
+            yield node.value
 
 
 def scheduler_lines(tree: ast.Module) -> Iterator[int]:

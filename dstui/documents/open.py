@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,6 +26,8 @@ from dstui.plan.hostfile import HostfileError
 
 MOST_PARENTS = 6
 """Folders above a script in which the top of its project is looked for."""
+MOST_NAMES = 20_000
+"""Names in a folder that imports are compared with."""
 PROJECT_FILES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 """Files of a project's top folder."""
 MOST_SCRIPTS = 300
@@ -341,18 +343,27 @@ def _changed_at(path: Path) -> int:
     return 0
 
 
-def _import_roots(folder: Path) -> list[tuple[str, Path]]:
-    """Return where else the imports of a script in this folder may be, the nearest first: how the file's name begins, and the folder.
+def _import_roots(folder: Path) -> Iterator[tuple[Path, frozenset[str]]]:
+    """Yield where the imports of a script in this folder may be, the nearest first, with the names of files and folders there.
 
     These are the folders up to the top of its project, with `src`, as after `pip install -e .` or with PYTHONPATH=.; without a sign of
-    the top, the folders above those packages of which the script itself is a part.
+    the top, its own and those above the packages of which the script itself is a part.
     """
     folders = list(islice((folder.absolute(), *folder.absolute().parents), 1 + MOST_PARENTS))
     tops = (n for n, place in enumerate(folders) if any(is_file(place / name) or is_folder(place / name) for name in PROJECT_FILES))
     top = next(tops, None)
+    yield folder, _names_in(folder)
     if top is None:
-        return [(f"{inner.name}/", outer) for inner, outer in pairwise(folders)]
-    return [("", folders[0] / "src"), *(("", place / inner) for place in folders[1 : top + 1] for inner in ("", "src"))]
+        yield from ((outer, frozenset({inner.name})) for inner, outer in pairwise(folders))
+        return
+    for place in (folder / "src", *(outer / inner for outer in folders[1 : top + 1] for inner in ("", "src"))):
+        yield place, _names_in(place)
+
+
+def _names_in(folder: Path) -> frozenset[str]:
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:
+        return frozenset(entry.name for entry in islice(entries, MOST_NAMES))
+    return frozenset()
 
 
 @lru_cache(maxsize=64)
@@ -361,10 +372,11 @@ def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Pat
     from dstui.adopt.script import inspect_script
 
     read = dict[Path, int]()
-    roots = [("", root), *_import_roots(root)]
+    roots = list(_import_roots(root))
+    read |= {folder: _changed_at(folder) for folder, _ in roots}
 
     def text_of(name: str) -> str | None:
-        for file in (folder / name for start, folder in roots if name.startswith(start)):
+        for file in (folder / name for folder, names in roots if name.partition("/")[0] in names):
             read[file] = _changed_at(file)
             with suppress(FileProblem):
                 if read[file] and is_file(file):

@@ -27,6 +27,7 @@ from dstui.forecast.memory import (
     needs,
 )
 from dstui.forecast.model import WHOLE_EXPERTS, Counts, ModelFacts, adapted_elements, counts, has_whole_experts
+from dstui.forecast.not_reckoned import beside
 from dstui.forecast.own_arguments import built_configuration
 from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import SWIFT_LOSS_BYTES, Setup, add_optimizer, configurations, setup_of
@@ -223,6 +224,8 @@ class Modelled:
     facts: ModelFacts
     model: Model | None
     setup: Setup
+    beside: float = 0.0
+    """The bytes that RLHF may hold on each GPU beside the model: only the upper end of the range includes them."""
 
     @property
     def counted(self) -> Counts | None:
@@ -265,9 +268,13 @@ def models_of(
             notes.append(TOO_LONG.format(mine.shape.positions, setup.sequence))
         if has_whole_experts(mine, model, setup.split_experts):
             notes.append(WHOLE_EXPERTS)
-        reported += [*mine.notes, *notes]
+        alone = whole / (room.ranks if setup.stage == 3 else 1) * (setup.training and not (model and model.lora))
+        words = plan.job.command[:2] or (plan.job.script or plan.job.module or "",)
+        held = [*beside(options, words, room.gpu, alone, _is_swift(plan))]
+        reported += [*mine.notes, *notes, *(sentence for sentence, _ in held)]
         found.append(
             Modelled(
+                beside=sum(size for _, size in held),
                 name=name,
                 facts=mine,
                 model=model,
@@ -303,6 +310,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
     gpu, host = gpu_need(whole.gpu, first.setup, room, unsure, wider), host_need(whole, first.setup, room)
     done, settings = rates.correction, first.setup.settings
     gpu = scaled(gpu, done.memory, done.spread(done.memory, settings))
+    gpu = replace(gpu, range=(gpu.range[0], gpu.range[1] + int(max(one.beside for one in models) * (not room.on_cpu))))
     of_node = done.memory if room.on_cpu else done.host
     host = scaled(host, of_node, done.spread(of_node, settings))
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}

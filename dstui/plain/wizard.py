@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dstui.tui.session.state import State
 
 ASKED = tuple(step for step in STEPS if step.pane == "form")
-WELCOME = "dstui, in lines. At every prompt: Enter keeps what is there, ? explains, b goes back, q leaves."
+WELCOME = "dstui, in lines. At every prompt: Enter keeps the current value, ? explains, b goes back, q leaves."
 HELP = (
     "Enter goes on to the next step, b to the step before.",
     "A number changes the setting with that number; ? and a number explains it.",

@@ -1,6 +1,6 @@
-"""Plain torch loops, each in a style of its own, and what of the changed text tells that every line found its place.
+"""Plain torch training loops in different styles, with the lines that show whether their conversion put every line in its place.
 
-Each trains a tiny model on numbers that its seed decides, and prints `loss N` per micro-batch.
+Each trains a tiny model on numbers derived from its seed, and prints `loss N` per micro-batch.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 
 class Loop(NamedTuple):
-    """A script, the lines that its changed text must hold, those that must be gone, and words of the notes."""
+    """A script, the lines that its converted text must have, the lines that must be gone, and words of the notes."""
 
     text: str
     has: tuple[str, ...]
-    gone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

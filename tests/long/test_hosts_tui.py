@@ -1,4 +1,4 @@
-"""A real training on two hosts, launched and followed on the screen of a third; tests/hosts/test_tui.py has scripts in its place."""
+"""A real training on two hosts, launched and followed in the TUI of a third; tests/hosts/test_tui.py uses scripts instead."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ STUCK = f"{{script: {Path(__file__).with_name('crash_script.py')}, args: [--conf
 TRAINS = "{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}"
 
 
-@pytest.mark.skipif(not shutil.which("pdsh"), reason="there is no pdsh here")
-def test_deepspeed_trains_on_two_hosts_before_ones_eyes(start: Start, tmp_path: Path) -> None:
+@pytest.mark.skipif(not shutil.which("pdsh"), reason="pdsh is not installed")
+def test_deepspeed_trains_on_two_hosts_in_the_tui(start: Start, tmp_path: Path) -> None:
     terminal = start(job=TRAINS, cluster=", launcher: pdsh")
     launch(terminal)
     terminal.wait("✔ succeeded", "✔ h1  ended", "✔ h2  ended", "step 3/3 loss")

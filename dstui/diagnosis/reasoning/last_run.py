@@ -151,9 +151,9 @@ def _last_of_another_job(found: Findings) -> int:
 
 
 def _last_report_of_lsf(found: Findings) -> int:
-    """Return the line of the last failed job's report above the report of one that ended with 0; 0 if there is none."""
-    done = max((end.at[1] for end in found.ends if LSF_DONE.match(end.text)), default=0)
-    return max((end.at[1] for end in found.ends if end.at[1] < done and OF_LSF.match(end.text)), default=0)
+    """Return the line of LSF's last report but one, which ends an earlier job's text; 0 if there are not two."""
+    reports = sorted(end.at[1] for end in found.ends if LSF_DONE.match(end.text) or OF_LSF.match(end.text))
+    return reports[-2] if len(reports) > 1 else 0
 
 
 def _something_else_runs(found: Findings, end: End, quiet: int, tail: Sequence[str]) -> bool:

@@ -231,7 +231,7 @@ class Scanner:
         return f"{before[:HEADS]}\n{line[: line.index(HEADER)][:HEADS]}\n" if HEADER in line else ""
 
     def _label(self, line: str) -> Label:
-        """Return the labels of a line, also behind the prefix of this file."""
+        """Return the labels of a line, also after the file's prefix."""
         line, host = self._prefixes.stripped(line)
         if host is not None:
             label = self._label_of(line)

@@ -26,7 +26,7 @@ BEHIND = 16
 """Steps that may be missing at the end of the engine's report."""
 STEP, NUMBER = re.compile(r"(?i)\b(?:step|iter(?:ation)?)s?\W{0,4}\d"), re.compile(r"\d[\d.,]*(?:[eE][-+]?\d+)?")
 OF_A_SHAPE = 16
-"""Lines of one shape that are read for metrics: so many values have a median that means something."""
+"""Lines of one shape that are read for metrics: enough values for a meaningful median."""
 PACES = ("step_time", "tokens/s", "samples/s", "steps/s")
 """Metrics for which the median of the last values counts instead of the last one."""
 

@@ -28,7 +28,7 @@ def driver_does_not_start(machine: Machine, _requirement: Requirement) -> Machin
 
 @machine_rule("MC002", "error", source="NCCL 2.27, src/misc/nvmlwrap.cc: ncclNvmlEnsureInitialized reads every GPU")
 def unusable_gpu(machine: Machine, _requirement: Requirement) -> MachineFindings:
-    """A GPU that is lost, needs a reset or may not be opened."""
+    """A GPU that is lost, needs a reset or cannot be opened."""
     for gpu in machine.gpus:
         if gpu.problem:
             why = "NCCL reads every GPU of the machine and fails at the first that does not answer, even one that the job leaves out"
