@@ -185,7 +185,7 @@ class Sandbox:
         return [VALUE] * max([int(number) for number in re.findall(r"\$\{?([1-9])\b", self.text.text)], default=0)
 
     def run(self, *before: str) -> str:
-        """Run the text with these words before `bash`; return standard error."""
+        """Run the text with these words before `bash`; return what it prints."""
         self.lay_out()
         words = [*before, "bash", self.script, *self.arguments]
         environment = [f"{name}={value}" for name, value in self.environment.items()]
@@ -197,7 +197,7 @@ class Sandbox:
         folders = [folder for folder in sorted(seen) if not any(str(Path(folder)).startswith(other + "/") for other in seen)]
         command = ["unshare", "-rnmpf", "--kill-child", "bash", "-c", MOUNTS, "sandbox", str(self.work), *folders]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=150, stdin=subprocess.DEVNULL, check=False)
-        return done.stderr
+        return done.stdout + done.stderr  # a text may redirect one to the other
 
     def recorded(self) -> list[dict[str, Any]]:
         """Return the different launches that bash makes of the text."""
