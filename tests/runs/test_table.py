@@ -66,6 +66,13 @@ def test_a_table_has_what_each_run_told_and_what_changed(here: Path) -> None:
     assert "stage 2 → 3, lr 1e-4 → 3e-4" in out and "the same Plan" in out and "KeyError" in out
 
 
+def test_what_changed_is_spelled_as_in_the_plans(tmp_path: Path) -> None:
+    runs = tmp_path / "dstui_runs"
+    made(runs / "run-a", plan(lr="4.1e5"), log(1.0), **at(1))
+    made(runs / "run-b", plan(lr="5e8"), log(1.0), **at(2))
+    assert "lr 4.1e5 → 5e8" in table(tmp_path, "--columns", "name,changed")
+
+
 def test_columns_that_have_no_room_give_way_the_least_important_first(here: Path) -> None:
     runs = find_runs(Kept(), [here])
     columns = tuple(map(column, USUAL))

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.stacks import find_program
-from dstui.tui.dialogs.reading import TextViewer
+from dstui.tui.dialogs.reading import LinesViewer, TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json, write_status_json
 from tests.jobs.lab import Lab, kills_by_the_kernel, ready
@@ -175,8 +175,10 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
         await pilot.press("escape")
         assert "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why")
         await pilot.press("P")
-        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer) and "deepspeed.initialize was not reached" in screen(pilot))
+        await until(pilot, lambda: isinstance(pilot.app.screen, LinesViewer) and bool(text_of(pilot, "#help")))
+        assert "deepspeed.initialize was not reached" in " ".join(text_of(pilot, "#help").split())
         await pilot.press("escape")
+        assert "s stop" in screen(pilot) and "l again" not in screen(pilot)
         assert status_json(hanging)["state"] == "running", "nothing was killed"
         assert time.time() - hanging.log(1).stat().st_mtime > 0.5
 
